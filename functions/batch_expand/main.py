@@ -2,11 +2,12 @@
 sub-batches, complete a parent's unit, create the batch that follows. See `signalbox/batches/tasks.py`.
 """
 
-from signalbox.adapters import runtime
-from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.batches.tasks import run_batch_task
+from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.ports import Ports
 
 
 @task_entry("batch_expand")
-def batch_expand(task: TaskDelivery) -> None:
-    run_batch_task(runtime.ports(), task.name, task.payload)
+def batch_expand(ports: Ports, delivered: Delivered[Members]) -> None:
+    run_batch_task(ports, delivered.task, delivered.payload)

@@ -1,10 +1,11 @@
 """The tasks that refresh copies, one page of documents or one document each. See `signalbox/links/tasks.py`."""
 
-from signalbox.adapters import runtime
-from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import task_entry
+from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.ports import Ports
 from signalbox.links.tasks import run_link_task
 
 
 @task_entry("link_refresh")
-def link_refresh(task: TaskDelivery) -> None:
-    run_link_task(runtime.ports(), task.name, task.payload)
+def link_refresh(ports: Ports, delivered: Delivered[Members]) -> None:
+    run_link_task(ports, delivered.task, delivered.payload)

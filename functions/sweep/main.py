@@ -2,13 +2,13 @@
 
 from contextlib import ExitStack
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.adapters.settings import settings
 from signalbox.adapters.system_clock import time_budget
 from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Ports
 from signalbox.flows import sweep as flows_sweep
 from signalbox.objects import sweep as objects_sweep
 from signalbox.rates import sweep as rates_sweep
@@ -16,9 +16,9 @@ from signalbox.semaphores import sweep as semaphores_sweep
 
 
 @schedule_entry("sweep")
-def sweep() -> None:
+def sweep(ports: Ports) -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
-        parts.callback(objects_sweep.sweep, runtime.ports(), settings().object_classes, budget)
+        parts.callback(objects_sweep.sweep, ports, settings().object_classes, budget)
         for part in (batches_sweep.sweep, semaphores_sweep.sweep, rates_sweep.sweep, flows_sweep.sweep, outbox.sweep):
-            parts.callback(part, runtime.ports(), budget)
+            parts.callback(part, ports, budget)

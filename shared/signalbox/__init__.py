@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from signalbox.documents.api import transaction as transaction
     from signalbox.flows.api import flow as flow
     from signalbox.flows.api.runs import flows as flows
+    from signalbox.function.resource_function import resource as resource
     from signalbox.function.user_function import Function as Function
     from signalbox.mailboxes.model.outcomes import Outcome as Outcome
     from signalbox.objects.api import Object as Object
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from signalbox.rates.api import rate as rate
     from signalbox.rates.model import Acquired as Acquired
     from signalbox.resources.api import add_resource as add_resource
-    from signalbox.resources.api import resource as resource
     from signalbox.resources.model.fields import Hidden as Hidden
     from signalbox.resources.model.fields import ReadOnly as ReadOnly
     from signalbox.resources.model.fields import RefersTo as RefersTo
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from signalbox.standings.api import yokes as yokes
     from signalbox.tasks.api import Call as Call
     from signalbox.tasks.api import Task as Task
-    from signalbox.tasks.model import TaskContext as TaskContext
+    from signalbox.tasks.model.attempts import TaskContext as TaskContext
 
 from signalbox.core.lazy_names import make_lazy
 

@@ -15,7 +15,9 @@ from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, TaskEnvelope
+from signalbox.core.error_notes import ErrorNote
 from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import same
 from signalbox.core.wake_ups import WakeUp
@@ -40,7 +42,8 @@ from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
 from signalbox.standings.model import aggregates, declarations, yokes
 from signalbox.standings.tasks import run_task as run_standings_task
-from signalbox.tasks.model import Attempt, ErrorNote, Failure, subject_of
+from signalbox.tasks.model.contexts import context_of, parsed
+from signalbox.tasks.model.failures import Failure
 from signalbox.testing.simulated_cloud import Platform
 from signalbox.transforms.model import transform_from_record, transform_to_record
 from tests.compatibility.golden_records import (
@@ -223,15 +226,15 @@ READ_BY_NAME = {
 """Records without a codec: listings, notes, receipts, parts of a version. Only their shapes are compared."""
 
 CONTEXTS: Mapping[str, Callable[[Any], object]] = {
-    "batch": lambda value: subject_of({"batch": value}),
+    "batch": lambda value: context_of({"batch": value}),
     "format": int,
     "group": Group.from_record,
-    "lease": lambda value: subject_of({"lease": value}),
+    "lease": lambda value: context_of({"lease": value}),
     "outcome": CallOutcome.from_json,
     "reason": str,
     "section": Grant.from_context,
     "standing": str,
-    "step": lambda value: StepOfFlow.from_context({"step": value}),
+    "step": StepOfFlow.from_json,
     "unit": units.PlacedUnit.from_record,
 }
 
@@ -256,7 +259,8 @@ def run_golden_task(name: str, body: Data) -> None:
         case ["flow_command"] if archives.is_archive(envelope.payload):
             archives.archive(ports, envelope.payload, lambda _, rows: list(rows))
         case _:
-            run_own_task(ports, Attempt("o", envelope.context, 0, 0, "shop", envelope.name, envelope.payload, "flows"))
+            what = "shop", envelope.name, envelope.payload, "flows"
+            run_own_task(ports, parsed(Delivered("o", envelope.context, 0, 0, *what)))
 
 
 def examples(prefixes: tuple[str, ...], *, without: bool = False) -> list[Any]:

@@ -35,6 +35,7 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.catalogue.reading import load
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents
@@ -43,7 +44,8 @@ from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import waits
 from signalbox.semaphores.service.settings import put as put_semaphore
-from signalbox.tasks.model import Attempt, Start
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import Plain
 from signalbox.tasks.service import failures
 from signalbox.testing import Harness, simulated_cloud
 from signalbox.testing.replaced_limits import replaced
@@ -93,9 +95,9 @@ class Counter:
 
 
 @counters.flow
-def count(amount: int = 1) -> Any:
+async def count(amount: int = 1) -> Any:
     """A flow with its routes."""
-    return (yield flow.event("a")) or amount
+    return await flow.event("a") or amount
 
 
 def application() -> DispatcherMiddleware:
@@ -149,8 +151,8 @@ def filled(created: Harness) -> Harness:
     population.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
     population.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
     for name in TAKEN:
-        attempt = Attempt(name, {}, function="quilt", task="paint", payload={"square": 1})
-        failures.keep(ports, attempt, Start(1), BadArgument("no"))
+        delivered = Delivered(name, Plain(), function="quilt", task="paint", payload={"square": 1})
+        failures.keep(ports, delivered, Start(1), BadArgument("no"))
     for name in TAKEN:
         objects("Counter", name).with_(id=name).add()
         count.start(name)

@@ -3,9 +3,9 @@
 From the first release on this is the gate of each change of a record, of a task's payload or of a task's name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -19,7 +19,7 @@ from signalbox.semaphores.model.semaphore import Semaphore
 from tests.compatibility.last_release import LAST, TODAY, counterpart
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY
-from tests.simulation.versions import Entry, Versions, two_versions, version_now
+from tests.simulation.versions import Crossings, Entry, Lacking, Versions, two_versions, version_now
 from tests.simulation.world import World
 
 SEEDS = 20
@@ -202,6 +202,27 @@ def test_what_the_last_release_lacks_is_run_by_today() -> None:
     entry = Entry("signalbox.semaphores.service.waits", "new_function", new_function)
     with mock.patch("signalbox.semaphores.service.waits.new_function", new_function, create=True):
         assert entry(1) == 2
+
+
+def test_a_command_that_the_last_release_lacks_is_not_raised_in_the_code_that_awaits_it() -> None:
+    new = make_dataclass("New", [], frozen=True)
+    new.__module__ = f"{TODAY}.new"
+    raised: list[type[BaseException]] = []
+
+    class Awaited:
+        def __await__(self) -> Generator[Any, Any, Any]:
+            yield new()
+
+    async def code() -> None:
+        try:
+            await Awaited()
+        except BaseException as error:
+            raised.append(type(error))
+            raise
+
+    with pytest.raises(Lacking):
+        Crossings().to(LAST, code()).send(None)
+    assert raised == [GeneratorExit], "its code is closed"
 
 
 def test_no_module_of_the_last_release_is_one_of_today() -> None:

@@ -3,10 +3,10 @@
 A task of `signalbox.Function` runs in today's library. So do the calls that it makes here, in a world of two releases.
 """
 
+from signalbox.core import idempotency_keys
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
-from signalbox.tasks.machine import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 

@@ -32,7 +32,6 @@ from types import (
     CodeType,
     CoroutineType,
     FunctionType,
-    GeneratorType,
     MappingProxyType,
     MethodType,
     ModuleType,
@@ -56,7 +55,7 @@ DEPLOYED_AFTER = (10, 40, 160, 10**9)
 
 WORLDS = "tests.simulation.worlds"
 
-RAW = {("tasks.machine.code_contents", "content_of_code")}
+RAW = {("core.code_contents", "content_of_code")}
 """Functions that look into the code that they are given: it must not be wrapped."""
 
 METHODS = (
@@ -166,13 +165,25 @@ MOVED = {
     ),
     "standings.tasks": ("standings.machine",),
     "tasks.machine": (
+        "core.code_contents",
+        "core.idempotency_keys",
         "tasks.machine.attempts",
-        "tasks.machine.code_contents",
         "tasks.machine.failures",
-        "tasks.machine.idempotency_keys",
         "tasks.machine.waits",
     ),
-    "tasks.model": ("tasks.machine.attempts", "tasks.machine.failures"),
+    "tasks.model": (
+        "tasks.machine.attempts",
+        "tasks.machine.failures",
+        "tasks.model.attempts",
+        "tasks.model.contexts",
+        "tasks.model.failures",
+    ),
+    "tasks.service.runs": (
+        "tasks.service.group_runs",
+        "tasks.service.lease_runs",
+        "tasks.service.starts",
+        "tasks.service.unit_runs",
+    ),
     "transforms.model": ("transforms.requests",),
 }
 """Modules of the last release, with those of today that have what is in them. Keeping a new release empties this."""
@@ -505,8 +516,6 @@ class Crossings:
         other = LAST if home == TODAY else TODAY
         if isinstance(value, BaseException):
             return self._error(value, home)
-        if isinstance(value, GeneratorType):
-            return self._generator(value, home)
         if isinstance(value, CoroutineType):
             return self._coroutine(value, home)
         if isinstance(value, Enum) and _is_of(kind.__module__, home):
@@ -576,9 +585,14 @@ class Crossings:
             return made
 
     async def _coroutine(self, inner: Any, home: str) -> Any:
-        return await _Awaited(self._generator(inner, home))
+        try:
+            return await _Awaited(self._steps(inner, home))
+        except (GeneratorExit, Lacking):
+            _close(inner)
+            raise
 
-    def _generator(self, inner: Any, home: str) -> Generator[Any, Any, Any]:
+    def _steps(self, inner: Any, home: str) -> Generator[Any, Any, Any]:
+        """Run a coroutine. Each command that it awaits, and each outcome, crosses. Raises `Lacking`, but not in it."""
         sent: Any = None
         error: BaseException | None = None
         while True:
@@ -588,18 +602,20 @@ class Crossings:
                 return self.translate(stop.value, home)
             except BaseException as raised:  # noqa: BLE001  every error crosses
                 raise self._raised(raised, home) from raised.__cause__
+            there = self.translate(item, home)
             try:
-                sent, error = self.back((yield self.translate(item, home)), home), None
+                outcome = yield there
             except GeneratorExit:
-                _close(inner)
                 raise
             except BaseException as thrown:  # noqa: BLE001  every error crosses
                 sent, error = None, self.back(thrown, home)
+            else:
+                sent, error = self.back(outcome, home), None
 
 
 @dataclasses.dataclass(frozen=True)
 class _Awaited:
-    """A generator that a coroutine awaits."""
+    """The steps of a coroutine, which another one awaits."""
 
     steps: Generator[Any, Any, Any]
 
@@ -608,7 +624,7 @@ class _Awaited:
 
 
 def _close(code: Any) -> None:
-    """Close a coroutine or a generator from the inside, as a flow's tree does; its clean-up may wait."""
+    """Close a coroutine from the inside, as a flow's tree does; its clean-up may wait."""
     for _ in range(CLOSES_MAX):
         if not is_open(code):
             return

@@ -1,13 +1,20 @@
 """The description of the API names what the functions route, no less and no more, and is itself well-formed."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import pytest
 import schemathesis
 
+from signalbox.adapters.http.description import component_name
 from signalbox.adapters.http.routes import Route
+from signalbox.client import model as client_model
+from signalbox.semaphores.shown import LeaseShown, WaitedShown
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
 from signalbox_tools.setup.api_description import routes, text
 from signalbox_tools.setup.generated_pages import OF_EVERY_CALL
 from tests.yaml_files import read_yaml
@@ -45,6 +52,31 @@ def test_every_call_takes_the_query_parameters_that_are_described_and_no_other()
     for (method, path), route in routed().items():
         assert route.query is not None, (method, path)
         assert set(route.query) == query_parameters(method, path), (method, path)
+
+
+def test_every_request_accepts_the_members_that_are_described_and_no_other(harness: Harness) -> None:
+    for (method, path), route in routed().items():
+        if route.body is not None and (members := members_of_body(method, path)):
+            answer = harness.request(method, re.sub(r"\{\w+\}", "a", path[1:]), json={"no such member": 1})
+            known = answer.json["detail"].partition("Known fields: ")[2].removesuffix(".").split(", ")
+            assert (answer.status, set(known)) == (400, members), (method, path)
+
+
+def members_of_body(method: str, path: str) -> set[str]:
+    """Return the members of a body that has no others; none of a body that may have any."""
+    schema = DESCRIPTION["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    schema = resolve(schema["$ref"]) if "$ref" in schema else schema
+    return set(schema["properties"]) if schema.get("additionalProperties") is False else set()
+
+
+@pytest.mark.parametrize(("of_client", "shown"), [(client_model.Lease, LeaseShown), (client_model.Waited, WaitedShown)])
+def test_a_type_of_the_client_has_the_members_of_the_answer(of_client: Any, shown: type) -> None:
+    schema = resolve(f"#/components/schemas/{component_name(shown)}")
+    required = set(schema["required"])
+    assert (of_client.__required_keys__, of_client.__optional_keys__) == (
+        required,
+        schema["properties"].keys() - required,
+    )
 
 
 def query_parameters(method: str, path: str) -> set[str]:

@@ -53,7 +53,7 @@ SERVICES = {
     "Function, documents": "batches critical_sections documents history rates semaphores tasks",
     "Function, objects": "batches critical_sections mailboxes objects rates semaphores tasks",
     "Function, flows": "batches critical_sections flows mailboxes rates semaphores tasks",
-    "yokes": "batches critical_sections rates semaphores standings tasks",
+    "yokes": "standings tasks",
 }
 
 

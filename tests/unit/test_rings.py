@@ -51,13 +51,10 @@ SUBJECTS = {
     "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes"),
     "objects": ("core", "mailboxes", "tasks"),
     "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "rates", "batches"),
-    "standings": ("core",),
+    "standings": ("core", "tasks"),
     "resources": ("core", "documents", "history", "transforms"),
 }
 """The subjects that each subject may import in addition to itself. ARCHITECTURE.md shows the same table."""
-
-ALSO = {"batches": ("tasks",)}
-"""Subjects that the `http` and `api` of a subject may import in addition: batches show the last errors of tasks."""
 
 TOOLS = {"catalogue", "client", "testing"}
 """Folders of the library that are never in a zip."""
@@ -76,6 +73,19 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
             found |= {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def run_imports(path: Path) -> set[str]:
+    """List the modules, and the names taken from them, that a file imports when it runs."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    found = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{name.name}" for name in node.names)}
     return found
 
 
@@ -146,12 +156,29 @@ def test_ports_rooms_import_pure_and_ports_rooms_of_subjects_in_the_table(subjec
 @pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
 def test_http_and_api_import_adapters_and_subjects_in_the_table(subject: str) -> None:
     own = (f"signalbox.{subject}.", "signalbox.adapters.", *core_modules(ports=True))
-    others = modules((*SUBJECTS[subject], *ALSO.get(subject, ())), (*PURE_ROOMS, *PORTS_ROOMS, "http"))
+    others = modules(SUBJECTS[subject], (*PURE_ROOMS, *PORTS_ROOMS, "http"))
     stdlib = sys.stdlib_module_names
     assert strangers(of_rooms(subject, ("http",)), stdlib | {"flask", "werkzeug"}, own + others) == []
-    apis = tuple(f"signalbox.{other}.api." for other in SUBJECTS if other != "core")
-    calls = ("signalbox.tasks.machine.", "signalbox.function.")  # every api makes calls of tasks
-    assert strangers(of_rooms(subject, ("api",)), stdlib, own + others + apis + calls) == []
+    apis = modules(SUBJECTS[subject], ("api",))
+    assert strangers(of_rooms(subject, ("api",)), stdlib, own + others + apis) == []
+
+
+def test_the_table_of_subjects_has_no_circle() -> None:
+    above = dict(SUBJECTS)
+    while lowest := [subject for subject, below in above.items() if not set(below) & above.keys()]:
+        for subject in lowest:
+            del above[subject]
+    assert above == {}
+
+
+def test_no_files_of_the_library_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count, too; those for a type checker alone do not."""
+    files = {".".join(path.relative_to(ROOT / "shared").with_suffix("").parts): path for path in LIBRARY.rglob("*.py")}
+    below = {name: {found for found in run_imports(path) if found in files} for name, path in files.items()}
+    while lowest := [name for name, found in below.items() if not found & below.keys()]:
+        for name in lowest:
+            del below[name]
+    assert below == {}
 
 
 def test_every_folder_of_the_library_is_in_the_table() -> None:

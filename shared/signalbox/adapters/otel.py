@@ -30,8 +30,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from signalbox.adapters.settings import served_name, settings
-from signalbox.adapters.tracing import id_of
-from signalbox.core.effects import RecordedSpan
+from signalbox.core.effects import RecordedSpan, span_id
 from signalbox.core.times import rfc3339
 
 SCOPE = "signalbox"
@@ -75,7 +74,7 @@ class OpenTelemetry:
 
     def record(self, recorded: RecordedSpan) -> None:
         """Export a span that a commit has recorded, with a link to the request whose commit it was."""
-        trace_id = id_of(recorded.trace, 16)
+        trace_id = span_id(recorded.trace, 16)
         if self.provider.sampler.should_sample(Context(), trace_id, recorded.name).decision is Decision.DROP:
             return
         request = get_current_span().get_span_context()
@@ -134,7 +133,7 @@ def _google_session() -> Any:
 
 
 def _context(trace: str, key: str) -> SpanContext:
-    return SpanContext(id_of(trace, 16), id_of(key, 8), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return SpanContext(span_id(trace, 16), span_id(key, 8), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 def _nanoseconds(at: datetime) -> int:

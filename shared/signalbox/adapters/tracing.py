@@ -4,7 +4,6 @@ A process exports spans if `OTEL_EXPORTER_OTLP_ENDPOINT` is set (docs/operations
 does it, with OpenTelemetry's SDK, and is imported with the first request.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -97,8 +96,3 @@ def record(recorded: RecordedSpan) -> None:
     """Export a span that a commit has recorded."""
     if _chosen and (chosen := _chosen[0]):
         chosen.record(recorded)
-
-
-def id_of(key: str, size_bytes: int) -> int:
-    """Return the id of a recorded span, of 8 bytes, or of its trace, of 16: a hash of its key."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:size_bytes]) or 1

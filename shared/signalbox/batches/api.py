@@ -19,9 +19,9 @@ from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import lifecycle, lists, population, units
+from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.tasks.storage import last_error_of_batch
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import watch
@@ -15,6 +16,7 @@ from signalbox.batches.model.headers import REPLACED, Counts, Header, header_of,
 from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
+from signalbox.core.error_notes import ATTEMPTS, BATCH, retrying_json
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound, Unavailable
@@ -238,3 +240,10 @@ def repeat_completion(ports: Ports, record: Snapshot) -> None:
     due_at = record.read_time + timedelta(seconds=LIMITS.end_silent_seconds)
     ports.store.commit([Change(record.path, {("due_at",): due_at}, record.guard or Must.EXIST)])
     ports.queue.create([Effect.from_record(record.data["task"])])
+
+
+def last_error_of_batch(ports: Ports, batch: str) -> dict[str, Any]:
+    """Return `last_error`, that of a unit which is being retried; an empty mapping if there is none."""
+    counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
+    errors = [error for one in counted if (error := retrying_json(one.id, one.data)) is not None]
+    return {"last_error": errors[0]} if errors else {}

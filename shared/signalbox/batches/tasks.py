@@ -16,9 +16,6 @@ from signalbox.core.ports import Ports, RecordMissing
 
 TASKS = ("expand", "repeat", "check", "retry", "deadline", "cancel", "then", "child")
 
-LATEST = 1 << 62
-"""A time after every failure, in microseconds."""
-
 
 def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
     """Run one of the kit's tasks. Raises `Unavailable` for a retry, and `BadBatch` for an invalid payload."""
@@ -35,9 +32,9 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
             case "retry", {"chain": dict(chain)}:
                 chains, looks = payload.get("chains", 1), payload.get("looks", 0)
                 retries.run_chain(ports, run, Retries.from_record(chain), chains, looks)
-            case "retry", {"after": int(after)}:
+            case "retry", {"after": int(after), "call": str(), "called_at": int(), "payload": dict()}:
                 retries.retry_page(ports, run, retries_of(payload), after)
-            case "retry", {"units": [*indexes]}:
+            case "retry", {"units": [*indexes], "call": str(), "called_at": int(), "payload": dict()}:
                 retries.retry_units(ports, run, retries_of(payload), [int(index) for index in indexes])
             case "deadline", _:
                 sweep.run_deadline(ports, run)
@@ -62,8 +59,8 @@ def _run_of(payload: Mapping[str, Any]) -> BatchRun:
 
 
 def retries_of(payload: Mapping[str, Any]) -> Retries:
-    """Return the call of a task that retries units without chains. Tasks of the last release do not have its time."""
-    return Retries(payload.get("call", ""), payload.get("called_at", LATEST), payload.get("payload", {}))
+    """Return the call of a task that retries units without chains."""
+    return Retries(payload["call"], payload["called_at"], payload["payload"])
 
 
 def complete_parent(ports: Ports, run: BatchRun, unit: PlacedUnit) -> None:

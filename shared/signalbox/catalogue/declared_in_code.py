@@ -147,7 +147,7 @@ class Module:
         named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
         decorated = [(node, task) for node, task in named if any(map(_is_task_decorator, node.decorator_list))]
         return [f"{task} is `async def`: write `def`" for node, task in decorated if isinstance(node, ASYNC)] + [
-            f"{task} contains `yield`: return a list; only flows yield"
+            f"{task} contains `yield`: return a list"
             for node, task in decorated
             if isinstance(node, ast.FunctionDef) and _yields(node)
         ]
@@ -157,7 +157,7 @@ class Module:
         return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_object_class(node)}
 
     def flows(self) -> dict[str, str]:
-        """Return the places of the generators decorated as flows."""
+        """Return the places of the functions decorated as flows."""
         return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
 
     def named_functions(self) -> dict[str, str]:

@@ -7,8 +7,8 @@ The names and limits are those of Cloud Tasks, Eventarc and Cloud Scheduler.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any
+from dataclasses import field, fields
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
@@ -17,15 +17,17 @@ from signalbox.catalogue.function_entries import ENQUEUING
 from signalbox.core import composite_indexes
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.field_rules import Described
+from signalbox.core.given import given
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
-from signalbox.rates.requests import RateSettings
-from signalbox.rates.requests import check_name as check_rate_name
+from signalbox.rates.model import RateSettings
+from signalbox.rates.requests import RATE_NAME
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.settings import SemaphoreSettings
-from signalbox.semaphores.requests import check_name
+from signalbox.semaphores.requests import SEMAPHORE_NAME
 
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, as are the next two
@@ -191,47 +193,62 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Semaphore:
-    """A semaphore that a deployment and the local stack create, or whose limits they set."""
+class Semaphore(SemaphoreSettings):
+    """A semaphore that a deployment and the local stack create, or whose settings they set."""
 
-    name: str
-    permits: int
-    lease_seconds: float = LEASE_SECONDS_DEFAULT
-    weights: Mapping[str, int] = field(default_factory=dict)
+    name: Annotated[str, SEMAPHORE_NAME]
+    lease_seconds: Annotated[float, Described({})] = LEASE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
-        try:
-            check_name(self.name)
-            SemaphoreSettings(self.permits, self.lease_seconds, weights=self.weights)
-        except Problem as problem:
-            raise CatalogueError(problem.detail) from problem
+        _check_settings(self, SemaphoreSettings)
+
+    @property
+    def settings(self) -> SemaphoreSettings:
+        """The settings to set."""
+        return SemaphoreSettings(**_settings(self, SemaphoreSettings))
 
     @property
     def body(self) -> dict[str, Any]:
         """Return the body of the request that creates it."""
-        weights = {"weights": dict(self.weights)} if self.weights else {}
-        return {"permits": self.permits, "lease_seconds": self.lease_seconds, **weights}
+        return _body(self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(RateSettings):
     """A rate that a deployment and the local stack create, or whose limits they set."""
 
-    name: str
-    per_minute: float
-    burst: int = 1
+    name: Annotated[str, RATE_NAME]
 
     def __post_init__(self) -> None:
-        try:
-            check_rate_name(self.name)
-            RateSettings(self.per_minute, self.burst)
-        except Problem as problem:
-            raise CatalogueError(problem.detail) from problem
+        _check_settings(self, RateSettings)
 
     @property
-    def body(self) -> dict[str, float]:
+    def settings(self) -> RateSettings:
+        """The limits to set."""
+        return RateSettings(**_settings(self, RateSettings))
+
+    @property
+    def body(self) -> dict[str, Any]:
         """Return the body of the request that creates it."""
-        return {"per_minute": self.per_minute, "burst": self.burst}
+        return _body(self.settings)
+
+
+def _check_settings(entry: Semaphore | Rate, kind: type) -> None:
+    """Check the name of an entry and the settings of a class that it has. Raises `CatalogueError`."""
+    try:
+        kind(**_settings(entry, kind))
+        (SEMAPHORE_NAME if isinstance(entry, Semaphore) else RATE_NAME).check(entry.name)
+    except Problem as problem:
+        raise CatalogueError(problem.detail) from problem
+
+
+def _settings(entry: Semaphore | Rate, kind: Any) -> dict[str, Any]:
+    return {each.name: getattr(entry, each.name) for each in fields(kind)}
+
+
+def _body(settings: Any) -> dict[str, Any]:
+    """Return the settings as a request has them, without those that are empty."""
+    return given(**{name: value or None for name, value in _settings(settings, settings).items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.whole_catalogue import ONE_EACH, Catalogue, closest
+from signalbox.core.field_rules import metadata_of
 from signalbox.core.kit_names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
 
 __all__ = [
@@ -257,6 +258,8 @@ def _build(entry_type: type[Entry], where: str, values: dict[str, Any]) -> Entry
 
 
 def _typed(name: str, value: Any, wanted: Any) -> Any:
+    if metadata_of(wanted):
+        return value  # the entry checks it by its rules
     if get_origin(wanted) is tuple:
         refuse(
             not isinstance(value, list) or any(not isinstance(item, str) for item in value),

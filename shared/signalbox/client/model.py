@@ -68,6 +68,7 @@ class Waited(TypedDict):
     lease: NotRequired[Lease]
     waiting: NotRequired[bool]
     ended: NotRequired[bool]
+    paused: NotRequired[bool]
 
 
 class BatchShown(TypedDict):

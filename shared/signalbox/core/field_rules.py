@@ -6,8 +6,9 @@
 A request calls `check_fields` when it is made, and `parsed` makes a request from a body. A field that is absent or null
 takes its default; a field without a default is required. In an answer, a rule is only described.
 
-`adapters/http/description.py` describes fields by their types, rules and sentences. The sentence of a field is the
-string below it.
+Rules are plain classes: an `Annotated` hashes them, and a function's start would wait for the generated methods of a
+dataclass. `adapters/http/description.py` describes fields by their types, rules and sentences. The sentence of a field
+is the string below it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,6 @@ from functools import cache
 from typing import Any, Protocol, TypeVar, get_args
 
 from signalbox.core.keys import valid_key
-from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadKey, Problem
 from signalbox.core.request_fields import REQUIRED, RequestFields
@@ -64,12 +64,14 @@ def _maximum(most: Bound | None) -> dict[str, Any]:
     return {} if most is None else {"maximum": _now(most)}
 
 
-@dataclass(frozen=True, slots=True)
 class Range:
     """Integers from `least` to `most`. Without `most` it only describes an answer."""
 
-    least: int
-    most: Bound | None = None
+    __slots__ = ("least", "most")
+
+    def __init__(self, least: int, most: Bound | None = None) -> None:
+        self.least = least
+        self.most = most
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         return fields.integer(name, self.least, _now(self.most), default)
@@ -78,12 +80,14 @@ class Range:
         return {"minimum": self.least} | _maximum(self.most)
 
 
-@dataclass(frozen=True, slots=True)
 class Seconds:
     """Seconds up to `most`, kept as a float; above 0, or also 0 with `zero`. Without `most` it describes an answer."""
 
-    most: Bound | None = None
-    zero: bool = False
+    __slots__ = ("most", "zero")
+
+    def __init__(self, most: Bound | None = None, *, zero: bool = False) -> None:
+        self.most = most
+        self.zero = zero
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         return fields.seconds(name, _now(self.most), default, zero=self.zero)
@@ -92,12 +96,14 @@ class Seconds:
         return {"minimum" if self.zero else "exclusiveMinimum": 0} | _maximum(self.most)
 
 
-@dataclass(frozen=True, slots=True)
 class Checked:
     """A value that a function checks: it returns the value to keep, or raises a problem. `schema` describes it."""
 
-    check: Callable[[Any], Any]
-    described: Schema
+    __slots__ = ("check", "described")
+
+    def __init__(self, check: Callable[[Any], Any], described: Schema) -> None:
+        self.check = check
+        self.described = described
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         value = fields.value(name) if default is REQUIRED else fields.body[name]
@@ -107,11 +113,13 @@ class Checked:
         return self.described
 
 
-@dataclass(frozen=True, slots=True)
 class Described:
     """Keywords of a JSON schema for a value that is only described, such as a member of an answer."""
 
-    described: Schema
+    __slots__ = ("described",)
+
+    def __init__(self, described: Schema) -> None:
+        self.described = described
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         return fields.value(name, default)
@@ -120,12 +128,14 @@ class Described:
         return self.described
 
 
-@dataclass(frozen=True, slots=True)
 class Name:
     """The name of a `subject` in an address: a key of at most `bytes_max` bytes."""
 
-    subject: str
-    bytes_max: int
+    __slots__ = ("bytes_max", "subject")
+
+    def __init__(self, subject: str, bytes_max: int) -> None:
+        self.subject = subject
+        self.bytes_max = bytes_max
 
     def check(self, name: str) -> str:
         """Return the name. Raises `BadKey`."""

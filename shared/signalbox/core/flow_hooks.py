@@ -87,9 +87,7 @@ def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False)
             f"The {what} {name} is `async def`, so a call would not run it. Write `def`, and `asyncio.run(…)` inside."
         )
     if inspect.isgeneratorfunction(code) and not may_yield:
-        raise TypeError(
-            f"The {what} {name} contains `yield`, so a call would not run it. Return a list; only flows yield."
-        )
+        raise TypeError(f"The {what} {name} contains `yield`, so a call would not run it. Return a list.")
 
 
 def check_ran(returned: Any, what: str, name: str) -> Any:

@@ -3,11 +3,11 @@
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
+from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.requests import SectionRequest
-from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 
 @dataclass(frozen=True, slots=True)

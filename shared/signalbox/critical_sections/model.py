@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.times import rfc3339
 
 COLLECTION = "critical_sections"
 IDLE_SINCE = "idle_since"
@@ -32,6 +33,11 @@ class SectionRun:
     key: str
     token: int
     ends_at: datetime
+
+
+def stable_names(run: SectionRun) -> dict[Any, str]:
+    """Return the values that name this run's lease alone, each with a name that is the same in every delivery."""
+    return dict.fromkeys((run.token, rfc3339(run.ends_at)), f"run of {run.key}")
 
 
 class Phase(Enum):

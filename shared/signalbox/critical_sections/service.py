@@ -4,10 +4,10 @@ When the answer of a commit is lost, the operation is decided again, and the rec
 has the call's id, the delivery that claimed, or a newer token.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Records, Writes, perform
@@ -49,15 +49,15 @@ def wake(ports: Ports, key: str, at: datetime) -> None:
     _change(ports, key, lambda section, now: transitions.wake(key, section, at, now))
 
 
-def run(ports: Ports, context: Mapping[str, Any], code: Callable[[SectionRun], object]) -> None:
+def run(ports: Ports, grant: Grant, code: Callable[[SectionRun], object]) -> None:
     """Run a task's code under the lease of its run, and end the run.
 
     A `Problem` also ends the run: the task is not retried, and other calls wait for the end. After any other error the
     task is retried, so only the lease is released.
     """
-    lease = claim(ports, context)
+    lease = claim(ports, grant)
     if lease is None:
-        ports.log.info("run of critical section ended, task dropped", key=context["key"], token=context["token"])
+        ports.log.info("run of critical section ended, task dropped", key=grant.key, token=grant.token)
         return
     try:
         code(lease)
@@ -70,12 +70,12 @@ def run(ports: Ports, context: Mapping[str, Any], code: Callable[[SectionRun], o
     end(ports, lease)
 
 
-def claim(ports: Ports, context: Mapping[str, Any]) -> SectionRun | None:
-    """Start a lease of the run that a task's context names, or return None if the run has ended.
+def claim(ports: Ports, grant: Grant) -> SectionRun | None:
+    """Start a lease of the run that a task was granted, or return None if the run has ended.
 
     Raises `Unavailable` while another delivery holds the lease.
     """
-    grant, delivery = Grant.from_context(context), ports.store.new_id()
+    delivery = ports.store.new_id()
     return _change(
         ports, grant.key, lambda section, now: transitions.claim(grant.key, section, grant.token, delivery, now)
     )

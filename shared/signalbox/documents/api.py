@@ -8,13 +8,16 @@ Every call may be repeated: in a second delivery of a task it stores the same do
 
 import sys
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from datetime import datetime
 from typing import Any, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.calls import Call
+from signalbox.core.code_contents import UnknownContentError, content_of_code, name_of_code
 from signalbox.core.effects import name_of
+from signalbox.core.idempotency_keys import idempotency_key, is_in_task, is_repeated
 from signalbox.core.keys import check_key
 from signalbox.core.paging import Listing
 from signalbox.core.problems import Problem, Unavailable
@@ -38,8 +41,6 @@ from signalbox.documents.service.single_documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage
-from signalbox.tasks.machine.code_contents import UnknownContentError, content_of_code, name_of_code
-from signalbox.tasks.machine.idempotency_keys import idempotency_key, is_in_task, is_repeated
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """The outcome of one of many documents: the document as stored, or why it is not.
@@ -53,7 +54,10 @@ Returned = TypeVar("Returned")
 
 
 class Documents:
-    """JSON documents under keys. The links in them are filled with copies that the kit keeps up to date."""
+    """JSON documents under keys. The links in them are filled with copies that the kit keeps up to date.
+
+    A returned document shares nothing with the one that was passed.
+    """
 
     def put(
         self, key: str, document: dict[str, Any], *, if_match: str | None = None, if_none_match: str | None = None
@@ -64,7 +68,8 @@ class Documents:
         if it is another (``*``: only if there is no document). Raises `PreconditionFailed` otherwise.
         """
         precondition = Precondition(_tags(if_match), _tags(if_none_match))
-        return service.put(runtime.ports(), PutRequest.from_request(key, document, precondition)).document
+        stored = service.put(runtime.ports(), PutRequest.from_request(key, document, precondition))
+        return deepcopy(stored.document)
 
     def patch(
         self,
@@ -85,7 +90,7 @@ class Documents:
         null = Null.REMOVES if none_removes else Null.IS_A_VALUE
         precondition = Precondition(_tags(if_match))
         request = PatchRequest.from_request(key, changes, null, precondition, write_back=write_back)
-        return patches.patch(runtime.ports(), request).document
+        return deepcopy(patches.patch(runtime.ports(), request).document)
 
     def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
         """Store documents that contain their keys, each on its own; return their outcomes, in the same order.
@@ -95,7 +100,7 @@ class Documents:
         """
         request = BulkPutRequest.from_request(list(documents))
         outcomes = (result.outcome for result in bulk.put_each(runtime.ports(), request))
-        return [outcome.document if isinstance(outcome, StoredDocument) else outcome for outcome in outcomes]
+        return [deepcopy(outcome.document) if isinstance(outcome, StoredDocument) else outcome for outcome in outcomes]
 
     def get(self, key: str) -> dict[str, Any]:
         """Return a document. Raises `NotFound`."""

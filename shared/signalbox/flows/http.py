@@ -21,7 +21,6 @@ from signalbox.adapters.http.route_declarations import (
     PAGE_TOKEN,
     PREFIX,
     Answer,
-    Body,
     Parameter,
 )
 from signalbox.adapters.http.routes import Request, Routes
@@ -527,13 +526,16 @@ class CallbackRoutes:
     @declared_callbacks.on(
         "POST",
         "/callbacks/{token}",
-        body=Body(Any, "The event's value. A form is empty, and its value is null.", others={FORM: EmptyForm}),
+        body={"application/json": Any, FORM: EmptyForm},
         answers={200: HTML, 202: CallbackSentShown},
         refuses=(NoCallback, CallbackExpired, FlowEnded, TooManyEvents, OtherBody),
         example={"by": "ann"},
     )
     def send_callback(self, ports: Ports, request: Request, token: CallbackToken) -> Response:
-        """Send the event of a signed address to its run, once. A repeat with the same value changes nothing."""
+        """Send the event of a signed address to its run, once. A repeat with the same value changes nothing.
+
+        The body is the event's value. A form is empty, and its value is null.
+        """
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)

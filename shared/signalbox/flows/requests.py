@@ -9,8 +9,9 @@ from signalbox.core.field_rules import Checked, Described, check_fields, parsed
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.request_fields import RequestFields
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.deadlines import checked_timeout
 from signalbox.flows.model.addresses import FLOW_NAME
-from signalbox.flows.model.headers import STATES, checked_timeout
+from signalbox.flows.model.headers import STATES
 from signalbox.flows.model.labels import LABEL, LABELS, checked_labels
 from signalbox.flows.problems import BadFlow
 

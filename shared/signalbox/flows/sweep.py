@@ -80,13 +80,13 @@ NEVER: OutOfTime = unlimited()
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Wake the flows that are due and those that are silent, and then remove what is due, each within a budget of time.
+    """Wake the flows that are due and those that are silent, then remove runs that are due, each within a time budget.
 
     Return the number of visits.
     """
     out_of_time = budget()
     stuck, others = _sweep_those(ports, out_of_time, ended=False)
-    silent = _sweep_silent(ports, out_of_time)
+    silent = sweep_silent(ports, out_of_time)
     ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
     return stuck + silent + ended
 
@@ -103,13 +103,13 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
     return visits, others
 
 
-def _sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
+def sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
     """Look at the running flows that were not looked at for an hour. Return their number."""
     visits, page_max = 0, LIMITS.flows_sweep_page
     for listing in due_records(ports.store, FlowAddress.COLLECTION, CHECKED_AT, page_max, out_of_time, _silent()):
         visits += 1
         try:
-            _check_silent(ports, listing, FlowAddress.of_base(listing.path))
+            check_silent(ports, listing, FlowAddress.of_base(listing.path))
         except (Conflict, Unavailable) as error:
             ports.log.info("flow left to a later sweep", flow=listing.path, reason=str(error))
         except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
@@ -119,7 +119,7 @@ def _sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
     return visits
 
 
-def _check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
+def check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
     """Let a flow that had no turn for an hour repeat its commands, and note when it was looked at."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
@@ -130,21 +130,13 @@ def _check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None
     else:
         ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read.read_time))
         ports.log.info("silent flow woken", **address.to_json())
-        _set_checked(ports, listing, read.read_time + (_patience() if _is_patient(header) else timedelta()))
+        is_patient = header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
+        patience_seconds = LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds if is_patient else 0
+        _set_checked(ports, listing, read.read_time + timedelta(seconds=patience_seconds))
 
 
 def _set_checked(ports: Ports, listing: Snapshot, at: Any) -> None:
     ports.store.commit([Change(listing.path, {(CHECKED_AT,): at}, listing.guard or Must.EXIST)])
-
-
-def _is_patient(header: FlowHeader) -> bool:
-    """Return whether a flow waits only for what may take days."""
-    return header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
-
-
-def _patience() -> timedelta:
-    """Return the time until a patient flow is looked at, beyond that of others."""
-    return timedelta(seconds=LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds)
 
 
 def _silent() -> timedelta:
@@ -154,7 +146,7 @@ def _silent() -> timedelta:
 def _visit(ports: Ports, listing: Snapshot, out_of_time: OutOfTime) -> None:
     try:
         address = FlowAddress.of_base(listing.path)
-        is_done = _sweep_flow(ports, listing, address, out_of_time)
+        is_done = sweep_flow(ports, listing, address, out_of_time)
     except (Conflict, Problem, Unavailable) as error:
         ports.log.info("flow left to a later sweep", flow=listing.path, reason=str(error))
         is_done = False
@@ -173,12 +165,12 @@ def _postpone(ports: Ports, listing: Snapshot, seconds: float) -> None:
         ports.store.commit([Change(listing.path, {(DUE_AT,): due_at}, listing.guard or Must.EXIST)])
 
 
-def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
+def sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
     """Wake or remove a flow. Return whether its listing was deleted, or is now due later."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
-    if header and header.end and _is_not_archived(ports, header):
-        return _archive_again(ports, listing, header, read.read_time)
+    if header and header.end and is_not_archived(ports, header):
+        return archive_again(ports, listing, header, read.read_time)
     if header and header.end and read.read_time < header.kept_until:
         return True  # it has ended since its listing was read
     if header and header.end:
@@ -192,12 +184,12 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_ti
     return True
 
 
-def _is_not_archived(ports: Ports, header: FlowHeader) -> bool:
+def is_not_archived(ports: Ports, header: FlowHeader) -> bool:
     """Return whether an ended run must wait for its archive. It reads the listing only if the run has an archive."""
     return bool(header.archive) and lacks_archive(header, ports.store.read(header.address.base)[0])
 
 
-def _archive_again(ports: Ports, listing: Snapshot, header: FlowHeader, now: datetime) -> bool:
+def archive_again(ports: Ports, listing: Snapshot, header: FlowHeader, now: datetime) -> bool:
     """Enqueue the task of an archive again, and look later whether it has been written."""
     ports.queue.create([archive_effect(header, rfc3339(now))])
     ports.store.commit([Change(listing.path, {(DUE_AT,): archive_due_at(now)}, listing.guard or Must.EXIST)])
@@ -223,7 +215,7 @@ def delete(ports: Ports, address: FlowAddress) -> None:
     """
     read = _ended(ports, address, DELETED_WHILE_STUCK, stuck_only=True)
     header = header_of(read, address)
-    if header and _is_not_archived(ports, header):
+    if header and is_not_archived(ports, header):
         raise NotArchived(f"The archive of {address.key!r} is not written yet: {header.archive}.")
     with suppress(Conflict):  # another process has removed it
         remove(ports, address, read)
@@ -246,15 +238,15 @@ def _ended(ports: Ports, address: FlowAddress, detail: str, *, stuck_only: bool)
             return read
         if stuck_only and not header.stuck:
             raise FlowRunning("A running flow cannot be deleted. Cancel it, or wait for its end.")
-        _cancel_sub_flows(ports, header)
+        cancel_sub_flows(ports, header)
         try:
-            _end_at_once(ports, read, header, detail)
+            end_at_once(ports, read, header, detail)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{address.base} is being changed by too many processes at once")
 
 
-def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
+def cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
     """Cancel the sub-flows that a flow waits for, since no turn of it will."""
     for wait in header.pending.values():
         if address := sub_flow_address(header.address, wait):
@@ -274,7 +266,7 @@ def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:
             yield cancel_rate_effect(header, name, wait)
 
 
-def _end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:
+def end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:
     """End a flow as cancelled: release its leases, and cancel its batches and its waits for locks.
 
     No turn has read the messages that wait. Their wake-ups end at the new header, or ran while the flow was stuck, so
@@ -298,7 +290,7 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
     """
     unchanged = Change(read.path, {}, read.guard)
     while messages := _messages(ports, collection_of(address.base)):
-        _delete_messages(ports, address, read, messages, unchanged)
+        delete_messages(ports, address, read, messages, unchanged)
         if out_of_time():
             return False
     while chunks := ports.store.query(Query(f"{address.base}/log", limit=LIMITS.flow_removal_page)):
@@ -315,7 +307,7 @@ def _messages(ports: Ports, collection: str) -> list[Snapshot]:
     return [record for record in page if record.id != HEADER]
 
 
-def _delete_messages(
+def delete_messages(
     ports: Ports, address: FlowAddress, read: Snapshot, records: Sequence[Snapshot], unchanged: Write
 ) -> None:
     """Delete as many messages as one commit can, and release the leases that they granted."""

@@ -1,20 +1,29 @@
 """The handlers of `on_document`: which events one takes, and the code of its task."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
+from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_ran
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import Problem
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.tasks.api import Task
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
+
+if TYPE_CHECKING:
+    from signalbox.adapters.http.event_deliveries import ReceivedEvent
 
 BY_PLACE = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 """The kinds of parameters that are passed by their place, and by their name."""
+
+
+EVENT_MARGIN_BYTES = 8 * 1024
+"""Bytes of a task's payload for what an event has in addition to its data: a path of at most 6 KiB, and an id."""
 
 
 class PatternChanged(Problem):
@@ -34,6 +43,26 @@ class DocumentHandler:
     def takes(self, path: str, kind: str) -> bool:
         """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
         return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
+
+
+def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, event: "ReceivedEvent") -> None:
+    """Enqueue the task of an event, once. Raises `Unavailable` if the function's code has no such handler."""
+    handler = handlers.get(name)
+    if handler is None:
+        raise Unavailable(f"{function} has no handler {name!r} of documents; a newer deployment may have it")
+    if not handler.takes(event.path, event.kind):
+        return
+    arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
+    if handler.in_order:
+        from signalbox.document_events.machine import place_of  # only for functions with such a handler
+
+        arguments["place"] = place_of(event.written_at, event.before_written_at)
+    try:
+        handler.task.call(**arguments).enqueue(id=name_of("event", function, name, event.id))
+    except OtherBody:
+        return  # an earlier delivery has enqueued it, perhaps in the encoding of another release
+    except Problem as problem:
+        raise Unavailable(f"the event's task is not enqueued: {problem.detail}") from problem
 
 
 def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable[..., None]:

@@ -14,32 +14,24 @@ from signalbox.adapters.http.open_function_access import Access, AccessRules
 from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point
 from signalbox.adapters.http.routes import Routes
-from signalbox.adapters.http.task_deliveries import TaskDelivery, forwarding_entry, task_entry
+from signalbox.adapters.http.task_deliveries import forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
 from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
+from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
-from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain, check_ran
+from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
-from signalbox.core.problems import OtherBody, Problem, Unavailable, UnknownTask
+from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
-from signalbox.function.deliveries import (
-    GROUP,
-    attempt_of,
-    group_time,
-    is_coming,
-    is_known,
-    task_context,
-    to_be_retried,
-)
+from signalbox.function.deliveries import group_time, is_coming, is_known, task_context, to_be_retried
 from signalbox.function.dispatch import EVENTS, RESERVED, TASKS, TURNS, dispatch, nothing_here, response_of, within
-from signalbox.function.document_handlers import DocumentHandler, task_code
+from signalbox.function.document_handlers import DocumentHandler, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.rates import problems as rates_problems
@@ -47,14 +39,22 @@ from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine.attempts import RetryLimits, event_attempt
-from signalbox.tasks.machine.idempotency_keys import hold, idempotent_calls
-from signalbox.tasks.model import FIRST, Attempt, Start, TaskContext, TaskSubject
-from signalbox.tasks.service import failures, runs
+from signalbox.tasks.machine.attempts import RetryLimits, delivered_event
+from signalbox.tasks.model.attempts import FIRST, Start, TaskContext
+from signalbox.tasks.model.contexts import (
+    Context,
+    OfGroup,
+    OfStep,
+    OfUnit,
+    TaskSubject,
+    is_of_completion,
+    parsed,
+    stable_names,
+)
+from signalbox.tasks.service import failures, group_runs, runs, starts
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
-    from signalbox.adapters.http.event_deliveries import ReceivedEvent
     from signalbox.batches.model.units import Completion
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
@@ -104,17 +104,8 @@ class RegisterFlow(Protocol):
     def __call__(self, code: "FlowCode[P, R]", /) -> "Flow[P, R]": ...
 
 
-COMPLETION = "batch"
-"""The member of a task's context that says which batch has ended."""
-
-RECEIVED = {"step", "unit"}
-"""The members of a task's context with which a flow or a batch receives the result."""
-
 FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
-
-EVENT_MARGIN_BYTES = 8 * 1024
-"""Bytes of a task's payload for what an event has in addition to its data: a path of at most 6 KiB, and an id."""
 
 
 class Function:
@@ -257,8 +248,8 @@ class Function:
         or a folder, the run and its log are written there when it has ended, and it is not removed before. The code of
         a run's last turn decides: a deployment changes nothing for runs that have ended.
 
-        Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
-        whose type is not JSON, `ValueError` for a second flow of one name or an option that cannot be.
+        Raises `TypeError` for code that is not an ``async def``, or has a parameter whose type is not JSON, and
+        `ValueError` for a second flow of one name or an option that cannot be.
         """
         host = self._flows = self._flows or self._new_flow_host()
 
@@ -313,12 +304,12 @@ class Function:
                 parts = match(segments, tuple(event.path.split("/")))
                 if parts is None:
                     return
-                attempt = event_attempt(self.name, event.id, event.path, current_trace())
+                delivered = delivered_event(self.name, event.id, event.path, current_trace())
                 try:
-                    with idempotent_calls(attempt.operation):
+                    with idempotent_calls(delivered.operation):
                         check_ran(handler(event, **parts), "handler", handler.__name__)
                 except Problem as problem:
-                    failures.keep(runtime.ports(), attempt, FIRST, problem)
+                    failures.keep(runtime.ports(), delivered, FIRST, problem)
                     raise
 
             self._events = event_deliveries.document_written(self.name)(handle)
@@ -367,25 +358,6 @@ class Function:
         """The handlers of `on_document`, by name."""
         return self._handlers
 
-    def _receive(self, name: str, event: "ReceivedEvent") -> None:
-        """Enqueue the task of an event, once. Raises `Unavailable` if this code has no such handler."""
-        handler = self._handlers.get(name)
-        if handler is None:
-            raise Unavailable(f"{self.name} has no handler {name!r} of documents; a newer deployment may have it")
-        if not handler.takes(event.path, event.kind):
-            return
-        arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
-        if handler.in_order:
-            from signalbox.document_events.machine import place_of  # only for functions with such a handler
-
-            arguments["place"] = place_of(event.written_at, event.before_written_at)
-        try:
-            handler.task.call(**arguments).enqueue(id=name_of("event", self.name, name, event.id))
-        except OtherBody:
-            return  # an earlier delivery has enqueued it, perhaps in the encoding of another release
-        except Problem as problem:
-            raise Unavailable(f"the event's task is not enqueued: {problem.detail}") from problem
-
     @property
     def class_names(self) -> frozenset[str]:
         """The names of its classes of objects."""
@@ -419,7 +391,7 @@ class Function:
         if self._handlers:
             from signalbox.adapters.http.event_deliveries import receiving_entry  # as in `on_document`
 
-            own[EVENTS] = receiving_entry(self.name, self._receive)
+            own[EVENTS] = receiving_entry(self.name, partial(receive, self.name, self._handlers))
         entry = dispatch(self._routes.entry_point(), own, forwarding, nothing_here(self.name))
         return entry_point(self.name, within(host.serving, entry) if host else entry)
 
@@ -444,78 +416,79 @@ class Function:
         """Use this store, queue and clock in this process from now on. For tests; see `signalbox.testing.Harness`."""
         runtime.bind(Ports(store, queue, clock, runtime.log()))
 
-    def _run(self, request: TaskDelivery) -> None:
-        is_completion = COMPLETION in request.context
+    def _run(self, ports: Ports, delivered: Delivered[Members]) -> None:
+        is_completion = is_of_completion(delivered.context)
         try:
-            self._run_named(request)
+            self._run_named(ports, delivered)
         except Problem:
             if is_completion:
-                forget_completion(runtime.ports(), request.operation)
+                forget_completion(ports, delivered.operation)
             raise
         if is_completion:
-            forget_completion(runtime.ports(), request.operation)
+            forget_completion(ports, delivered.operation)
 
-    def _run_named(self, request: TaskDelivery) -> None:
-        if request.name in FLOW_TASKS:
+    def _run_named(self, ports: Ports, delivered: Delivered[Members]) -> None:
+        if delivered.task in FLOW_TASKS:
             if self._flows is None:
                 raise Unavailable(f"{self.name} has no flows; a newer deployment may have them")
-            to_be_retried(lambda: self._flow_host.run_own_task(attempt_of(request, self.name)))
+            to_be_retried(ports, lambda: self._flow_host.run_own_task(ports, parsed(delivered)))
         else:
-            self._run_task(request)
+            self._run_task(ports, parsed(delivered))
 
-    def _run_task(self, request: TaskDelivery) -> None:
-        task = self._tasks.get(request.name)
+    def _run_task(self, ports: Ports, delivered: Delivered[Context]) -> None:
+        task = self._tasks.get(delivered.task)
         limits = task.retry_limits if task else RetryLimits(TASKS_LIMITS.attempts_max)
+        received_at = time.monotonic()
 
-        def code(attempt: Attempt, subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
-            hold(subject)
+        def code(own: Delivered[Context], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
+            hold(stable_names(subject))
             if task is None:
                 known = ", ".join(self._tasks) or "none"
-                raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
-            returned = task.run(attempt.payload, subject, task_context(attempt, begun, limits, received_at))
+                raise UnknownTask(f"The function {self.name} has no task {delivered.task!r}. Its tasks: {known}.")
+            returned = task.run(own.payload, subject, task_context(own, begun, limits, received_at))
             if task.takes_units:
                 return (
                     task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]
                 )
-            return task.encoded(returned) if attempt.context.keys() & RECEIVED else returned
+            return task.encoded(returned) if isinstance(own.context, OfStep | OfUnit) else returned
 
-        def code_of_units(attempt: Attempt, subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
-            with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
-                return code(attempt, subject, begun)
+        def code_of_units(own: Delivered[OfUnit], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
+            with idempotent_calls(own.operation, is_repeated=own.is_repeated):
+                return code(own, subject, begun)
 
-        attempt, received_at = attempt_of(request, self.name), time.monotonic()
-        if settings().in_cloud and not is_known(task, request):
-            runs.wait_for_newer_code(runtime.ports(), attempt, lambda: is_coming(task, attempt))
-        if GROUP in attempt.context:
-            at_once = task is not None and task.takes_units
-            runs.run_group(
-                runtime.ports(), attempt, limits, is_live, code_of_units, group_time(self.name), at_once=at_once
+        if settings().in_cloud and not is_known(task, delivered):
+            starts.wait_for_newer_code(ports, delivered, lambda: is_coming(task, delivered))
+        if isinstance(delivered.context, OfGroup):
+            of_group, at_once = delivered.within(delivered.context), task is not None and task.takes_units
+            group_runs.run_group(
+                ports, of_group, limits, is_live, code_of_units, group_time(self.name), at_once=at_once
             )
             return
-        with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
-            if "step" in attempt.context:
-                self._flow_host.run_step(attempt, limits, partial(code, attempt))
+        with idempotent_calls(delivered.operation, is_repeated=delivered.is_repeated):
+            if isinstance(delivered.context, OfStep):
+                of_step = delivered.within(delivered.context)
+                self._flow_host.run_step(ports, of_step, limits, partial(code, delivered))
             else:
-                run = partial(runs.run, runtime.ports(), attempt, limits, is_live, partial(code, attempt))
-                self._in_order(attempt, run)
+                run = partial(runs.run, ports, delivered, limits, is_live, partial(code, delivered))
+                self._in_order(ports, delivered, run)
 
-    def _in_order(self, attempt: Attempt, run: Callable[[], None]) -> None:
+    def _in_order(self, ports: Ports, delivered: Delivered[Context], run: Callable[[], None]) -> None:
         """Run a task. That of an event whose handler keeps the order waits for its turn, or is left out."""
-        handler = self._handlers.get(attempt.task)
+        handler = self._handlers.get(delivered.task)
         if handler is None or not handler.in_order:
             return run()
         from signalbox.document_events import model, service  # only for functions with such a handler
 
-        event, path = str(attempt.payload.get("event", "")), str(attempt.payload.get("path", ""))
-        record = model.path_of(self.name, attempt.task, path)
-        ordered = model.OrderedEvent(record, path, event, attempt.payload.get("place"))
-        return service.run(runtime.ports(), ordered, settings().timeout_of(self.name), run)
+        event, path = str(delivered.payload.get("event", "")), str(delivered.payload.get("path", ""))
+        record = model.path_of(self.name, delivered.task, path)
+        ordered = model.OrderedEvent(record, path, event, delivered.payload.get("place"))
+        return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
-    def _run_turn(self, request: TaskDelivery) -> None:
+    def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run the mailbox of an object or of a flow."""
-        flows = str(request.payload.get("mailbox", "")).startswith("flows/")
+        flows = str(delivered.payload.get("mailbox", "")).startswith("flows/")
         host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
-        to_be_retried(lambda: host.run_turn(request))
+        to_be_retried(ports, lambda: host.run_turn(ports, delivered))
 
     @property
     def _flow_host(self) -> "FlowHost":

@@ -1,10 +1,10 @@
-"""What the routes and the tasks of objects and flows share."""
+"""Functions that the routes and the tasks of objects and flows share."""
 
 from typing import Annotated
 
 from signalbox.adapters.http.route_declarations import Parameter
 from signalbox.adapters.http.routes import Request
-from signalbox.adapters.http.task_deliveries import TaskDelivery
+from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.field_rules import Seconds
 from signalbox.core.problems import BadQuery
 from signalbox.core.wake_ups import WakeUp
@@ -20,10 +20,10 @@ WAIT_SECONDS_OF_CALL = Parameter(
 """The parameter that `wait_seconds` reads: without a default of its own, and for a call."""
 
 
-def delivery_of(request: TaskDelivery) -> Delivery:
+def delivery_of(delivered: Delivered[Members]) -> Delivery:
     """Return the delivery of a wake-up. Raises `BadTaskEnvelope`."""
-    earlier = max(request.executions, request.retries)  # a delivery that was answered can count in both
-    return Delivery(WakeUp.from_payload(request.payload), request.operation, earlier)
+    earlier = max(delivered.executions, delivered.retries)  # a delivery that was answered can count in both
+    return Delivery(WakeUp.from_payload(delivered.payload), delivered.operation, earlier)
 
 
 def wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:

@@ -19,8 +19,8 @@ A run is one delivery of a wake-up. It reads the mailbox, commits a turn, and re
     cut short   it is time                          commits                ends, enqueues a wake
 
 "of a slot": the wake-up that all messages of one time slot share. A turn that has read after the slot has seen all of
-them, and what it left over has a wake-up of its own. The turn that created the header does not count: a call that is
-applied at once looks for messages before it reads a header's time.
+them, and the messages that it left have their own wake-up. The turn that created the header does not count: a call
+that is applied at once looks for messages before it reads a header's time.
 
 "cut short": a wake-up for a time that the queue cannot reach. It is due as late as possible, and its run enqueues the
 next one. `Unavailable` and `Contended` are answered with 503, so the queue delivers the wake-up again.
@@ -52,7 +52,7 @@ def settled(page: Sequence[StoredMessage]) -> list[StoredMessage]:
 def blocks(first: StoredMessage, now: datetime) -> bool:
     """Return whether a call that begins at `now` must wait for the first message by `since`.
 
-    A delayed message that is almost due blocks, too: it may hide one that has arrived, whose `since` is at most
+    A delayed message that is almost due also blocks: it may hide one that has arrived, whose `since` is at most
     `since_ahead_seconds` ahead of its commit.
     """
     return first.due_at is None or first.due_at <= now + timedelta(seconds=CORE_LIMITS.since_ahead_seconds)

@@ -25,7 +25,7 @@ SWEPT_BY = "swept_by"
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """A header and the messages that are due, in order, as of `read_time`. If `more`, others may be due, too."""
+    """A header and the messages that are due, in order, as of `read_time`. If `more`, others may also be due."""
 
     header: Snapshot
     waiting: tuple[StoredMessage, ...]

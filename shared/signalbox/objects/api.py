@@ -5,7 +5,7 @@
     placeholder.result()
 
 An object's calls run one at a time, in order, each taking effect exactly once. Inside a method there is only the state
-and what the kit sends with the call: `objects(…).method()`, `send(task.call())`, `later(seconds).method()`.
+and the kit's own calls with it: `objects(…).method()`, `send(task.call())`, `later(seconds).method()`.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
+from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
@@ -48,7 +49,6 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
-from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 # --- classes ---
 

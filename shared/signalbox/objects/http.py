@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
@@ -16,14 +15,13 @@ from signalbox.adapters.http.route_declarations import (
     PAGE_TOKEN,
     PREFIX,
     Answer,
-    Body,
     Parameter,
 )
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.adapters.system_clock import time_budget
 from signalbox.core.calls import Call
-from signalbox.core.field_rules import KEY, Described, key_schema
+from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.field_rules import KEY, MAY_BE_ABSENT, Described, key_schema
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -70,7 +68,7 @@ CallId = Annotated[
 MethodName = Annotated[str, Described({"pattern": "^[A-Za-z][A-Za-z0-9_]*$"})]
 
 STATE = Parameter("state", FLAG, "Also the state as it is stored. An open function refuses it.")
-ARGUMENTS = Body(Mapping[str, Any], "Without a body there are no arguments.", required=False)
+ARGUMENTS = Annotated[Mapping[str, Any], MAY_BE_ABSENT]
 CALL: Mapping[int, Any] = {200: CallDoneShown, 202: CallWaitsShown}
 
 declared = Routes("")
@@ -276,7 +274,7 @@ def _id(ports: Ports, request: Request) -> str:
 
 
 class ObjectHost:
-    """The classes of a user's function. A function without classes has a host, too, if a wake-up is delivered to it."""
+    """The classes of a user's function. A function without classes also has a host if a wake-up is delivered to it."""
 
     call_method = staticmethod(call_object)
     """The code of the task that calls a method."""
@@ -309,13 +307,13 @@ class ObjectHost:
         finally:
             local_classes.reset(token)
 
-    def run_turn(self, request: TaskDelivery) -> None:
+    def run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run an object's mailbox. Raises `BadObjectCall` for a class of another function, and the errors of a run."""
-        delivery = delivery_of(request)
+        delivery = delivery_of(delivered)
         class_name = ObjectAddress.of_base(delivery.wake.mailbox).name
         if class_name not in self._classes:
             raise BadObjectCall(f"{self._function} has no class {class_name!r}. Is this an older deployment?")
-        service.run(runtime.ports(), self._local.code, delivery, time_budget(LIMITS.turn_seconds))
+        service.run(ports, self._local.code, delivery, time_budget(LIMITS.turn_seconds))
 
     @property
     def _local(self) -> LocalClasses:

@@ -1,4 +1,4 @@
-"""The messages of an object's mailbox, what a method's run leaves, and the records of both.
+"""The messages of an object's mailbox, the effects of a method's run, and the records of both.
 
 A record holds one message through its whole life, so it is the call's placeholder, its receipt and its place in the
 queue:
@@ -7,7 +7,7 @@ queue:
     held       it has no `since` and no outcome     it follows a call that has not ended; later it waits again
     done       it has `outcome` or `forwarded`      kept as a receipt until `expires_at`
 
-The effects of a method are committed together or not at all: the state after it, its outcome, and what it sent. If a
+The effects of a method are committed together or not at all: the state after it, its outcome and its sends. If a
 method raises, the state is unchanged and nothing is sent; its error is the outcome. `Unavailable` is not an outcome:
 the call is applied again.
 """
@@ -200,7 +200,7 @@ class CallRecord:
 class ObjectStatus:
     """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
 
-    Messages for later count, too.
+    Messages for later also count.
     """
 
     address: ObjectAddress
@@ -209,7 +209,7 @@ class ObjectStatus:
     waiting: int
 
 
-# --- what a method leaves ---
+# --- the effects of a method ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Post:
 
 @dataclass(slots=True)
 class Sent:
-    """What a method has sent so far, in order."""
+    """The messages and tasks that a method has sent so far, in order."""
 
     posts: list[Post] = field(default_factory=list)
     tasks: list[Call] = field(default_factory=list)
@@ -231,7 +231,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a call leaves. `state` is text, or None if the object is deleted."""
+    """The effects of a call. `state` is text, or None if the object is deleted."""
 
     state: str | None
     outcome: CallOutcome

@@ -58,10 +58,10 @@ from signalbox.objects.model import (
     targets_of,
 )
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
-from signalbox.tasks.model import failure_path
+from signalbox.tasks.model.failures import failure_path
 
 TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
-"""The pauses after which a waiting caller looks whether its call was applied, or whether it has to apply it itself."""
+"""The pauses after which a waiting caller checks whether its call was applied, or whether it has to apply it itself."""
 
 POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
 """The pauses before the first reads of a call that was just posted: its run begins after 0.1 to 0.3 seconds."""
@@ -211,7 +211,7 @@ def call_together(
             called |= _applied(ports, code, header, address, calls, budget())
     left = {id_: message for id_, message in calls.items() if id_ not in called}
     try:
-        return called | (_post_and_take_part(ports, code, address, left, budget(), behind=not free) if left else {})
+        return called | (post_and_take_part(ports, code, address, left, budget(), behind=not free) if left else {})
     except AlreadyExists:  # a repeat, whose first process may have died in a turn
         return called | {id_: _posted(ports, code, CallPlace(address, id_), left[id_]) for id_ in left}
     except Unavailable as error:
@@ -225,7 +225,7 @@ def _posted(ports: Ports, code: Code, place: CallPlace, message: Message) -> Cal
         return error
 
 
-def _post_and_take_part(
+def post_and_take_part(
     ports: Ports,
     code: Code,
     address: ObjectAddress,
@@ -271,8 +271,8 @@ def _turn_of_callers(
     mailbox = read_mailbox(ports.store, address.base, MAILBOXES_LIMITS.mailbox_page)
     if not leads(mailbox.waiting, kept):
         return {}
-    page = _understood(code, address, mailbox, mailbox.waiting)
-    turn, _ = _committed(ports, code, address, mailbox, page, out_of_time)
+    page = understood(code, address, mailbox, mailbox.waiting)
+    turn, _ = committed(ports, code, address, mailbox, page, out_of_time)
     return {id_: turn.calls[id_] for id_ in ids if id_ in turn.changed}
 
 
@@ -298,24 +298,24 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
 def _turn(
     ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, started: set[str], out_of_time: OutOfTime
 ) -> bool:
-    """Commit one turn; return whether this run continues. Otherwise, what is left has a wake-up of its own.
+    """Commit one turn; return whether this run continues. Otherwise the remaining messages have their own wake-up.
 
     `started` contains the id of a message that this delivery has marked and not applied. Raises `Conflict` if another
     process was faster.
     """
     address = ObjectAddress.of_base(delivery.wake.mailbox)
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
-    page = _understood(code, address, mailbox, _page(mailbox, careful=careful))
+    page = understood(code, address, mailbox, page_of(mailbox, careful=careful))
     if careful:  # before a mark: older code must wait, however often it is woken
         code.check(address, state_of(mailbox.header))
-    begun = _marked(ports, delivery, mailbox, page[0], started) if careful else page[0]
+    begun = marked(ports, delivery, mailbox, page[0], started) if careful else page[0]
     spent, page = begun is None, (begun or page[0], *page[1:])
-    _, more = _committed(ports, code, address, mailbox, page, out_of_time, spent=spent)
+    _, more = committed(ports, code, address, mailbox, page, out_of_time, spent=spent)
     started.clear()
     return careful and more and not out_of_time()
 
 
-def _committed(
+def committed(
     ports: Ports,
     code: Code,
     address: ObjectAddress,
@@ -332,14 +332,14 @@ def _committed(
     more = mailbox.more or taken < len(mailbox.waiting)
     versions = {message.id: message.version for message in page}
     writes = [
-        *(_failures(code, turn, page[0]) if spent else ()),
+        *(failures_of(code, turn, page[0]) if spent else ()),
         *TurnWrites(mailbox.header, {}, versions).writes(turn),
     ]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
     return turn, more
 
 
-def _understood(
+def understood(
     code: Code, address: ObjectAddress, mailbox: Mailbox, page: tuple[StoredMessage, ...]
 ) -> tuple[StoredMessage, ...]:
     """Return a page up to the first call of a method that only a newer deployment may have.
@@ -357,12 +357,12 @@ def _understood(
     return page
 
 
-def _page(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
+def page_of(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
     """Return the messages of one turn. A careful turn has only the first one, which it has marked."""
     return mailbox.waiting[:1] if careful else mailbox.waiting
 
 
-def _marked(
+def marked(
     ports: Ports, delivery: Delivery, mailbox: Mailbox, message: StoredMessage, started: set[str]
 ) -> StoredMessage | None:
     """Mark the start of a call and return it with its new version, or return None if it was started too often.
@@ -370,7 +370,7 @@ def _marked(
     Raises `Unavailable` or `Conflict`.
     """
     before = Mark.from_record(message.data) or Mark()
-    if _has_started(delivery, message, before, started):
+    if has_started(delivery, message, before, started):
         return message
     mark = before.next(delivery.id, mailbox.read_time).to_record()
     if before.is_spent:
@@ -382,12 +382,12 @@ def _marked(
     return replace(message, version=committed.commit_time)
 
 
-def _has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started: Collection[str]) -> bool:
+def has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started: Collection[str]) -> bool:
     """Return whether this delivery has marked a call and its turn lost a race: no new start is counted."""
     return message.id in started and mark.run == delivery.id
 
 
-def _failures(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:
+def failures_of(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:
     """Iterate over the record of a method's call that was given up, from which it can be called again."""
     call = turn.calls[message.id]
     if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:

@@ -64,16 +64,17 @@ class TurnWrites:
         posted = (
             message_put(post.address.base, post.id, post.message.to_record(), post.due_at) for post in turn.posted
         )
-        return [*self._calls(turn), *_resumptions(turn), *posted, *self._listing(turn), header]
+        return [*self.calls(turn), *_resumptions(turn), *posted, *self._listing(turn), header]
 
-    def _calls(self, turn: Turn) -> Iterator[Write]:
+    def calls(self, turn: Turn) -> Iterator[Write]:
+        """Iterate over the writes of the calls that the turn has changed."""
         for id_ in sorted(turn.changed):
             path, call, guard = message_path(turn.address.base, id_), turn.calls[id_], self.guard_of(id_)
             if id_ in self.new:
                 yield Put(path, self.new[id_].to_record() | _done(call, turn.now), Must.NOT_EXIST)
             elif call.is_pending:
                 waits = _resumed(turn, id_) or (_held() if id_ in turn.held else {})
-                yield Change(path, _kept(call) | waits, guard)
+                yield Change(path, kept_reply(call) | waits, guard)
             elif call.message.receipt:
                 done = {(name,): value for name, value in _done(call, turn.now).items()}
                 yield Change(path, done | _no_longer_waits(), guard)
@@ -132,7 +133,7 @@ def _resumptions(turn: Turn) -> Iterator[Write]:
         yield Change(message_path(turn.address.base, id_), _resumed(turn, id_))
 
 
-def _kept(call: CallRecord) -> dict[Field, Any]:
+def kept_reply(call: CallRecord) -> dict[Field, Any]:
     """Return the field of a call with the messages that wait for its outcome."""
     return {("held",): list(call.held)}
 

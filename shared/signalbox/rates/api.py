@@ -3,11 +3,11 @@
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
+from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.rates import service
-from signalbox.rates.model import Acquired
-from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
-from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
+from signalbox.rates.model import Acquired, RateSettings
+from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,7 @@ class Rate:
 
     def limits(self) -> RateSettings:
         """Return the limits. Raises `NoRate` or `Unavailable`."""
-        rate = service.get(runtime.ports(), self.name).rate
-        return RateSettings(rate.per_minute, rate.burst)
+        return service.get(runtime.ports(), self.name).rate.settings
 
     def acquire(self, weight: int = 1, *, id: str | None = None) -> Acquired:
         """Take permits if they are there now: the answer is true. If not, it says when to try again.

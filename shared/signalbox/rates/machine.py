@@ -35,9 +35,19 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
-from signalbox.rates.model import UNITS_FORMAT, Acquired, Rate, RateWait, Receipt, WaitAnswer, path_of, seconds_between
+from signalbox.rates.model import (
+    UNITS_FORMAT,
+    Acquired,
+    Rate,
+    RateSettings,
+    RateWait,
+    Receipt,
+    WaitAnswer,
+    path_of,
+    seconds_between,
+)
 from signalbox.rates.problems import BadRate
-from signalbox.rates.requests import AcquireRequest, RateSettings
+from signalbox.rates.requests import AcquireRequest
 
 ADMIT = "rate_admit"
 """The task of an admit run."""
@@ -77,15 +87,10 @@ class Admitted:
 # --- limits ---
 
 
-def create(wanted: RateSettings) -> Rate:
-    """Return a new rate, whose permits are all free."""
-    return Rate(wanted.per_minute, wanted.burst)
-
-
 def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
     """Return the rate with other limits. Permits in use are counted as such, and are at most the new burst."""
     owed = min(Fraction(max(0, rate.full_at - microseconds(now)), interval(rate)), Fraction(wanted.burst))
-    changed = replace(rate, per_minute=wanted.per_minute, burst=wanted.burst)
+    changed = replace(rate, settings=wanted)
     return replace(changed, full_at=microseconds(now) + ceil(owed * interval(changed)))
 
 
@@ -101,8 +106,8 @@ def resume(rate: Rate, now: datetime) -> Rate:
 
 def check_weight(rate: Rate, weight: int) -> None:
     """Raise `BadRate` for a weight that can never be granted."""
-    if weight > rate.burst:
-        detail = f"`weight` is {weight}, and the rate grants at most its burst of {rate.burst} at once."
+    if weight > rate.settings.burst:
+        detail = f"`weight` is {weight}, and the rate grants at most its burst of {rate.settings.burst} at once."
         raise BadRate(f"{detail} Lower the weight, or raise `burst`.", field="weight")
 
 
@@ -111,7 +116,7 @@ def check_weight(rate: Rate, weight: int) -> None:
 
 def interval(rate: Rate) -> int:
     """Return the microseconds in which a permit comes back, rounded up, so that the rate is never exceeded."""
-    return ceil(MINUTE / Fraction(rate.per_minute))
+    return ceil(MINUTE / Fraction(rate.settings.per_minute))
 
 
 def slot(rate: Rate, weight: int, now: datetime) -> datetime:
@@ -119,14 +124,14 @@ def slot(rate: Rate, weight: int, now: datetime) -> datetime:
 
     A wait for more than the burst, which was larger when the wait began, is granted when all permits are there.
     """
-    spare = rate.burst - min(weight, rate.burst)
+    spare = rate.settings.burst - min(weight, rate.settings.burst)
     return max(now, instant(rate.full_at - spare * interval(rate)))
 
 
 def free(rate: Rate, now: datetime) -> int:
     """Return the number of permits that can be granted at once."""
     owed = max(0, rate.full_at - microseconds(now))
-    return max(0, rate.burst - ceil(Fraction(owed, interval(rate))))
+    return max(0, rate.settings.burst - ceil(Fraction(owed, interval(rate))))
 
 
 def free_to_acquire(rate: Rate, now: datetime) -> int:

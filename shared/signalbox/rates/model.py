@@ -7,15 +7,20 @@ The bucket is stored as one time, `full_at`, in microseconds since 1970: the tim
 Reading it rounds nothing, so the part of a permit that has come back is never lost.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
+from signalbox.core.field_rules import Checked, Range, check_fields, parsed, unchecked
 from signalbox.core.formats import FORMAT
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.problems import BadRate
 
 COLLECTION = "rates"
 WAITS = "rate_waits"
@@ -41,6 +46,45 @@ def wait_path(name: str, id_: str) -> str:
     return f"{waits_of(name)}/{id_}"
 
 
+def check_per_minute(value: Any) -> float:
+    """Return the permits that come back in a minute, as a float, or raise `BadRate`."""
+    is_number = type(value) in (int, float) and math.isfinite(value)
+    if not is_number or not LIMITS.per_minute_min <= value <= LIMITS.per_minute_max:
+        least, most = "1/1440 (a permit a day)", f"{LIMITS.per_minute_max:,}"
+        raise BadRate(f"`per_minute` must be a number from {least} to {most}.", field="per_minute")
+    return float(value)
+
+
+PER_MINUTE = Checked(check_per_minute, {"minimum": LIMITS.per_minute_min, "maximum": LIMITS.per_minute_max})
+
+
+@dataclass(frozen=True, slots=True)
+class RateSettings:
+    """The limits of a rate."""
+
+    per_minute: Annotated[float, PER_MINUTE]
+    """The permits that come back in a minute."""
+
+    burst: Annotated[int, Range(1, lambda: CORE_LIMITS.burst_max)] = 1
+    """The most permits that can be granted at once."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, BadRate)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `PUT`."""
+        return parsed(cls, body, BadRate)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return the limits in a rate's record, which were checked before they were stored."""
+        return unchecked(cls, {name: record[name] for name in cls.__slots__})
+
+    def to_record(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """An acquire that was granted `at` a time: a repeat of its `id` takes nothing."""
@@ -54,14 +98,13 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate: `per_minute` permits come back, up to `burst`.
+    """A rate: its limits, and the permits in use.
 
     `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left.
     `recent` are the receipts of the last acquires. While it is paused, since `paused_at`, it grants nothing.
     """
 
-    per_minute: float
-    burst: int
+    settings: RateSettings
     full_at: int = 0
     alarm_at: datetime | None = None
     recent: tuple[Receipt, ...] = ()
@@ -69,20 +112,20 @@ class Rate:
 
     def __post_init__(self) -> None:
         assert self.paused_at is None or self.alarm_at is None, "a paused rate has no admit run to wait for"
-        assert self.per_minute > 0, "permits come back"
-        assert self.burst >= 1, "a permit can be granted"
+        assert self.settings.per_minute > 0, "permits come back"
+        assert self.settings.burst >= 1, "a permit can be granted"
 
     def to_record(self) -> dict[str, Any]:
-        limits = {"per_minute": self.per_minute, "burst": self.burst}
         paused = {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
         recent = [each.to_record() for each in self.recent]
-        return {**limits, "full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at), **paused}
+        times = {"full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at)}
+        return {**self.settings.to_record(), **times, **paused}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         recent = tuple(Receipt(**each) for each in record["recent"])
         times = record.get("alarm_at"), recent, record.get("paused_at")
-        return cls(record["per_minute"], record["burst"], record["full_at"], *times)
+        return cls(RateSettings.from_record(record), record["full_at"], *times)
 
 
 @dataclass(frozen=True, slots=True)

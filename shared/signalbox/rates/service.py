@@ -15,11 +15,22 @@ from signalbox.core.paging import Listing, with_prefix
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import Loaded
-from signalbox.rates.model import COLLECTION, Acquired, Rate, RateView, RateWait, WaitAnswer, path_of, wait_path
-from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch, check_name
+from signalbox.rates.model import (
+    COLLECTION,
+    Acquired,
+    Rate,
+    RateSettings,
+    RateView,
+    RateWait,
+    WaitAnswer,
+    path_of,
+    wait_path,
+)
+from signalbox.rates.requests import AcquireRequest, RateWaitRequest, check_name
 from signalbox.rates.storage import (
     AdmitReads,
     WaitsOfBatch,
@@ -38,36 +49,43 @@ AGAIN = (Conflict, Unavailable)
 # --- limits ---
 
 
-def put(ports: Ports, name: str, wanted: RateSettings) -> tuple[RateView, bool]:
-    """Create a rate or set its limits; waits stay. Return it, and whether it is new. Raises `BadKey`, `Unavailable`."""
-    return _set(ports, name, lambda _: wanted, create=True)
+@dataclass(frozen=True, slots=True)
+class ChangedSettings:
+    """A rate after a `PUT` or `PATCH`, and whether the call created it."""
+
+    view: RateView
+    created: bool = False
 
 
-def patch(ports: Ports, name: str, request: SettingsPatch) -> RateView:
+def put(ports: Ports, name: str, wanted: RateSettings) -> ChangedSettings:
+    """Create a rate or set its limits; waits stay. Raises `BadKey` or `Unavailable`."""
+    return _set(ports, name, lambda _: wanted, new=wanted)
+
+
+def patch(ports: Ports, name: str, request: SettingsPatch[RateSettings]) -> ChangedSettings:
     """Change some limits. Raises `NoRate`, `BadRate` or `Unavailable`."""
-
-    def wanted(rate: Rate) -> RateSettings:
-        return request.applied_to(RateSettings(rate.per_minute, rate.burst))
-
-    return _set(ports, name, wanted)[0]
+    return _set(ports, name, request.applied_to)
 
 
 def _set(
-    ports: Ports, name: str, wanted: Callable[[Rate], RateSettings], *, create: bool = False
-) -> tuple[RateView, bool]:
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[RateView, bool]]:
+    ports: Ports, name: str, changed: Callable[[RateSettings], RateSettings], *, new: RateSettings | None = None
+) -> ChangedSettings:
+    """Change the limits. A rate that does not exist is created with the limits `new`, if they are given."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, ChangedSettings]:
         [snapshot], now = read, read[0].read_time
-        if create and snapshot.data is None:
-            rate = machine.create(wanted(Rate(1, 1)))
-            return Decision((Put(snapshot.path, rate.to_record(), Must.NOT_EXIST),), (RateView(name, rate, now), True))
+        if new is not None and snapshot.data is None:
+            rate = Rate(new)
+            created = ChangedSettings(RateView(name, rate, now), created=True)
+            return Decision((Put(snapshot.path, rate.to_record(), Must.NOT_EXIST),), created)
         before = rate_of(name, snapshot)
-        settings = wanted(before)
-        if (settings.per_minute, settings.burst) == (before.per_minute, before.burst):
-            return Decision((), (RateView(name, before, now), False))
+        settings = changed(before.settings)
+        if settings == before.settings:
+            return Decision((), ChangedSettings(RateView(name, before, now)))
         rate = machine.change_settings(before, settings, now)
         effects = (machine.admit_task(name, incarnation_of(snapshot)),)
         write = Put(snapshot.path, rate.to_record(), snapshot.guard)
-        return Decision((write,), (RateView(name, rate, now), False), effects)
+        return Decision((write,), ChangedSettings(RateView(name, rate, now)), effects)
 
     return perform(ports, [path_of(check_name(name))], decide)[0]
 

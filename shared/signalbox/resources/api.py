@@ -1,26 +1,26 @@
-"""`resource` and `add_resource`, as users import them from `signalbox`: a model, and its items under ``{base}NAME``.
+"""`add_resource`, as users import it from `signalbox`: a model, and its items under ``{base}NAME``.
 
 class ToDo:
     text: str
     done: bool = False
 
-todos = resource("todos", ToDo)
+app = Function("office")
+add_resource(app, ToDo, "/todos")
 """
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 from signalbox.adapters.http.routes import Request
 from signalbox.core.queries import Operator
-from signalbox.function.user_function import Function
 from signalbox.resources.http import Fields, Hooks, ResourceRoutes
 from signalbox.resources.machine import Action
 from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import Hidden, ReadOnly, RefersTo
 from signalbox.resources.model.items import Resource
 
-__all__ = ["Hidden", "Options", "ReadOnly", "RefersTo", "add_resource", "resource"]
+__all__ = ["Hidden", "Options", "ReadOnly", "RefersTo", "add_resource"]
 
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,99}")
@@ -47,21 +47,22 @@ class Options(TypedDict, total=False):
     cascade: Callable[[Request, Fields], Iterable[str]]
 
 
-def resource(name: str, model: type, **options: Unpack[Options]) -> Callable[..., Any]:
-    """Return the entry point of a function that serves one resource, and nothing else, at ``{base}NAME``.
+class App(Protocol):
+    """What a resource needs of a `Function`: its name, and its routes."""
 
-    Raises `TypeError` for a model with an unsupported field, and `ValueError` for an invalid name.
-    """
-    app = Function(name)
-    add_resource(app, model, **options)
-    return app.entry_point()
+    name: str
+
+    def http(
+        self, method: str, pattern: str, *, query: Iterable[str] | None = None
+    ) -> Callable[[Callable[..., Any]], object]:
+        """Route a method and a pattern to a handler."""
 
 
-def add_resource(app: Function, model: type, at: str = "/", **options: Unpack[Options]) -> None:
+def add_resource(app: App, model: type, at: str = "/", **options: Unpack[Options]) -> None:
     """Serve a resource at ``{base}NAME`` + `at`, in a function that may have other routes and tasks.
 
-    The resource has the name of the last part of `at`, or that of the function; references use this name. Raises the
-    same errors as `resource`.
+    The resource has the name of the last part of `at`, or that of the function; references use this name. Raises
+    `TypeError` for a model with an unsupported field, and `ValueError` for an invalid name.
     """
     name = at.rstrip("/").rpartition("/")[2] or app.name
     if not NAME.fullmatch(name):
@@ -74,7 +75,7 @@ def add_resource(app: Function, model: type, at: str = "/", **options: Unpack[Op
     _route(app, ResourceRoutes(kind, Hooks(**hooks), app.name, at))
 
 
-def _route(app: Function, handlers: ResourceRoutes) -> None:
+def _route(app: App, handlers: ResourceRoutes) -> None:
     at = handlers.at.rstrip("/")
     for collection in {f"{at}/", at or "/"}:
         app.http("GET", collection)(handlers.list)

@@ -7,15 +7,15 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.idempotency_keys import content_of, hold, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.lanes import Priority
-from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.leases import Lease, stable_names
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
-from signalbox.tasks.machine.idempotency_keys import content_of, hold, idempotency_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ class Semaphore:
                 raise LeaseEnded(f"The lease that {id!r} acquired has ended. Acquire with a new id.", field="id")
             request = replace(request, id=name_of(request.id, "anew"))
             answer = waits.wait(runtime.ports(), self.name, request)
-        hold(answer.lease)
+        if answer.lease is not None:
+            hold(stable_names(answer.lease))
         return answer.lease
 
     def signal(self, lease: Lease | str) -> bool:

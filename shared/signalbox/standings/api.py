@@ -7,7 +7,7 @@ Every call can be repeated: a yoke that is put again counts once.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
@@ -16,7 +16,6 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.function.user_function import Function
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.declarations import Declaration, StandingField, Threshold
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey, join
@@ -137,8 +136,17 @@ class StandingTask(Task[P, R]):
         self.threshold = Threshold(field, reaches, call)
 
 
+class App(Protocol):
+    """What a threshold needs of a `Function`: its name, and its tasks."""
+
+    name: str
+
+    def task(self, *, queue: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Register a task that uses a queue."""
+
+
 def standing_changed(
-    app: Function, field: StandingField, at_least: float, queue: str = TASKS_QUEUE
+    app: App, field: StandingField, at_least: float, queue: str = TASKS_QUEUE
 ) -> Callable[[Callable[P, R]], StandingTask[P, R]]:
     """Register a task of `app` that runs once for each standing whose `field` reaches `at_least`.
 

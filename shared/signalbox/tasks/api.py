@@ -13,11 +13,12 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls, flow_hooks
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import check_plain, check_ran
+from signalbox.core.idempotency_keys import content_of, idempotency_key, is_repeated
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key, is_repeated
-from signalbox.tasks.model import TaskContext, TaskSubject
+from signalbox.tasks.model.attempts import TaskContext
+from signalbox.tasks.model.contexts import TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature, WrongArguments
 from signalbox.tasks.service import enqueues

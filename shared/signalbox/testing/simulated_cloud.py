@@ -41,8 +41,6 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates
-from signalbox.rates.requests import RateSettings
-from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service.settings import put as put_semaphore
 from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, body_of, event_of, headers_of, succeeded
 from signalbox.testing.held_task_queue import HeldTaskQueue
@@ -250,9 +248,9 @@ class Platform:
         self.abandoned: list[Delivery] = []
         self._events_seen = 0
         for each in self.functions.semaphores():
-            put_semaphore(self.ports, each.name, SemaphoreSettings(each.permits, each.lease_seconds))
+            put_semaphore(self.ports, each.name, each.settings)
         for rate in self.functions.rates():
-            rates.put(self.ports, rate.name, RateSettings(rate.per_minute, rate.burst))
+            rates.put(self.ports, rate.name, rate.settings)
 
     @property
     def tasks(self) -> list[Effect]:

@@ -19,7 +19,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import HEADER_SINCE, collection_of
 from signalbox.objects.machine.deadly_calls import is_call_given_up
-from signalbox.tasks import model as tasks_model
+from signalbox.tasks.model import failures
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.services.command_lines import stats
 from signalbox_tools.local.store.local_store import local_store
@@ -60,9 +60,7 @@ class LocalSource:
         cards = self._store.query(Query(ObjectAddress.COLLECTION, limit=OBJECTS_MAX))
         waits = Condition(("since",), ">", HEADER_SINCE), Order(("since",))
         waiting = sum(self._store.count(Query(collection_of(card.path), waits[:1], waits[1:])) for card in cards)
-        latest = Query(
-            tasks_model.FAILURES, order_by=(Order((tasks_model.FAILED_AT,), descending=True),), limit=READ_MAX
-        )
+        latest = Query(failures.FAILURES, order_by=(Order((failures.FAILED_AT,), descending=True),), limit=READ_MAX)
         given_up = sum(is_call_given_up(each.data or {}) for each in self._store.query(latest))
         return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
 

@@ -65,8 +65,8 @@ from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
 @schedule_entry("{name}")
-def {name}():
-    runtime.ports().store.commit([Put("seen/{name}", {{"seen": True}})])
+def {name}(ports):
+    ports.store.commit([Put("seen/{name}", {{"seen": True}})])
 """
 
 

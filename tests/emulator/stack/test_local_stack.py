@@ -96,8 +96,8 @@ from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.core.ports import Put
 
 @task_entry("note_task")
-def note_task(task):
-    runtime.ports().store.commit([Put(f"done/{task.payload['key']}", {"done": True})])
+def note_task(ports, delivered):
+    ports.store.commit([Put(f"done/{delivered.payload['key']}", {"done": True})])
 """
 DESK = """
 from signalbox import DocumentEvent, Function
@@ -136,8 +136,8 @@ from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
 @schedule_entry("tick")
-def tick():
-    runtime.ports().store.commit([Put("ticks/last", {"ticked": True})])
+def tick(ports):
+    ports.store.commit([Put("ticks/last", {"ticked": True})])
 """
 
 

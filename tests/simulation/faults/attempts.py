@@ -7,17 +7,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import Ports
 from signalbox.core.problems import GaveUp, Problem, Unavailable
-from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases
 from signalbox.tasks import storage
 from signalbox.tasks.machine import waits
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import FIRST, Attempt, Start
-from signalbox.tasks.service import runs
+from signalbox.tasks.model.attempts import FIRST, Start
+from signalbox.tasks.model.contexts import Context, OfLease
+from signalbox.tasks.service import lease_runs
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import attempts as attempts_world
@@ -38,42 +40,44 @@ def _check(retry_limits: RetryLimits, starts: int) -> None:
         raise GaveUp("Gave up.")
 
 
-def _by_deliveries(_: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> Any:
-    _check(retry_limits, attempt.retries + 1)
+def _by_deliveries(_: Ports, delivered: Delivered[Context], retry_limits: RetryLimits, code: Code) -> Any:
+    _check(retry_limits, delivered.retries + 1)
     return code(FIRST)
 
 
-def _uncounted(_: Ports, __: Attempt, ___: RetryLimits, code: Code) -> Any:
+def _uncounted(_: Ports, __: Delivered[Context], ___: RetryLimits, code: Code) -> Any:
     return code(FIRST)
 
 
-def _counted_on_arrival(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: Any, code: Any) -> None:
+def _counted_on_arrival(
+    ports: Ports, delivered: Delivered[Context], retry_limits: RetryLimits, is_live: Any, code: Any
+) -> None:
     """The start is counted before the lease is claimed, or the unit's outcome is looked for."""
-    counted = count_start(ports, attempt).number if attempt.is_repeated else 0
+    counted = count_start(ports, delivered.operation).number if delivered.is_repeated else 0
 
     def checked(subject: Any, begun: Start) -> Any:
         _check(retry_limits, counted)
         return code(subject, begun)
 
-    elsewhere = replace(attempt, operation=f"{attempt.operation}-elsewhere")
+    elsewhere = replace(delivered, operation=f"{delivered.operation}-elsewhere")
     run(ports, elsewhere, RetryLimits(1_000), is_live, checked)
 
 
 def _started_all_the_same(
-    ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[Start], Any]
+    ports: Ports, delivered: Delivered[Context], retry_limits: RetryLimits, code: Callable[[Start], Any]
 ) -> Any:
     """A start happens although it cannot be counted."""
-    if attempt.is_repeated:
+    if delivered.is_repeated:
         with suppress(Unavailable):
-            _check(retry_limits, count_start(ports, attempt).number)
+            _check(retry_limits, count_start(ports, delivered.operation).number)
     return code(FIRST)
 
 
 def _first_taken_for_a_start(
-    ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[Start], Any]
+    ports: Ports, delivered: Delivered[Context], retry_limits: RetryLimits, code: Callable[[Start], Any]
 ) -> Any:
-    if attempt.is_repeated:
-        _check(retry_limits, count_start(ports, attempt).number + 1)
+    if delivered.is_repeated:
+        _check(retry_limits, count_start(ports, delivered.operation).number + 1)
     return code(FIRST)
 
 
@@ -82,25 +86,26 @@ def _kept(_: Ports, __: Lease) -> Iterator[None]:
     yield
 
 
-def _released_first(ports: Ports, attempt: Attempt, lease: Lease, code: Callable[[Lease], Any]) -> bool:
+def _released_first(ports: Ports, delivered: Delivered[OfLease], lease: Lease, code: Callable[[Lease], Any]) -> bool:
     """The permit is released before the wait for the next attempt is made."""
     try:
         code(lease)
     except Problem:
         raise
     except Exception:
-        if not attempt.context["lease"].get("release_on_failure"):
+        granted = delivered.context.granted
+        if not granted.release_on_failure:
             raise
         leases.release(ports, lease)
-        if not runs._wait_again(ports, attempt):
+        if not lease_runs.wait_again(ports, delivered, granted):
             raise
         return False
     return True
 
 
-def _not_confirmed(ports: Ports, attempt: Attempt) -> None:
+def _not_confirmed(ports: Ports, granted: Granted) -> None:
     """The permit is released, whether or not the semaphore is closed for the next wait."""
-    leases.release(ports, attempt.context["lease"])
+    leases.release(ports, granted)
 
 
 def _counted_by_grant(_: str, waiter: Waiter) -> Waiter:
@@ -108,9 +113,9 @@ def _counted_by_grant(_: str, waiter: Waiter) -> Waiter:
     return waiter
 
 
-def _counted_anew(attempt: Attempt) -> WaitRequest:
+def _counted_anew(delivered: Delivered[OfLease], granted: Granted) -> WaitRequest:
     """The next attempt is a separate task."""
-    return replace(next_wait(attempt), resumes="", resumed=0)
+    return replace(next_wait(delivered, granted), resumes="", resumed=0)
 
 
 next_wait = waits.next_wait
@@ -122,8 +127,8 @@ FAULTS = (
     _attempts("task-2", "counting right before the code", "tasks.run", _counted_on_arrival),
     _attempts("task-2", "no start that is not counted", "tasks.start", _started_all_the_same),
     _attempts("task-3", "a first delivery that may not have started", "tasks.start", _first_taken_for_a_start),
-    _attempts("task-4", "releasing the lease of a task that is given up", "tasks._kept_or_released", _kept),
+    _attempts("task-4", "releasing the lease of a task that is given up", "tasks.kept_or_released", _kept),
     _attempts("task-11", "the next wait before the release", "tasks.run_or_wait_again", _released_first),
-    _attempts("task-11", "closing for the next wait", "tasks._confirm_and_release", _not_confirmed),
+    _attempts("task-11", "closing for the next wait", "tasks.confirm_and_release", _not_confirmed),
     _attempts("task-11", "the count of the attempts before", "tasks.next_wait", _counted_anew),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from typing import Any
 
-from signalbox import DocumentEvent, Function
+from signalbox import DocumentEvent
 from signalbox.adapters.http.event_deliveries import ReceivedEvent
 from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
 from signalbox.core.effects import Decision, name_of
@@ -24,7 +24,7 @@ from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds import document_events
 
 begin, end, place_of = (original(f"document_events.{name}") for name in ("begin", "end", "place_of"))
-receive = original("functions.Function._receive")
+receive = original("functions.receive")
 
 
 def _events(clause: str, without: str, point: str, instead: Any) -> Fault:
@@ -34,9 +34,11 @@ def _events(clause: str, without: str, point: str, instead: Any) -> Fault:
 # --- receive ---
 
 
-def _acknowledged_in_any_case(function: Function, name: str, event: ReceivedEvent) -> None:
+def _acknowledged_in_any_case(
+    function: str, handlers: Mapping[str, DocumentHandler], name: str, event: ReceivedEvent
+) -> None:
     with suppress(Unavailable):
-        receive(function, name, event)
+        receive(function, handlers, name, event)
 
 
 def _ids_of_deliveries() -> Iterable[Replacement]:
@@ -129,7 +131,7 @@ def _forgotten_if_it_failed(begun: Begun, *, handled: bool) -> Begun:
 
 
 FAULTS = (
-    _events("event-1", "acknowledging only what is enqueued", "functions.Function._receive", _acknowledged_in_any_case),
+    _events("event-1", "acknowledging only what is enqueued", "functions.receive", _acknowledged_in_any_case),
     _events("event-1", "the task of an event in its receipt's commit", "tasks.by_id", _task_in_no_outbox),
     _events("event-1", "keeping an event that its handler refuses", "tasks.keep", _not_kept),
     Fault("event-2", "the event's id in that of its task", _ids_of_deliveries, document_events.run),

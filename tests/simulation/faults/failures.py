@@ -7,13 +7,16 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import SERVER_TIME, Committed, Ports, Put, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.service import leases
 from signalbox.tasks.machine import failures
-from signalbox.tasks.model import Attempt, Start, failure_path
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import Context
+from signalbox.tasks.model.failures import failure_path
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original, planted
 from tests.simulation.worlds import failures as failures_world
@@ -26,9 +29,9 @@ def _failures(clause: str, without: str, point: str, instead: Any) -> Fault:
     return Fault(clause, without, always((point, instead)), failures_world.run)
 
 
-def _kept_if_it_works(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None:
+def _kept_if_it_works(ports: Ports, delivered: Delivered[Context], start: Start, problem: Problem) -> None:
     with suppress(Unavailable):
-        keep(ports, attempt, start, problem)
+        keep(ports, delivered, start, problem)
 
 
 @contextmanager
@@ -49,8 +52,8 @@ def _released_first(ports: Ports, lease: Lease) -> Iterator[None]:
         raise
 
 
-def _kept_each_time(ports: Ports, attempt: Attempt, _: Start, problem: Problem) -> None:
-    failure = failures.failure_of(attempt, (problem.slug(), problem.detail), failures.text_of(problem), 1)
+def _kept_each_time(ports: Ports, delivered: Delivered[Context], _: Start, problem: Problem) -> None:
+    failure = failures.failure_of(delivered, (problem.slug(), problem.detail), failures.text_of(problem), 1)
     times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
     ports.store.commit([Put(failure_path(failure.id), failure.to_record() | times)])
 
@@ -69,8 +72,8 @@ outbox_commit = original("core.commit")
 
 FAULTS = (
     _failures("task-5", "keeping a failure before the acknowledgement", "tasks.keep", _kept_if_it_works),
-    _failures("task-5", "keeping a failure before the release", "tasks._kept_or_released", _released_first),
+    _failures("task-5", "keeping a failure before the release", "tasks.kept_or_released", _released_first),
     _failures("task-6", "a failure that was closed stays closed", "tasks.keep", _kept_each_time),
-    _failures("task-7", "a failure is retried once", "tasks._is_failed", _retried_each_time),
+    _failures("task-7", "a failure is retried once", "tasks.is_failed", _retried_each_time),
     _failures("task-7", "the task of a retry in its commit", "core.commit", _in_two_commits),
 )

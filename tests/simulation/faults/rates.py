@@ -59,7 +59,7 @@ def _one_permit(rate: Rate, _: int, slot: datetime) -> Rate:
 
 
 def _owed_in_time(rate: Rate, wanted: Any, _: datetime) -> Rate:
-    return replace(rate, per_minute=wanted.per_minute, burst=wanted.burst)
+    return replace(rate, settings=wanted)
 
 
 def _passing_the_heavy(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from signalbox.core.ports import Committed, Ports, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.critical_sections import service
 from signalbox.critical_sections.machine import transitions
-from signalbox.critical_sections.model import NextRun, Phase, Run, Section, SectionRun
+from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Section, SectionRun
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import sections as sections_world
@@ -41,7 +41,7 @@ def _ended_under_any_token(key: str, section: Section, _: int, now: datetime) ->
     return replace(advance(key, replace(section, run=None), now), answer=True)
 
 
-def _kept_on_a_problem(ports: Ports, granted: Mapping[str, Any], code: Callable[[SectionRun], object]) -> None:
+def _kept_on_a_problem(ports: Ports, granted: Grant, code: Callable[[SectionRun], object]) -> None:
     run = service.claim(ports, granted)
     if run is None:
         return

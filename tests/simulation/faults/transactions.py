@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from signalbox.core.code_contents import CodeContent, name_of_code
 from signalbox.core.effects import Effect, receipt_path
 from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
 from signalbox.documents.model.stamped_contents import path_of
-from signalbox.documents.service.transactions import Transaction
-from signalbox.documents.storage.records import read_whole
 from signalbox.documents.storage.writes import put_write
-from signalbox.tasks.machine.code_contents import CodeContent, name_of_code
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import transactions as transactions_world
@@ -51,12 +49,12 @@ def _by_name(code: Callable[..., object], _: object) -> CodeContent:
 def _without_a_comparison(_: object, __: object) -> None: ...
 
 
-def _load_again(transaction: Transaction, wanted: list[str]) -> None:
-    transaction._read |= {read.id: read for read in read_whole(transaction._ports.store, list(map(path_of, wanted)))}
+def _all_of(wanted: Iterable[str], _: object) -> list[str]:
+    return [path_of(key) for key in wanted]
 
 
 FAULTS = (
-    _transactions("transaction-1", "the guard of the first read", "documents.Transaction._load", _load_again),
+    _transactions("transaction-1", "the guard of the first read", "documents.not_read_yet", _all_of),
     _transactions("task-10", "the values of a transaction in its key", "tasks.content_of_code", _by_name),
     _transactions("transaction-2", "comparing a transaction", "documents.check_repeated", _without_a_comparison),
     _transactions("transaction-1", "guarding what is written", "documents.put_write in transactions", _put_blindly),

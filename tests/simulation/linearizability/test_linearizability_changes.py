@@ -22,6 +22,7 @@ from signalbox.semaphores import storage, sweep, tasks
 from signalbox.semaphores.machine import settings as machine_settings
 from signalbox.semaphores.machine import waits as machine_waits
 from signalbox.semaphores.machine.decision_types import unchanged
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
@@ -229,7 +230,7 @@ class Callers:
         return ACQUIRED if answer.lease else WAITING if answer.waiting else NO
 
     def _continue(self, ports: Ports, effect: Effect) -> None:
-        if lease := leases.claim(ports, effect.context["lease"]):
+        if lease := leases.claim(ports, Granted.from_context(effect.context["lease"])):
             self.leases[effect.payload["wait"]] = lease.id
 
 

@@ -20,7 +20,7 @@ from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import NotFound
 from signalbox.critical_sections import service
 from signalbox.critical_sections.machine import debounce, transitions
-from signalbox.critical_sections.model import SectionRun
+from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.linearizability.search import linearizable
@@ -151,7 +151,7 @@ class Callers:
         runs: list[SectionRun] = []
 
         def begin() -> bool:
-            runs.extend(filter(None, [service.claim(ports, effect.context["section"])]))
+            runs.extend(filter(None, [service.claim(ports, Grant.from_context(effect.context["section"]))]))
             return bool(runs)
 
         self.world.time_jumps_left += 1  # a queue waits before it retries

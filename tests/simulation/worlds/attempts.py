@@ -25,7 +25,9 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population, units
 from signalbox.core import outbox
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect
+from signalbox.core.deliveries import Delivered
+from signalbox.core.effects import Backoff, Effect
+from signalbox.core.error_notes import record_path
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
@@ -37,8 +39,9 @@ from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
-from signalbox.tasks.machine.attempts import RetryLimits, resumed
-from signalbox.tasks.model import Attempt, Start, TaskSubject
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import TaskSubject, parsed
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
@@ -51,6 +54,7 @@ ATTEMPTS_MAX = 2
 NAME, BATCH = "s", "b"
 LEASE_SECONDS = 600.0
 PAUSE_SECONDS = 0.2
+BACKOFF = Backoff(PAUSE_SECONDS, PAUSE_SECONDS, 0)
 FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
@@ -182,18 +186,17 @@ class AttemptsWorld:
         id_ = effect.payload["id"]
         if sum(self.deliveries.values()) == self.away_at:
             self.store.refuses = self.world.random.randint(0, CALLS_AWAY_MAX)
-        operation, earlier = resumed(effect.name, effect.context)
-        retries = self.deliveries[effect.name] + earlier
+        retries = self.deliveries[effect.name]
         what = effect.function, effect.task, effect.payload, effect.queue
-        attempt = Attempt(operation, effect.context, 0, retries, *what, pause_seconds=PAUSE_SECONDS)
+        delivered = parsed(Delivered(effect.name, effect.context, 0, retries, *what, backoff=BACKOFF))
         self.deliveries[effect.name] += 1
-        self.names[attempt.record_path] = id_
+        self.names[record_path(delivered.operation)] = id_
 
         def code(_: TaskSubject | None, __: Start) -> str:
             return self._code(effect)
 
         try:
-            runs.run(self.ports, attempt, RetryLimits(ATTEMPTS_MAX), self._is_live, code)
+            runs.run(self.ports, delivered, RetryLimits(ATTEMPTS_MAX), self._is_live, code)
         except GaveUp:
             self._check_given_up(id_)
         except Broken as error:

@@ -25,14 +25,15 @@ from unittest import mock
 from signalbox import DocumentEvent, Function
 from signalbox.adapters import runtime
 from signalbox.adapters.http.event_deliveries import received_event
-from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.core import outbox
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, Ports, Put, Query, Write
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.tasks.model import FAILURES, failure_path
+from signalbox.function import document_handlers
+from signalbox.tasks.model.failures import FAILURES, failure_path
 from signalbox.tasks.service import failures
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.event_triggers import Trigger, Triggers
@@ -206,7 +207,7 @@ class DocumentEventsWorld:
         """Receive an event as the entry point does: it is acknowledged only if nothing is raised."""
         self.world.step(f"receives {headers['ce-id']}")
         try:
-            self.app._receive(trigger.name, received_event(headers, body))
+            document_handlers.receive(self.app.name, self.app.handlers, trigger.name, received_event(headers, body))
         except Problem as problem:
             raise Unavailable(problem.detail) from problem
 
@@ -215,9 +216,10 @@ class DocumentEventsWorld:
         self.operations[f"{effect.task} {effect.payload['event']}"].add(effect.name)
         earlier = self.deliveries[effect.name]
         self.deliveries[effect.name] += 1
-        delivery = TaskDelivery(effect.name, effect.task, effect.payload, effect.context, retries=earlier)
+        what = effect.function, effect.task, effect.payload
+        delivered = Delivered(effect.name, effect.context, 0, earlier, *what)
         try:
-            self.app._run(delivery)
+            self.app._run(runtime.ports(), delivered)
         except Broken as error:
             raise Unavailable("the handler raised") from error
         except Problem:

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from signalbox.core import outbox
+from signalbox.core import idempotency_keys, outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody, Unavailable
-from signalbox.tasks.machine import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 from tests.simulation.fault_rates import ENQUEUE_FAILS_RATE, FaultRates

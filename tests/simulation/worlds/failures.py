@@ -15,6 +15,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query, Snapshot
@@ -26,7 +27,9 @@ from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import FAILURES, Attempt, Start, TaskSubject, failure_path
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import TaskSubject, parsed
+from signalbox.tasks.model.failures import FAILURES, failure_path
 from signalbox.tasks.service import failures, runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, REACHED
@@ -108,7 +111,7 @@ class FailuresWorld:
     def _deliver(self, ports: Ports, effect: Effect) -> None:
         """Run a user's task as a queue's delivery does; what it raises is retried."""
         what = effect.function, effect.task, effect.payload, effect.queue
-        attempt = Attempt(effect.name, effect.context, 0, self.deliveries[effect.name], *what)
+        delivered = parsed(Delivered(effect.name, effect.context, 0, self.deliveries[effect.name], *what))
         self.deliveries[effect.name] += 1
         self.names[effect.payload["id"]].add(effect.name)
 
@@ -116,7 +119,7 @@ class FailuresWorld:
             return self._code(str(effect.payload["id"]))
 
         try:
-            runs.run(ports, attempt, RetryLimits(ATTEMPTS_MAX), lambda _: True, code)
+            runs.run(ports, delivered, RetryLimits(ATTEMPTS_MAX), lambda _: True, code)
         except Broken as error:
             raise Unavailable("the code raised") from error
 

@@ -26,9 +26,9 @@ from signalbox.core.problems import NotFound
 from signalbox.core.times import microseconds
 from signalbox.rates import machine, service, sweep, tasks
 from signalbox.rates.limits import LIMITS
-from signalbox.rates.model import COLLECTION, Rate, RateWait, path_of, waits_of
+from signalbox.rates.model import COLLECTION, Rate, RateSettings, RateWait, path_of, waits_of
 from signalbox.rates.problems import BadRate, NoRate
-from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
+from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 from signalbox.rates.storage import incarnation_of, wait_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import REACHED, TASKS_PURGED
@@ -253,7 +253,7 @@ class RatesWorld:
             if receipt not in old.recent:
                 self._observe_acquire(old, new, receipt.id, receipt.at)
         owed = (new.full_at - microseconds(self.world.now())) / 1e6 - AHEAD_SECONDS
-        most = (new.burst + 3) * machine.interval(new) / 1e6
+        most = (new.settings.burst + 3) * machine.interval(new) / 1e6
         if owed > most + 1e-6:
             raise Violation(f"{owed:.3f} s are owed, and at most {most:.3f} s can be")
 
@@ -299,8 +299,8 @@ class RatesWorld:
         for begin, _ in grants:
             for end, _ in grants:
                 within = [each for time, each in grants if begin <= time <= end]
-                most = max(rate.burst, *within) if within else 0
-                back = (end - begin) / timedelta(seconds=1) * rate.per_minute / 60
+                most = max(rate.settings.burst, *within) if within else 0
+                back = (end - begin) / timedelta(seconds=1) * rate.settings.per_minute / 60
                 if within and sum(within) > most + back + 1e-6:
                     raise Violation(f"{sum(within)} permits from {begin} to {end}: more than {most} + {back:.3f}")
 
@@ -343,5 +343,5 @@ def check_granting(store: Store, wait: RateWait) -> Rate:
     return rate
 
 
-def _limits(rate: Rate) -> tuple[float, int]:
-    return rate.per_minute, rate.burst
+def _limits(rate: Rate) -> RateSettings:
+    return rate.settings

@@ -25,7 +25,7 @@ from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import BadValue, Unavailable
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS as CRITICAL_SECTIONS_LIMITS
-from signalbox.critical_sections.model import Section, SectionRun, path_of
+from signalbox.critical_sections.model import Grant, Section, SectionRun, path_of
 from signalbox.critical_sections.requests import SectionRequest
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
@@ -141,7 +141,7 @@ class SectionsWorld:
 
         self.world.time_jumps_left += 1  # a queue waits before it retries
         try:
-            service.run(ports, granted, code)
+            service.run(ports, Grant.from_context(granted), code)
         except Unavailable as error:
             self._check_refused(error)
             raise

@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from signalbox.core import outbox
+from signalbox.core import code_contents, idempotency_keys, outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import RECEIPTS, Effect
 from signalbox.core.limits import LIMITS
@@ -27,7 +27,6 @@ from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents, transactions
 from signalbox.documents.service.transactions import Transaction
-from signalbox.tasks.machine import code_contents, idempotency_keys
 from tests.simulation.fault_rates import TRANSACTION_FAILS_RATE, FaultRates
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World

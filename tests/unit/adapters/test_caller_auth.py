@@ -16,6 +16,8 @@ from signalbox.core.problems import PermissionDenied, Unauthenticated, Unavailab
 from signalbox.core.token_claims import Expected, check_claims
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
+pytestmark = pytest.mark.usefixtures("ports_of_the_log")
+
 TASKS, SCHEDULER, ADDRESS = "tasks@p.example", "scheduler@p.example", "https://link-refresh.example"
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())
 NOW = 1_800_000_000
@@ -92,9 +94,9 @@ class Deployment:
         """POST as a queue or a schedule does, and return the status."""
         entry: Callable[[flask.Request], flask.Response]
         if schedule:
-            entry = schedule_entry("link_refresh")(lambda: self.runs.append("schedule"))
+            entry = schedule_entry("link_refresh")(lambda _: self.runs.append("schedule"))
         else:
-            entry = task_entry("link_refresh")(lambda task: self.runs.append(task.name))
+            entry = task_entry("link_refresh")(lambda _, delivered: self.runs.append(delivered.task))
         headers = headers or ({"Authorization": f"Bearer {token}"} if token else {})
         body = {"operation": "o", "task": "page", "payload": {}}
         with flask.Flask("x").test_request_context(method="POST", json=body, headers=dict(headers)):

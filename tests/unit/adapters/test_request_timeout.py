@@ -4,7 +4,6 @@ Cloud Run answers 504 at the time-out and leaves the code running; Cloud Tasks t
 """
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 INFRA = Path(__file__).parents[3] / "infra"
 SWITCH = "THREADED_TIMEOUT_ENABLED"
@@ -35,9 +35,9 @@ def work(request):
 
 
 def deployed_switch() -> dict[str, str]:
-    """Return the switch as the Terraform files set it for functions that queues call."""
-    text = (INFRA / "functions.tf").read_text("utf-8")
-    [value] = re.findall(rf'each\.value\.queue \? {{\s+{SWITCH} = "(\w+)"', text)
+    """Return the switch as the catalogue's lock sets it for functions that queues call."""
+    deployments = yaml.safe_load((INFRA / "catalogue.lock.yaml").read_text("utf-8"))["deployments"].values()
+    [value] = {each["env"].get(SWITCH) for each in deployments if "queue" in each["callers"]}
     return {SWITCH: value}
 
 

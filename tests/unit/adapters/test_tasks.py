@@ -7,8 +7,12 @@ from typing import Any
 import flask
 import pytest
 
-from signalbox.adapters.http.task_deliveries import TaskDelivery, schedule_entry, task_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry, task_entry
+from signalbox.core.deliveries import Delivered
+from signalbox.core.ports import Ports
 from signalbox.core.problems import BadValue, Unavailable
+
+pytestmark = pytest.mark.usefixtures("ports_of_the_log")
 
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -25,24 +29,24 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 def failing(error: Exception) -> Callable[[flask.Request], flask.Response]:
     @task_entry("page")
-    def page(_: TaskDelivery) -> None:
+    def page(_: Ports, __: object) -> None:
         raise error
 
     return page
 
 
 def test_a_handler_gets_the_tasks_envelope_and_its_number_of_attempts() -> None:
-    got: list[TaskDelivery] = []
+    got: list[Delivered[Any]] = []
     headers = {"X-CloudTasks-TaskExecutionCount": "2", "X-CloudTasks-TaskRetryCount": "5", "traceparent": TRACE}
-    assert called(task_entry("page")(got.append), headers=headers).status_code == 204
-    assert got == [TaskDelivery("op-1", "refresh", {"key": "a"}, executions=2, retries=5, trace=TRACE)]
+    assert called(task_entry("page")(lambda _, delivered: got.append(delivered)), headers=headers).status_code == 204
+    assert got == [Delivered("op-1", {}, 2, 5, "page", "refresh", {"key": "a"}, trace=TRACE)]
 
 
 @pytest.mark.parametrize("count", [None, "", "many", "-1", "9" * 50])
 def test_a_count_that_is_none_counts_as_zero(count: str | None) -> None:
-    got: list[TaskDelivery] = []
+    got: list[Delivered[Any]] = []
     headers = {} if count is None else {"X-CloudTasks-TaskExecutionCount": count}
-    called(task_entry("page")(got.append), headers=headers)
+    called(task_entry("page")(lambda _, delivered: got.append(delivered)), headers=headers)
     assert got[0].executions == 0
 
 
@@ -70,14 +74,14 @@ def test_an_unhandled_exception_is_retried_and_logged(capsys: pytest.CaptureFixt
     "body", [b"", b"[]", b'{"operation": "o", "task": "t"}', b'{"operation": 1, "task": "t", "payload": {}}']
 )
 def test_a_body_that_is_not_an_envelope_is_abandoned(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called(task_entry("page")(lambda _: None), json=None, data=body).status_code == 204
+    assert called(task_entry("page")(lambda *_: None), json=None, data=body).status_code == 204
     assert lines(capsys)[0]["message"] == "task abandoned"
 
 
 def test_a_task_whose_body_breaks_off_is_retried() -> None:
-    got: list[TaskDelivery] = []
+    got: list[Delivered[Any]] = []
     announced = {"CONTENT_LENGTH": str(len(json.dumps(ENVELOPE)) + 1)}
-    answer = called(task_entry("page")(got.append), environ_overrides=announced)
+    answer = called(task_entry("page")(lambda _, delivered: got.append(delivered)), environ_overrides=announced)
     assert (answer.status_code, got) == (503, [])
 
 
@@ -88,7 +92,7 @@ def test_a_queue_posts_and_nothing_else_is_taken(method: str) -> None:
 
 
 def test_the_log_line_names_the_task(capsys: pytest.CaptureFixture[str]) -> None:
-    called(task_entry("page")(lambda _: None), headers={"X-CloudTasks-TaskName": "abc"})
+    called(task_entry("page")(lambda *_: None), headers={"X-CloudTasks-TaskName": "abc"})
     assert lines(capsys)[0]["task"] == "abc"
 
 
@@ -96,7 +100,7 @@ def test_a_scheduled_call_runs_its_handler_without_a_body(capsys: pytest.Capture
     runs = []
 
     @schedule_entry("sweep")
-    def sweep() -> None:
+    def sweep(_: Ports) -> None:
         runs.append(1)
 
     answer = called(sweep, json=None, headers={"X-CloudScheduler-JobName": "projects/p/locations/l/jobs/sweep"})
@@ -106,7 +110,7 @@ def test_a_scheduled_call_runs_its_handler_without_a_body(capsys: pytest.Capture
 
 def test_a_scheduled_call_that_meets_a_problem_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     @schedule_entry("sweep")
-    def sweep() -> None:
+    def sweep(_: Ports) -> None:
         raise BadValue("x")
 
     assert called(sweep).status_code == 204

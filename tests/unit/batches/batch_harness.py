@@ -11,13 +11,15 @@ from signalbox.adapters.cost_meter import metered
 from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.service.units import complete_unit, need_not_run
 from signalbox.batches.tasks import run_batch_task
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Budget, Data, OutOfTime, Ports, Query, Store, unlimited
 from signalbox.core.problems import Problem
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt, Start, TaskSubject
-from signalbox.tasks.service import runs
-from signalbox.tasks.service.runs import GroupTime, IsLive
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import OfUnit, TaskSubject, parsed
+from signalbox.tasks.service.group_runs import GroupTime, run_group
+from signalbox.tasks.service.unit_runs import IsLive
 from signalbox.testing.simulated_cloud import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
@@ -76,15 +78,16 @@ class BatchHarness(Platform):
     ) -> None:
         """Deliver a group's task after so many earlier deliveries; `is_over` says when its time is."""
 
-        def code(attempt: Attempt, _: TaskSubject | list[Unit] | None, __: Start) -> Any:
-            self.ran.append(replace(effect, payload=attempt.payload, context=attempt.context))
+        def code(own: Delivered[OfUnit], _: TaskSubject | list[Unit] | None, __: Start) -> Any:
+            self.ran.append(replace(effect, payload=own.payload, context=own.context.members))
             outcome = do(self.ran[-1])
             if outcome.state == "failed":
                 raise Problem(outcome.text)
             return json.loads(outcome.text)
 
-        attempt = Attempt(effect.name, effect.context, executions, 0, effect.function, effect.task, effect.payload)
-        runs.run_group(self.ports, attempt, RetryLimits(3), is_live, code, GroupTime(is_over, hold))
+        what = effect.function, effect.task, effect.payload
+        delivered: Any = parsed(Delivered(effect.name, effect.context, executions, 0, *what))
+        run_group(self.ports, delivered, RetryLimits(3), is_live, code, GroupTime(is_over, hold))
 
     def records(self) -> dict[str, Data | None]:
         """Return all records of the batch `b`, by path."""

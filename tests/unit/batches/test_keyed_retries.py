@@ -215,20 +215,7 @@ def test_a_chain_of_named_units_from_a_unit_begins_with_it() -> None:
     assert chain_from(unit).rest == (7, 9, 4)
 
 
-# --- other calls and releases ---
-
-
-def test_a_task_of_the_last_release_without_the_time_of_its_call_retries_what_failed() -> None:
-    harness = BatchHarness()
-    harness.request("POST", "/", body(3))
-    harness.run_tasks(broken_at(1, 2))
-    harness.ran.clear()
-    run = BatchRun("b", incarnation(harness))
-    run_batch_task(harness.ports, "retry", run.effect_for("retry", after=-1, call="c", payload={}).payload)
-    run_batch_task(harness.ports, "retry", run.effect_for("retry", units=[1], call="d", payload={}).payload)
-    harness.run_tasks()
-    assert [effect.context["unit"]["index"] for effect in harness.ran] == [1, 2]
-    assert harness.request("GET", "/b/units?state=failed")[1] == {"units": []}
+# --- other calls ---
 
 
 def test_a_unit_that_failed_before_the_call_is_retried_although_its_chain_came_to_it_later() -> None:

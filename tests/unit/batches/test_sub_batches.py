@@ -11,11 +11,12 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population, units
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Query
 from signalbox.core.problems import BadValue, Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 
@@ -70,8 +71,8 @@ def deliver(harness: BatchHarness, task: Effect, returned: Any, retries: int = 0
             raise returned
         return returned
 
-    attempt = Attempt(task.name, task.context, retries=retries)
-    runs.run(harness.ports, attempt, RetryLimits(3), lambda _: True, code)
+    delivered = parsed(Delivered(task.name, task.context, retries=retries))
+    runs.run(harness.ports, delivered, RetryLimits(3), lambda _: True, code)
     return bool(ran)
 
 

@@ -11,9 +11,10 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.problems import Problem, TooLarge
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import ALARM, ANNOUNCE, TASK, BatchHarness, batch, broken_at
 from tests.unit.cost_table import row_cost
@@ -99,7 +100,7 @@ def test_the_unit_of_a_sub_batch_is_completed_by_what_follows_it(harness: BatchH
     call = Call.from_request(TASK, "task")
     follows = BatchSpec(units=[{"square": 8}, {"square": 9}], task=call, sealed=True)
     spec = BatchSpec(units=[{"square": 7}], task=call, sealed=True, then=follows)
-    runs.run(harness.ports, Attempt(unit.name, unit.context), RetryLimits(3), lambda _: True, lambda *_: spec)
+    runs.run(harness.ports, parsed(Delivered(unit.name, unit.context)), RetryLimits(3), lambda _: True, lambda *_: spec)
     harness.run_tasks()
     assert ran(harness) == [7, 8, 9]
     [outcome] = harness.request("GET", "/b/units")[1]["units"]

@@ -7,7 +7,7 @@ import pytest
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.critical_sections import service
-from signalbox.critical_sections.model import SectionRun
+from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
@@ -21,7 +21,7 @@ class World(OperationsPlatform):
         service.call(self.ports, "k", SectionRequest(call, debounce_seconds))
 
     def claimed(self) -> SectionRun:
-        run = service.claim(self.ports, self.take("paint").context["section"])
+        run = service.claim(self.ports, Grant.from_context(self.take("paint").context["section"]))
         assert run is not None
         return run
 

@@ -8,6 +8,7 @@ import pytest
 from signalbox import Function, Problem, SectionRun, Unavailable, critical_section
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import OtherTask
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.testing import Faults, Harness
@@ -153,7 +154,7 @@ def test_a_second_delivery_waits_for_the_lease_of_the_first_and_takes_over_after
     harness: Harness, index: Index
 ) -> None:
     index.call(1, lease_seconds=30)
-    granted = harness.queue.tasks[0].context["section"]
+    granted = Grant.from_context(harness.queue.tasks[0].context["section"])
     first = service.claim(harness.ports, granted)
     assert first is not None
     with pytest.raises(Unavailable):

@@ -47,6 +47,15 @@ def test_a_query_finds_by_texts_and_by_values_in_pages() -> None:
 
 
 @pytest.mark.usefixtures("harness")
+def test_a_returned_document_shares_nothing_with_the_one_that_was_passed() -> None:
+    given: dict[str, Any] = {"lines": [{"sku": "tea"}]}
+    put, patched = documents.put("order", given), documents.patch("order", given)
+    [loaded] = documents.put_many([{"key": "other", **given}])
+    given["lines"][0]["sku"] = "rum"
+    assert [put["lines"], patched["lines"], loaded["lines"]] == [[{"sku": "tea"}]] * 3  # type: ignore[index]  # it was stored
+
+
+@pytest.mark.usefixtures("harness")
 def test_many_documents_are_read_at_one_instant() -> None:
     put_towns()
     found = documents.get_many(["oslo", "nowhere", "oslo"])

@@ -1,6 +1,6 @@
-"""Random flows: generators whose code is drawn from a seed, and random entries for their logs."""
+"""Random flows: coroutines whose code is drawn from a seed, and random entries for their logs."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -14,7 +14,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-Generated = Generator[Any, Any, Any]
+Code = Callable[[], Coroutine[Any, Any, Any]]
 
 
 def step(name: str) -> Call[Any]:
@@ -28,56 +28,56 @@ def done(driver: Driver, path: str, result: Any = None, error: str = "", at: dat
     return Result(Wait("", path, signature=driver.pending[path].command.signature), outcome, at)
 
 
-def random_code(seed: int) -> Callable[[], Generated]:
+def random_code(seed: int) -> Code:
     """Return the code of a flow: the same seed, the same code."""
 
-    def code() -> Generated:
+    async def code() -> Any:
         rng = Random(seed)
 
         def command() -> Any:
             name = rng.choice("ab")
             return rng.choice((lambda: step(name), lambda: flow.sleep(1), lambda: flow.event(name)))()
 
-        def branch(depth: int) -> Generated:
+        async def branch(depth: int) -> Any:
             seen: list[str] = []
             handles: list[flow.Handle[Any]] = []
             for _ in range(rng.randint(1, 3)):
                 if rng.random() < 0.2:
                     is_one = rng.random() < 0.5
                     handles.append(flow.begin(command() if is_one else flow.first_success(command(), command())))
-                seen.append(str((yield from one(depth, rng.randrange(6 if depth else 4)))))
+                seen.append(str(await one(depth, rng.randrange(6 if depth else 4))))
                 if rng.random() < 0.2:
                     flow.send(step("sent"))
                 seen.append(f"{flow.random():.3f}")
             if handles and rng.random() < 0.5:
-                seen.append(str((yield flow.settled(*handles))))
+                seen.append(str(await flow.settled(*handles)))
             return seen
 
-        def one(depth: int, kind: int) -> Generated:
+        async def one(depth: int, kind: int) -> Any:
             try:
                 if kind == 0:
-                    return (yield command())
+                    return await command()
                 if kind == 1:
-                    return (yield [command() for _ in range(rng.randint(0, 3))])
+                    return await flow.all(*[command() for _ in range(rng.randint(0, 3))])
                 if kind == 2:
-                    return (yield flow.first(command(), command()))
+                    return await flow.first(command(), command())
                 if kind == 3:
-                    return (yield flow.settled(command(), command()))
-                return (yield [sub(rng.random(), depth - 1), command()])
+                    return await flow.settled(command(), command())
+                return await flow.all(sub(rng.random(), depth - 1), command())
             except flow.Cancelled:
-                yield step("clean_up")
+                await step("clean_up")
                 raise
             except Problem:
                 return "?"
 
-        def sub(drawn: float, depth: int) -> Generated:
-            """Make a generator of random numbers: two branches must not share what they draw from."""
+        async def sub(drawn: float, depth: int) -> Any:
+            """Draw from separate random numbers: two branches must not share what they draw from."""
             inner = Random(drawn)
             for _ in range(inner.randint(1, 2)):
-                yield step(inner.choice("ab"))
+                await step(inner.choice("ab"))
             return depth
 
-        return (yield from branch(2))
+        return await branch(2)
 
     return code
 
@@ -97,7 +97,7 @@ def random_entry(rng: Random, driver: Driver, at: datetime) -> Message:
     return done(driver, path, rng.randrange(9), "no" if failing else "", at)
 
 
-def grown(seed: int, entries_max: int = 60) -> tuple[Callable[[], Generated], Driver, list[Message]]:
+def grown(seed: int, entries_max: int = 60) -> tuple[Code, Driver, list[Message]]:
     """Return a random flow, after random entries until it ended, and its log."""
     rng, code, log = Random(-seed - 1), random_code(seed), list[Message]()
     driver = Driver(code, Position(str(seed))).start(BEGIN)
@@ -108,7 +108,7 @@ def grown(seed: int, entries_max: int = 60) -> tuple[Callable[[], Generated], Dr
     return code, driver, log
 
 
-def replayed(code: Callable[[], Generated], seed: str, log: list[Message]) -> Driver:
+def replayed(code: Code, seed: str, log: list[Message]) -> Driver:
     """Return a new driver to which a log was applied."""
     return replay(Driver(code, Position(seed)), BEGIN, log)
 

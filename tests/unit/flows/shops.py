@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from signalbox.adapters.http.json_bodies import json_of
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
@@ -20,7 +21,7 @@ from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -108,9 +109,8 @@ class Shop:
     def deliver(self, task: Effect, deliveries: int = 0) -> None:
         """Deliver a task once, at its time."""
         self.world.pass_time(max(0.0, ((task.not_before or self.world.now) - self.world.now).total_seconds()))
-        attempt = Attempt(
-            task.name, task.context, deliveries, deliveries, task.function, task.task, task.payload, task.queue
-        )
+        what = task.function, task.task, task.payload, task.queue
+        delivered: Any = parsed(Delivered(task.name, task.context, deliveries, deliveries, *what))
         if task.task == WAKE_UP_TASK and task.payload["mailbox"].startswith(ObjectAddress.COLLECTION):
             Objects(self.world).run(task, deliveries)
         elif task.task == WAKE_UP_TASK:
@@ -119,9 +119,9 @@ class Shop:
         elif archives.is_archive(task.payload):
             archives.archive(self.ports, task.payload, self.write)
         elif task.task in steps.OWN_TASKS:
-            steps.run_own_task(self.ports, attempt)
-        elif steps.is_step(task.context):
-            steps.run_step(self.ports, self.flows, attempt, RetryLimits(10), lambda _, __: self.run_task(task))
+            steps.run_own_task(self.ports, delivered)
+        elif "step" in task.context:
+            steps.run_step(self.ports, self.flows, delivered, RetryLimits(10), lambda _, __: self.run_task(task))
         else:
             self.run_task(task)
 

@@ -188,14 +188,14 @@ def test_a_run_that_is_removed_while_its_unit_acts_is_skipped(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(harness)
-    terminate, matches = unit_of("terminate"), bulk._matches
+    terminate, matches = unit_of("terminate"), bulk.matches
 
     def removed(*arguments: Any) -> bool:
         flows("grinding", "g0").terminate()
         flows("grinding", "g0").delete()
         return matches(*arguments)
 
-    monkeypatch.setattr(bulk, "_matches", removed)
+    monkeypatch.setattr(bulk, "matches", removed)
     assert bulk.act_on_run(runtime.ports(), terminate) == "skipped"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import types
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Thread
@@ -176,7 +177,7 @@ def test_a_kept_and_raised_again_problem_of_a_step_is_not_the_kits_refusal(harne
     assert flows("later", "1").status().state == "failed"
 
 
-# --- generators and coroutines ---
+# --- branches, and generators, which are refused ---
 
 
 async def in_branches() -> list[Any]:
@@ -191,32 +192,24 @@ async def _branch(name: str) -> str:
     return name
 
 
-def as_before() -> Any:
-    """Wait for the same as a generator."""
-
-    def branch(name: str) -> Any:
-        yield step(name)
-        with (yield flow.lock("till")):
-            yield flow.sleep(1)
-        return name
-
-    return [(yield [branch("a"), branch("b")]), (yield flow.first(flow.event("go"), flow.sleep(9)))]
+@types.coroutine
+def _as_a_generator() -> Any:
+    yield step("a")
 
 
-def test_a_coroutine_continues_the_log_of_a_generator() -> None:
-    old, new = (Driver(code, Position("1")).start(BEGIN) for code in (as_before, in_branches))
-    lease = {"semaphore": "till", "id": "1", "token": 1, "ends_at": "2026-01-01T00:10:00Z"}
-    for path, result in (
-        ("0.1.0", 1),
-        ("0.0.0", 2),
-        ("0.1.1", lease),
-        ("0.1.2", None),
-        ("0.0.1", lease),
-        ("0.0.2", None),
-    ):
-        entry = done(old, path, result)
-        assert shown(old.apply(entry)) == shown(new.apply(entry))
-    assert old.apply(Event("go", 5, BEGIN)).ended == new.apply(Event("go", 5, BEGIN)).ended is not None
+def test_a_generator_is_refused_where_a_flow_is_registered_and_where_its_code_waits() -> None:
+    def before() -> Iterator[Any]:
+        yield step("a")
+
+    with pytest.raises(TypeError, match="before is a generator: write `async def`, and `await` instead of `yield`"):
+        Function("shop").flow(before)  # type: ignore[arg-type]  # what is refused
+
+    async def waits(branch: Any) -> None:
+        await flow.all(branch)
+
+    for branch in (before(), _as_a_generator()):
+        with pytest.raises(Stuck, match=r"waits for the generator .*Write `async def`, with `await`"):
+            Driver(partial(waits, branch), Position("1")).start(BEGIN)
 
 
 def test_the_place_is_the_innermost_of_the_users_code() -> None:

@@ -23,31 +23,31 @@ from tests.unit.cost_table import is_within, row_cost, total
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 
-def chain(count: int = 3) -> Any:
+async def chain(count: int = 3) -> Any:
     for _ in range(count):
-        yield step("work")
+        await step("work")
     return "end"
 
 
-def both() -> Any:
-    yield [step("work") for _ in range(20)]
-    yield step("after")
+async def both() -> Any:
+    await flow.all(*[step("work") for _ in range(20)])
+    await step("after")
 
 
-def nap() -> Any:
-    yield step("work")
-    yield flow.sleep(60)
-    yield step("work")
+async def nap() -> Any:
+    await step("work")
+    await flow.sleep(60)
+    await step("work")
 
 
-def approval() -> Any:
-    yield flow.event("approved")
-    yield step("work")
+async def approval() -> Any:
+    await flow.event("approved")
+    await step("work")
 
 
-def events() -> Any:
+async def events() -> Any:
     for _ in range(9):
-        yield flow.event("approved")
+        await flow.event("approved")
 
 
 def of_start(shop: Shop, name: str, **arguments: Any) -> Cost:
@@ -66,8 +66,8 @@ def test_a_start_where_the_code_is_reads_nothing() -> None:
 
 
 def test_a_start_that_needs_the_time_reads_it() -> None:
-    def timed() -> Any:
-        yield flow.sleep(5)
+    async def timed() -> Any:
+        await flow.sleep(5)
 
     assert of_start(Shop(flows_of(timed)), "timed") == row_cost("flows", "start", "start_timed")
 
@@ -92,9 +92,9 @@ def test_a_silent_flow_costs_a_look_of_the_sweeper_and_a_task() -> None:
 
 
 def test_a_delayed_step_reads_its_flow_first() -> None:
-    def patient() -> Any:
-        yield step("work").after(60)
-        yield step("next")
+    async def patient() -> Any:
+        await step("work").after(60)
+        await step("next")
 
     shop = Shop(flows_of(patient))
     shop.start("patient")
@@ -151,10 +151,10 @@ def test_an_event_and_the_turn_that_applies_it() -> None:
     assert of(shop, "turn") == row_cost("flows", "event_run")
 
 
-def labelled() -> Any:
-    yield step("work")
+async def labelled() -> Any:
+    await step("work")
     flow.label("phase", "second")
-    yield step("work")
+    await step("work")
 
 
 def test_a_label_is_one_more_write_of_its_turn() -> None:
@@ -163,9 +163,9 @@ def test_a_label_is_one_more_write_of_its_turn() -> None:
     assert of(shop, "work") == row_cost("flows", "step", "label")
 
 
-def around(key: str) -> Any:
-    yield step("work")
-    yield [SubFlow(FUNCTION, "approval", {}, id=f"{key}-{number}" if key else "") for number in range(3)]
+async def around(key: str) -> Any:
+    await step("work")
+    await flow.all(*[SubFlow(FUNCTION, "approval", {}, id=f"{key}-{number}" if key else "") for number in range(3)])
 
 
 def test_the_ids_of_sub_flows_are_looked_up_in_one_round_trip() -> None:

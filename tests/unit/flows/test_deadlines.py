@@ -134,9 +134,9 @@ def test_a_start_whose_code_is_elsewhere_has_a_time_out(harness: Harness) -> Non
 
 
 def test_a_chain_of_inline_steps_is_cancelled_between_them() -> None:
-    def chain() -> Any:
+    async def chain() -> Any:
         for _ in range(60):
-            yield flow.run(platform.world.pass_time, 1)
+            await flow.run(platform.world.pass_time, 1)
 
     platform = Shop(flows_of(chain))
     address = flows("chain", "1")._address
@@ -159,9 +159,9 @@ def test_a_first_turn_that_ends_the_run_leaves_no_message() -> None:
 
 
 def test_a_lost_wake_up_of_a_deadline_is_enqueued_again() -> None:
-    def waiting() -> Any:
+    async def waiting() -> Any:
         try:
-            yield flow.event("never")
+            await flow.event("never")
         except flow.Cancelled:
             raise Problem("It was late.") from None
 

@@ -2,11 +2,11 @@
 
 import contextlib
 import gc
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -30,7 +30,7 @@ from signalbox.semaphores.problems import BadSemaphore
 from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step
 
 RANDOM_FLOWS = 3_000
-Code = Callable[[], Generator[Any, Any, Any]]
+Code = Callable[[], Coroutine[Any, Any, Any]]
 
 
 def begun(code: Code, at: datetime | None = BEGIN) -> Driver:
@@ -71,9 +71,9 @@ def test_every_prefix_of_a_log_leads_to_one_place() -> None:
 
 
 def test_a_result_resumes_the_code_which_schedules_the_next_step() -> None:
-    def code() -> Any:
-        paid = yield step("charge")
-        return (yield step(f"pack_{paid}"))
+    async def code() -> Any:
+        paid = await step("charge")
+        return await step(f"pack_{paid}")
 
     driver = begun(code)
     assert [each.command.signature for each in driver.pending.values()] == ["step shop.charge"]
@@ -84,16 +84,16 @@ def test_a_result_resumes_the_code_which_schedules_the_next_step() -> None:
 
 
 def test_an_error_of_one_of_all_cancels_the_others_and_is_raised_when_they_have_ended() -> None:
-    def other() -> Any:
+    async def other() -> Any:
         try:
-            yield step("a")
+            await step("a")
         except flow.Cancelled:
-            yield step("undo")
+            await step("undo")
             raise
 
-    def code() -> Any:
+    async def code() -> Any:
         try:
-            yield [step("b"), other()]
+            await flow.all(step("b"), other())
         except Problem as problem:
             return problem.detail
 
@@ -106,15 +106,15 @@ def test_an_error_of_one_of_all_cancels_the_others_and_is_raised_when_they_have_
 
 
 def test_a_cancel_reaches_code_whose_group_has_failed_before() -> None:
-    def other() -> Any:
+    async def other() -> Any:
         try:
-            yield step("a")
+            await step("a")
         finally:
-            yield step("undo")
+            await step("undo")
 
-    def code() -> Any:
+    async def code() -> Any:
         try:
-            yield [step("b"), other()]
+            await flow.all(step("b"), other())
         except Problem:
             return "went on"
 
@@ -126,29 +126,24 @@ def test_a_cancel_reaches_code_whose_group_has_failed_before() -> None:
 
 
 def test_a_branch_that_has_not_begun_when_another_fails_does_not_begin() -> None:
-    def fails() -> Any:
-        yield from _none()
+    async def fails() -> Any:
         raise Problem("at once")
 
-    def code() -> Any:
-        yield [fails(), _one("a")]
+    async def code() -> Any:
+        await flow.all(fails(), _one("a"))
 
     driver = begun(code)
     assert isinstance(error_of(driver), Problem)
     assert driver.pending == {}
 
 
-def _none() -> Any:
-    return iter(())
-
-
-def _one(name: str) -> Any:
-    yield step(name)
+async def _one(name: str) -> Any:
+    await step(name)
 
 
 def test_the_first_of_any_wins_and_the_others_are_abandoned() -> None:
-    def code() -> Any:
-        return (yield flow.first(flow.event("approved"), flow.sleep(60)))
+    async def code() -> Any:
+        return await flow.first(flow.event("approved"), flow.sleep(60))
 
     driver = begun(code)
     driver.apply(done(driver, "0.1"))
@@ -156,10 +151,10 @@ def test_the_first_of_any_wins_and_the_others_are_abandoned() -> None:
 
 
 def test_an_event_is_kept_until_the_code_waits_for_it_also_if_any_has_its_first() -> None:
-    def code() -> Any:
-        yield step("a")
-        yield flow.first(flow.event("x"), flow.event("y"))
-        return (yield flow.event("y"))
+    async def code() -> Any:
+        await step("a")
+        await flow.first(flow.event("x"), flow.event("y"))
+        return await flow.event("y")
 
     driver = begun(code)
     driver.apply(Event("x", 1, BEGIN)).apply(Event("y", 2, BEGIN))
@@ -168,8 +163,8 @@ def test_an_event_is_kept_until_the_code_waits_for_it_also_if_any_has_its_first(
 
 
 def test_settled_gives_errors_as_values() -> None:
-    def code() -> Any:
-        results = yield flow.settled(step("a"), step("b"))
+    async def code() -> Any:
+        results = await flow.settled(step("a"), step("b"))
         return [each.result if each.ok else str(each.error) for each in results]
 
     driver = begun(code)
@@ -178,11 +173,11 @@ def test_settled_gives_errors_as_values() -> None:
 
 
 def test_code_that_diverges_from_its_log_is_stuck_with_the_location_and_advice() -> None:
-    def old() -> Any:
-        yield step("a")
+    async def old() -> Any:
+        await step("a")
 
-    def new() -> Any:
-        yield step("b")
+    async def new() -> Any:
+        await step("b")
 
     entry = done(begun(old), "0")
     with pytest.raises(
@@ -195,8 +190,8 @@ def test_code_that_diverges_from_its_log_is_stuck_with_the_location_and_advice()
 
 
 def test_an_error_other_than_a_problem_is_stuck_with_the_location() -> None:
-    def code() -> Any:
-        yield step("a")
+    async def code() -> Any:
+        await step("a")
         return dict[str, int]()["x"]
 
     driver = begun(code)
@@ -205,9 +200,9 @@ def test_an_error_other_than_a_problem_is_stuck_with_the_location() -> None:
     assert stuck.value.location.endswith(" in code")
 
 
-def test_a_yielded_value_that_is_not_a_command_is_refused() -> None:
-    def code() -> Any:
-        yield 5
+def test_an_awaited_value_that_is_not_a_command_is_refused() -> None:
+    async def code() -> Any:
+        await flow.all(cast("Any", 5))
 
     with pytest.raises(Stuck, match="waits for int"):
         begun(code)
@@ -216,21 +211,21 @@ def test_a_yielded_value_that_is_not_a_command_is_refused() -> None:
 @pytest.mark.parametrize(
     "forgotten", [lambda: flow.sleep(5), lambda: flow.first(flow.event("a")), lambda: flow.event("b")]
 )
-def test_a_command_that_is_created_and_not_yielded_is_refused_at_the_next_yield(forgotten: Callable[[], Any]) -> None:
-    def code() -> Any:
+def test_a_command_that_is_created_and_not_awaited_is_refused_at_the_next_await(forgotten: Callable[[], Any]) -> None:
+    async def code() -> Any:
         forgotten()
-        yield step("a")
+        await step("a")
 
     with pytest.raises(Stuck, match="neither awaited nor sent it: flow") as stuck:
         begun(code)
     assert "test_flow_driver.py" in stuck.value.detail
 
 
-def test_a_command_that_the_code_keeps_may_be_yielded_later() -> None:
-    def code() -> Any:
+def test_a_command_that_the_code_keeps_may_be_awaited_later() -> None:
+    async def code() -> Any:
         undo = flow.step(step("undo"))
-        yield step("a")
-        yield undo
+        await step("a")
+        await undo
 
     driver = begun(code)
     driver.apply(done(driver, "0"))
@@ -238,14 +233,14 @@ def test_a_command_that_the_code_keeps_may_be_yielded_later() -> None:
 
 
 def test_a_driver_that_is_dropped_sends_and_releases_nothing() -> None:
-    def code() -> Any:
+    async def code() -> Any:
         try:
-            with (yield flow.lock("till")):
-                yield step("a")
+            with await flow.lock("till"):
+                await step("a")
         finally:
             flow_sends = True
-            yield step("undo")
-            yield step("undo again")
+            await step("undo")
+            await step("undo again")
             assert flow_sends
 
     driver = begun(code)
@@ -257,10 +252,10 @@ def test_a_driver_that_is_dropped_sends_and_releases_nothing() -> None:
 
 
 def test_a_lock_is_held_until_its_block_ends() -> None:
-    def code() -> Any:
-        with (yield flow.lock("till")) as lease:
-            yield step(lease.semaphore)
-        yield step("after")
+    async def code() -> Any:
+        with await flow.lock("till") as lease:
+            await step(lease.semaphore)
+        await step("after")
 
     driver = begun(code)
     lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
@@ -271,11 +266,11 @@ def test_a_lock_is_held_until_its_block_ends() -> None:
 
 
 def test_a_lock_in_a_group_that_failed_is_released() -> None:
-    def code() -> Any:
+    async def code() -> Any:
         try:
-            yield [flow.lock("till"), step("a")]
+            await flow.all(flow.lock("till"), step("a"))
         except Problem:
-            yield step("after")
+            await step("after")
 
     driver = begun(code)
     lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
@@ -284,11 +279,11 @@ def test_a_lock_in_a_group_that_failed_is_released() -> None:
 
 
 def test_a_replay_sends_nothing_again() -> None:
-    def code() -> Any:
+    async def code() -> Any:
         flow.send(step("x"))
-        yield step("a")
+        await step("a")
         flow.send(step("y"))
-        yield step("b")
+        await step("b")
 
     driver = begun(code)
     log = [done(driver, "0")]
@@ -298,9 +293,9 @@ def test_a_replay_sends_nothing_again() -> None:
 
 
 def test_time_random_numbers_and_ids_are_the_same_in_a_replay() -> None:
-    def code() -> Any:
+    async def code() -> Any:
         first = (flow.now(), flow.random(), flow.random(), flow.uuid())
-        yield step("a")
+        await step("a")
         return (*first, flow.now(), flow.random(), flow.uuid())
 
     first, second = begun(code), begun(code)
@@ -312,18 +307,18 @@ def test_time_random_numbers_and_ids_are_the_same_in_a_replay() -> None:
 
 
 def test_a_start_without_the_time_says_whether_the_code_asked_for_it() -> None:
-    def asks() -> Any:
+    async def asks() -> Any:
         flow.now()
-        yield step("a")
+        await step("a")
 
     assert begun(asks, None).position.needs_time
     assert not begun(lambda: _one("a"), None).position.needs_time
 
 
 def _loop(new: bool) -> Code:
-    def code() -> Any:
+    async def code() -> Any:
         for _ in range(2):
-            yield step("c" if new and flow.patched("c for a") else "a")
+            await step("c" if new and flow.patched("c for a") else "a")
 
     return code
 
@@ -340,12 +335,12 @@ def test_a_patch_holds_from_its_position_on_also_in_a_loop() -> None:
 
 
 def test_too_much_at_once_and_endless_loops_are_refused() -> None:
-    def wide() -> Any:
-        yield [step("a") for _ in range(91)]
+    async def wide() -> Any:
+        await flow.all(*[step("a") for _ in range(91)])
 
-    def endless() -> Any:
+    async def endless() -> Any:
         while True:
-            yield []
+            await flow.all()
 
     with pytest.raises(Stuck, match="at most 90 commands at once"):
         begun(wide)
@@ -353,9 +348,9 @@ def test_too_much_at_once_and_endless_loops_are_refused() -> None:
         begun(endless)
 
 
-def test_any_takes_no_generators() -> None:
-    def code() -> Any:
-        yield flow.first(_one("a"))
+def test_any_takes_no_coroutines() -> None:
+    async def code() -> Any:
+        await flow.first(_one("a"))
 
     with pytest.raises(Stuck, match="not coroutines"):
         begun(code)
@@ -368,10 +363,13 @@ def test_an_outcome_may_be_an_error_of_any_kind() -> None:
     assert isinstance(error_of(driver), Problem)
 
 
-@pytest.mark.parametrize("item", [lambda: [_one("a")], lambda: flow.settled(_one("a")), lambda: [[_one("a")]]])
-def test_any_takes_no_generators_at_any_depth(item: Callable[[], Any]) -> None:
-    def code() -> Any:
-        yield flow.first(flow.event("x"), item())
+@pytest.mark.parametrize(
+    "item",
+    [lambda: flow.all(_one("a")), lambda: flow.settled(_one("a")), lambda: flow.all(flow.all(_one("a")))],
+)
+def test_any_takes_no_coroutines_at_any_depth(item: Callable[[], Any]) -> None:
+    async def code() -> Any:
+        await flow.first(flow.event("x"), item())
 
     with pytest.raises(Stuck, match="not coroutines"):
         begun(code)
@@ -385,12 +383,12 @@ def waits_of(driver: Driver) -> list[str]:
 
 
 def test_an_any_in_a_list_schedules_all_of_its_commands_although_another_branch_has_an_event() -> None:
-    def approve(name: str) -> Any:
-        return (yield flow.first(flow.event(name), flow.sleep(60)))
+    async def approve(name: str) -> Any:
+        return await flow.first(flow.event(name), flow.sleep(60))
 
-    def code() -> Any:
-        yield step("first")
-        return (yield [approve("a"), approve("b")])
+    async def code() -> Any:
+        await step("first")
+        return await flow.all(approve("a"), approve("b"))
 
     driver = begun(code)
     driver.apply(Event("b", 1, BEGIN)).apply(done(driver, "0"))
@@ -400,9 +398,9 @@ def test_an_any_in_a_list_schedules_all_of_its_commands_although_another_branch_
 
 
 def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None:
-    def code() -> Any:
-        yield step("first")
-        return (yield flow.first(flow.all(flow.event("a"), flow.event("b")), flow.sleep(60)))
+    async def code() -> Any:
+        await step("first")
+        return await flow.first(flow.all(flow.event("a"), flow.event("b")), flow.sleep(60))
 
     driver = begun(code)
     driver.apply(Event("a", 1, BEGIN)).apply(done(driver, "0"))
@@ -415,16 +413,16 @@ def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None
     ("decided", "kept"),
     [
         (lambda: flow.event("a"), ["b"]),
-        (lambda: [flow.event("a"), flow.event("b")], []),
+        (lambda: flow.all(flow.event("a"), flow.event("b")), []),
         (lambda: flow.settled(flow.event("a")), ["b"]),
         (lambda: flow.first(flow.event("c"), flow.event("a")), ["b"]),
-        (list, ["a", "b"]),
+        (flow.all, ["a", "b"]),
     ],
 )
 def test_an_any_that_is_decided_at_once_takes_no_other_event(decided: Callable[[], Any], kept: list[str]) -> None:
-    def code() -> Any:
-        yield step("first")
-        yield flow.first(decided(), flow.event("a"), flow.event("b"))
+    async def code() -> Any:
+        await step("first")
+        await flow.first(decided(), flow.event("a"), flow.event("b"))
 
     driver = begun(code)
     driver.apply(Event("a", 1, BEGIN)).apply(Event("b", 2, BEGIN)).apply(done(driver, "0"))
@@ -433,10 +431,10 @@ def test_an_any_that_is_decided_at_once_takes_no_other_event(decided: Callable[[
 
 
 def test_a_log_of_older_code_is_replayed_by_the_rule_of_that_code() -> None:
-    def code() -> Any:
-        yield step("first")
+    async def code() -> Any:
+        await step("first")
         for _ in range(2):
-            yield [flow.event("a"), flow.first(flow.event("b"), flow.sleep(60))]
+            await flow.all(flow.event("a"), flow.first(flow.event("b"), flow.sleep(60)))
 
     driver = begun(code)
     log: list[Message] = [Event("a", 1, BEGIN), Event("a", 2, BEGIN), done(driver, "0")]
@@ -451,24 +449,24 @@ def test_a_log_of_older_code_is_replayed_by_the_rule_of_that_code() -> None:
 # --- a driver that is dropped ---
 
 
-def test_a_clean_up_of_nested_generators_runs_to_its_end_inside_the_flow_when_a_driver_is_dropped() -> None:
+def test_a_clean_up_of_nested_coroutines_runs_to_its_end_inside_the_flow_when_a_driver_is_dropped() -> None:
     seen: list[str] = []
 
-    def inner() -> Any:
+    async def inner() -> Any:
         try:
-            yield step("a")
+            await step("a")
         except BaseException as error:  # noqa: BLE001  its frame and the error refer to each other
             seen.append(type(error).__name__)
-            yield step("undo")
-            yield step("never")
+            await step("undo")
+            await step("never")
         finally:
             seen.append("inner" if is_running() else "outside")
 
-    def code() -> Any:
+    async def code() -> Any:
         try:
-            yield from inner()
+            await inner()
         finally:
-            yield step("undo too")
+            await step("undo too")
             seen.append("not reached")
 
     driver = begun(code)
@@ -479,11 +477,14 @@ def test_a_clean_up_of_nested_generators_runs_to_its_end_inside_the_flow_when_a_
 
 def test_code_that_never_ends_is_stuck_when_its_driver_is_dropped_and_does_not_run_again() -> None:
     rounds: list[bool] = []
+    over: list[bool] = []
 
-    def code() -> Any:
+    async def code() -> Any:
         while True:
             with contextlib.suppress(BaseException):
-                yield step("a")
+                await step("a")
+            if over:  # the interpreter drops it too, at its end
+                return
             rounds.append(is_running())
 
     driver = begun(code)
@@ -493,6 +494,7 @@ def test_code_that_never_ends_is_stuck_when_its_driver_is_dropped_and_does_not_r
     del driver
     gc.collect()
     assert (len(rounds), all(rounds)) == (ran, True)
+    over.append(True)
 
 
 # --- errors and mistakes ---
@@ -522,10 +524,10 @@ class TooLarge(Problem):
     ],
 )
 def test_a_problem_is_raised_in_the_code_as_its_class(raised: Problem, kinds: list[type[Problem]]) -> None:
-    def code() -> Any:
-        first, _ = yield flow.settled(step("a"), step("b"))
+    async def code() -> Any:
+        first, _ = await flow.settled(step("a"), step("b"))
         try:
-            yield step("c")
+            await step("c")
         except Problem as problem:
             return [type(error) for error in (first.error, problem)], problem.detail
 
@@ -550,14 +552,14 @@ def test_a_delayed_call_of_a_task_is_not_forgotten() -> None:
     @Function("bakery").task
     def bake(loaf: int) -> None: ...
 
-    def code() -> Any:
-        yield bake.call(loaf=1).after(60)
+    async def code() -> Any:
+        await bake.call(loaf=1).after(60)
         flow.send(bake.call(loaf=2).after(60))
         delayed = flow.step(bake.call(loaf=3).after(60).after(30))
-        yield step("a")
-        yield delayed
+        await step("a")
+        await delayed
         bake.call(loaf=4).after(60)
-        yield step("b")
+        await step("b")
 
     driver = begun(code)
     driver.apply(done(driver, "0")).apply(done(driver, "1"))
@@ -566,11 +568,11 @@ def test_a_delayed_call_of_a_task_is_not_forgotten() -> None:
 
 
 def test_continue_as_new_that_is_not_returned_is_refused() -> None:
-    def forgets(more: bool) -> Any:
-        yield step("a")
+    async def forgets(more: bool) -> Any:
+        await step("a")
         flow.continue_as_new(total=1)
         if more:
-            yield step("b")
+            await step("b")
 
     for more in (True, False):
         driver = begun(partial(forgets, more))
@@ -579,16 +581,16 @@ def test_continue_as_new_that_is_not_returned_is_refused() -> None:
 
 
 def test_a_generator_expression_is_refused() -> None:
-    def code() -> Any:
-        yield (step(name) for name in "ab")
+    async def code() -> Any:
+        await flow.all(cast("Any", (step(name) for name in "ab")))
 
-    with pytest.raises(Stuck, match=r"generator expression\. Yield a list"):
+    with pytest.raises(Stuck, match=r"generator expression\. Give its items: `flow\.all"):
         begun(code)
 
 
 def test_the_result_of_an_any_is_compared_with_tuples_only() -> None:
-    def code() -> Any:
-        first = yield flow.first(step("a"), step("b"))
+    async def code() -> Any:
+        first: Any = await flow.first(step("a"), step("b"))
         assert first == (1, 5)
         assert first != (0, 5)
         return "second" if first == 1 else "first"
@@ -599,11 +601,11 @@ def test_the_result_of_an_any_is_compared_with_tuples_only() -> None:
 
 
 def test_a_command_that_cannot_be_is_stuck_and_a_problem_of_the_code_ends_it() -> None:
-    def code(seconds: int) -> Any:
-        yield step("a")
+    async def code(seconds: int) -> Any:
+        await step("a")
         if seconds == 0:
             raise BadFlow("The code's own.")
-        yield flow.sleep(seconds)
+        await flow.sleep(seconds)
 
     driver = begun(partial(code, -1))
     with pytest.raises(Stuck, match=r"BadFlow: `seconds` must be .* in code\)"):
@@ -625,14 +627,14 @@ def test_a_command_that_cannot_be_is_stuck_and_a_problem_of_the_code_ends_it() -
 def test_a_refused_command_that_ends_the_code_is_stuck_and_an_error_that_it_may_handle(
     command: Any, problem: Problem
 ) -> None:
-    def code(handles: bool) -> Any:
+    async def code(handles: bool) -> Any:
         try:
-            yield command
+            await command
         except type(problem):
             if not handles:
-                yield step("undo")
+                await step("undo")
                 raise
-        yield flow.event("end")
+        await flow.event("end")
 
     def refused(driver: Driver) -> Result:
         return replace(done(driver, "0"), outcome=CallOutcome.from_problem(problem))

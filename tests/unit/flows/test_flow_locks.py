@@ -14,19 +14,20 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import messages, suspensions
 from signalbox.semaphores import sweep as semaphore_sweep
 from signalbox.semaphores import tasks as semaphore_tasks
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from tests.unit.flows.shops import Shop, flows_of, raising, step
 
 
-def long_work() -> Any:
+async def long_work() -> Any:
     """Hold a lock for an hour whose lease is ten minutes, and return its ends."""
     ends = []
-    with (yield flow.lock("printer", lease_seconds=600)) as lease:
+    with await flow.lock("printer", lease_seconds=600) as lease:
         for _ in range(7):
-            yield flow.sleep(500)
-            lease = yield lease.renew()  # noqa: PLW2901  the lock with its new end
+            await flow.sleep(500)
+            lease = await lease.renew()  # noqa: PLW2901  the lock with its new end
             ends.append(str(lease.ends_at))
     return ends
 
@@ -67,11 +68,11 @@ def test_a_renewal_names_the_grant_whichever_delivery_has_claimed_it() -> None:
 
 
 def test_an_expired_lease_is_not_acquired_again_and_the_code_receives_the_error() -> None:
-    def slow() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)) as lease:
-            yield flow.sleep(1_000)
+    async def slow() -> Any:
+        with await flow.lock("printer", lease_seconds=600) as lease:
+            await flow.sleep(1_000)
             try:
-                yield lease.renew()
+                await lease.renew()
             except Problem as problem:
                 return problem.slug()
 
@@ -83,17 +84,17 @@ def test_an_expired_lease_is_not_acquired_again_and_the_code_receives_the_error(
 
 
 def test_a_lock_that_was_released_is_not_renewed() -> None:
-    def careless() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)) as lease:
-            yield step("print")
+    async def careless() -> Any:
+        with await flow.lock("printer", lease_seconds=600) as lease:
+            await step("print")
         try:
-            yield lease.renew()
+            await lease.renew()
         except Problem as problem:
             return problem.slug()
 
-    def beside() -> Any:
-        lease = yield flow.lock("printer", lease_seconds=600)
-        renewed, _ = yield flow.settled(lease.renew(), step("print"))
+    async def beside() -> Any:
+        lease = await flow.lock("printer", lease_seconds=600)
+        renewed, _ = await flow.settled(lease.renew(), step("print"))
         return str(renewed.error)
 
     shop = shop_of(careless, beside)
@@ -103,18 +104,18 @@ def test_a_lock_that_was_released_is_not_renewed() -> None:
 
 
 def test_a_lock_that_is_released_while_it_is_renewed_stays_released() -> None:
-    def beside() -> Any:
-        lease = yield flow.lock("printer", lease_seconds=600)
+    async def beside() -> Any:
+        lease = await flow.lock("printer", lease_seconds=600)
         try:
-            yield [renewing(lease), releasing(lease)]
+            await flow.all(renewing(lease), releasing(lease))
         except Problem as problem:
             return problem.slug()
 
-    def renewing(lease: Any) -> Any:
-        yield lease.renew()
+    async def renewing(lease: Any) -> Any:
+        await lease.renew()
 
-    def releasing(lease: Any) -> Any:
-        yield step("print")
+    async def releasing(lease: Any) -> Any:
+        await step("print")
         lease.release()
 
     shop = shop_of(beside)
@@ -129,9 +130,9 @@ def test_a_lock_that_is_released_while_it_is_renewed_stays_released() -> None:
 
 
 def test_a_duplicate_grant_takes_nothing_from_the_holder() -> None:
-    def holding() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)):
-            yield flow.event("done")
+    async def holding() -> Any:
+        with await flow.lock("printer", lease_seconds=600):
+            await flow.event("done")
 
     shop = shop_of(holding)
     shop.start("holding")
@@ -149,8 +150,8 @@ def test_a_duplicate_grant_takes_nothing_from_the_holder() -> None:
 
 
 def test_a_posted_grant_is_applied_although_its_lease_ends_before_the_redelivery() -> None:
-    def brief() -> Any:
-        with (yield flow.lock("printer", lease_seconds=5)) as lease:
+    async def brief() -> Any:
+        with await flow.lock("printer", lease_seconds=5) as lease:
             return lease.semaphore
 
     shop = shop_of(brief)
@@ -167,9 +168,9 @@ def test_a_posted_grant_is_applied_although_its_lease_ends_before_the_redelivery
 
 @pytest.mark.parametrize("seconds", [-1, 86_401, "long"])
 def test_a_renewal_has_a_bound(seconds: Any) -> None:
-    def greedy() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)) as lease:
-            yield lease.renew(lease_seconds=seconds)
+    async def greedy() -> Any:
+        with await flow.lock("printer", lease_seconds=600) as lease:
+            await lease.renew(lease_seconds=seconds)
 
     shop = shop_of(greedy)
     shop.start("greedy")
@@ -181,26 +182,26 @@ def printer() -> Any:
     return flow.lock("printer", lease_seconds=600)
 
 
-def both() -> Any:
-    return (yield [printer(), step("ok")])
+async def both() -> Any:
+    return await flow.all(printer(), step("ok"))
 
 
 @pytest.mark.parametrize(
     "group",
     [
-        lambda: [printer()],
+        lambda: flow.all(printer()),
         lambda: flow.first(printer(), flow.event("x")),
-        lambda: [[printer(), step("ok")], step("ok")],
+        lambda: flow.all(flow.all(printer(), step("ok")), step("ok")),
         lambda: flow.settled(printer(), step("ok")),
         both,
     ],
 )
 def test_a_lock_in_a_nested_result_that_the_code_never_receives_is_released(group: Any) -> None:
-    def failing() -> Any:
+    async def failing() -> Any:
         try:
-            yield [group(), step("fails")]
+            await flow.all(group(), step("fails"))
         except Problem:
-            yield flow.event("never")
+            await flow.event("never")
 
     shop = shop_of(failing)
     shop.tasks["fails"] = raising("no")
@@ -215,9 +216,9 @@ def test_a_lock_in_a_nested_result_that_the_code_never_receives_is_released(grou
 
 
 def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
-    def first() -> Any:
-        yield flow.first(flow.all(flow.all(printer(), step("ok")), flow.event("x")), flow.event("go"))
-        yield flow.event("never")
+    async def first() -> Any:
+        await flow.first(flow.all(flow.all(printer(), step("ok")), flow.event("x")), flow.event("go"))
+        await flow.event("never")
 
     shop = shop_of(first)
     shop.start("first")
@@ -229,15 +230,15 @@ def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
 
 
 def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
-    def keeps() -> Any:
-        yield printer()
-        yield flow.event("go")
-        yield flow.event("never")
+    async def keeps() -> Any:
+        await printer()
+        await flow.event("go")
+        await flow.event("never")
 
-    def releases() -> Any:
-        (yield printer()).release()
-        yield flow.event("go")
-        yield flow.event("never")
+    async def releases() -> Any:
+        (await printer()).release()
+        await flow.event("go")
+        await flow.event("never")
 
     shop = shop_of(keeps)
     shop.start("keeps")
@@ -249,8 +250,8 @@ def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
     assert free(shop)
 
 
-def impatient() -> Any:
-    yield [flow.lock("printer", lease_seconds=600), flow.event("never")]
+async def impatient() -> Any:
+    await flow.all(flow.lock("printer", lease_seconds=600), flow.event("never"))
     raise KeyError("a bug")
 
 
@@ -363,9 +364,9 @@ def test_a_wait_that_its_flow_does_not_need_is_not_left_in_an_open_semaphore(
 def test_a_late_delivery_of_an_earlier_grant_leaves_the_lease_that_the_flow_holds() -> None:
     """The delivery before has repeated the same wait, which was granted that lease."""
 
-    def holding() -> Any:
-        with (yield flow.lock("printer", permits=2)):
-            yield flow.event("done")
+    async def holding() -> Any:
+        with await flow.lock("printer", permits=2):
+            await flow.event("done")
 
     shop, granted = shop_whose_semaphore_is_new(holding)
     shop.deliver(granted)
@@ -388,7 +389,7 @@ def test_a_flow_receives_the_error_of_a_lease_that_an_operator_has_ended_before_
     if posted:
         shop.deliver(granted)
     [lease] = views.get(shop.ports, "printer").semaphore.leases
-    assert leases.release(shop.ports, {"semaphore": "printer", "id": lease.lease_id})
+    assert leases.release(shop.ports, Granted("printer", lease.lease_id))
     shop.deliver(granted, int(posted))
     shop.settle()
     assert shop.status("two_pages")["result"] == ("printed" if posted else ENDED)
@@ -427,8 +428,8 @@ def test_a_flow_whose_semaphore_is_deleted_is_stuck_or_waits_for_the_next_one(ag
 
 
 def test_a_lock_waits_in_the_lane_of_its_key_and_priority() -> None:
-    def urgent() -> Any:
-        with (yield flow.lock("printer", key="tenant", priority="high")):
+    async def urgent() -> Any:
+        with await flow.lock("printer", key="tenant", priority="high"):
             return "held"
 
     shop = shop_of(urgent)

@@ -43,14 +43,14 @@ NOT_PROBLEMS: Any = [Problem]
 SECOND = timedelta(seconds=1)
 
 
-def checkout(order: int) -> Any:
-    paid = yield step("charge", order=order)
-    packed, label = yield [step("pack"), step("label")]
+async def checkout(order: int) -> Any:
+    paid = await step("charge", order=order)
+    packed, label = await flow.all(step("pack"), step("label"))
     return [paid, packed, label]
 
 
-def approval() -> Any:
-    which, who = yield flow.first(flow.event("approved"), flow.sleep(60))
+async def approval() -> Any:
+    which, who = await flow.first(flow.event("approved"), flow.sleep(60))
     return who if which == 0 else "timeout"
 
 
@@ -97,9 +97,9 @@ def test_the_first_of_an_event_and_a_sleep_decides(event: bool, expected: str) -
 
 
 def test_an_event_is_applied_once_however_often_it_is_posted() -> None:
-    def counting() -> Any:
-        first = yield flow.event("x")
-        second = yield flow.event("x")
+    async def counting() -> Any:
+        first = await flow.event("x")
+        second = await flow.event("x")
         return [first, second]
 
     shop = Shop(flows_of(counting))
@@ -117,8 +117,8 @@ def test_an_event_is_applied_once_however_often_it_is_posted() -> None:
 
 
 def test_a_problem_is_raised_in_the_code_and_asked_for_again_as_often_as_it_says() -> None:
-    def paying() -> Any:
-        return (yield flow.step(step("charge"), attempts_max=3, pause_seconds=10))
+    async def paying() -> Any:
+        return await flow.step(step("charge"), attempts_max=3, pause_seconds=10)
 
     shop = Shop(flows_of(paying), {"charge": raising("no money", 2)})
     shop.start("paying")
@@ -134,12 +134,12 @@ def test_a_problem_is_raised_in_the_code_and_asked_for_again_as_often_as_it_says
 
 
 def test_a_cancel_is_raised_where_the_code_waits_and_its_clean_up_may_wait() -> None:
-    def saga() -> Any:
-        yield step("reserve")
+    async def saga() -> Any:
+        await step("reserve")
         try:
-            yield flow.sleep(3600)
+            await flow.sleep(3600)
         except flow.Cancelled:
-            yield step("undo")
+            await step("undo")
             raise
 
     shop = Shop(flows_of(saga))
@@ -152,9 +152,9 @@ def test_a_cancel_is_raised_where_the_code_waits_and_its_clean_up_may_wait() -> 
 
 
 def test_a_lock_is_held_for_its_block_and_released() -> None:
-    def printing(n: int) -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)) as lease:
-            yield step("print", n=n)
+    async def printing(n: int) -> Any:
+        with await flow.lock("printer", lease_seconds=600) as lease:
+            await step("print", n=n)
         return lease.token
 
     shop = Shop(flows_of(printing))
@@ -168,13 +168,13 @@ def test_a_lock_is_held_for_its_block_and_released() -> None:
 
 
 def test_a_lock_that_is_granted_too_late_is_released() -> None:
-    def impatient() -> Any:
-        which, _ = yield flow.first(flow.lock("printer", lease_seconds=600), flow.sleep(1))
+    async def impatient() -> Any:
+        which, _ = await flow.first(flow.lock("printer", lease_seconds=600), flow.sleep(1))
         return which
 
-    def holding() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)):
-            yield flow.sleep(100)
+    async def holding() -> Any:
+        with await flow.lock("printer", lease_seconds=600):
+            await flow.sleep(100)
 
     shop = Shop(flows_of(impatient, holding))
     settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
@@ -188,9 +188,9 @@ def test_a_lock_that_is_granted_too_late_is_released() -> None:
 
 
 def test_a_lock_that_is_released_in_the_turn_that_applies_its_grant_is_released() -> None:
-    def brief() -> Any:
-        (yield flow.lock("printer", lease_seconds=600)).release()
-        yield flow.event("never")
+    async def brief() -> Any:
+        (await flow.lock("printer", lease_seconds=600)).release()
+        await flow.event("never")
 
     shop = Shop(flows_of(brief))
     settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
@@ -199,9 +199,9 @@ def test_a_lock_that_is_released_in_the_turn_that_applies_its_grant_is_released(
     assert leases(shop) == 0
 
 
-def printing() -> Any:
-    with (yield flow.lock("nowhere", lease_seconds=600)):
-        yield step("print")
+async def printing() -> Any:
+    with await flow.lock("nowhere", lease_seconds=600):
+        await step("print")
 
 
 def test_a_lock_of_no_semaphore_is_stuck_until_there_is_one() -> None:
@@ -222,9 +222,9 @@ def test_a_lock_of_no_semaphore_is_stuck_until_there_is_one() -> None:
 
 
 def test_a_lock_of_no_semaphore_is_an_error_that_deployed_code_may_handle() -> None:
-    def careful() -> Any:
+    async def careful() -> Any:
         try:
-            yield flow.lock("nowhere", lease_seconds=600)
+            await flow.lock("nowhere", lease_seconds=600)
         except NotFound:
             return "without"
 
@@ -239,14 +239,14 @@ def test_a_lock_of_no_semaphore_is_an_error_that_deployed_code_may_handle() -> N
 
 
 def test_a_flow_runs_another_one_and_gets_its_result_or_its_error() -> None:
-    def outer(good: bool) -> Any:
+    async def outer(good: bool) -> Any:
         try:
-            return (yield SubFlow(FUNCTION, "inner", {"good": good}))
+            return await SubFlow(FUNCTION, "inner", {"good": good})
         except Problem as problem:
             return f"failed: {problem.detail}"
 
-    def inner(good: bool) -> Any:
-        yield step("work")
+    async def inner(good: bool) -> Any:
+        await step("work")
         if not good:
             raise Problem("bad")
         return 5
@@ -259,11 +259,11 @@ def test_a_flow_runs_another_one_and_gets_its_result_or_its_error() -> None:
 
 
 def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
-    def outer() -> Any:
-        yield flow.first(SubFlow(FUNCTION, "inner", {}), flow.sleep(5))
+    async def outer() -> Any:
+        await flow.first(SubFlow(FUNCTION, "inner", {}), flow.sleep(5))
 
-    def inner() -> Any:
-        yield flow.event("never")
+    async def inner() -> Any:
+        await flow.event("never")
 
     shop = Shop(flows_of(outer, inner))
     shop.start("outer")
@@ -273,8 +273,8 @@ def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
 
 
 def test_a_flow_continues_as_new_with_an_empty_log_and_the_events_it_has_not_waited_for() -> None:
-    def counter(total: int) -> Any:
-        total += yield flow.event("add")
+    async def counter(total: int) -> Any:
+        total += await flow.event("add")
         return total if total > 5 else flow.continue_as_new(total=total)
 
     shop = Shop(flows_of(counter))
@@ -287,8 +287,8 @@ def test_a_flow_continues_as_new_with_an_empty_log_and_the_events_it_has_not_wai
 
 
 def test_a_batch_of_a_flow_is_populated_by_a_command() -> None:
-    def mailing() -> Any:
-        return (yield flow.batch([step("mail", to=name) for name in "abc"]))
+    async def mailing() -> Any:
+        return await flow.batch([step("mail", to=name) for name in "abc"])
 
     shop = Shop(flows_of(mailing))
     shop.start("mailing")
@@ -298,8 +298,8 @@ def test_a_batch_of_a_flow_is_populated_by_a_command() -> None:
 
 
 def test_an_error_other_than_a_problem_makes_a_flow_stuck_until_its_code_is_fixed() -> None:
-    def broken() -> Any:
-        result = yield step("charge")
+    async def broken() -> Any:
+        result = await step("charge")
         return {"charge": 1}[result + "x"]
 
     fixed = Shop(flows_of(broken))
@@ -309,8 +309,8 @@ def test_an_error_other_than_a_problem_makes_a_flow_stuck_until_its_code_is_fixe
     assert (status["state"], status["problem"]["type"]) == ("stuck", "flow-failed")
     assert "test_flow_operations.py" in status["problem"]["place"]
 
-    def broken() -> Any:  # type: ignore[no-redef]  # the next deployment of the same flow
-        return (yield step("charge"))
+    async def broken() -> Any:  # type: ignore[no-redef]  # the next deployment of the same flow
+        return await step("charge")
 
     fixed.flows = flows_of(broken)
     fixed.world.pass_time(LIMITS.flow_stuck_seconds + 1)
@@ -320,16 +320,16 @@ def test_an_error_other_than_a_problem_makes_a_flow_stuck_until_its_code_is_fixe
 
 
 def test_code_that_asks_for_something_else_is_stuck_and_resumed_by_hand() -> None:
-    def work() -> Any:
-        yield step("a")
-        return (yield step("b"))
+    async def work() -> Any:
+        await step("a")
+        return await step("b")
 
     shop = Shop(flows_of(work))
     shop.start("work")
     first = work
 
-    def work() -> Any:  # type: ignore[no-redef]  # the next deployment of the same flow
-        yield step("c")
+    async def work() -> Any:  # type: ignore[no-redef]  # the next deployment of the same flow
+        await step("c")
 
     shop.flows = flows_of(work)
     shop.settle()
@@ -367,8 +367,8 @@ def test_a_flow_whose_code_is_not_there_waits_for_a_deployment_that_has_it() -> 
 def test_a_run_whose_code_ends_the_process_ten_times_marks_its_flow_as_stuck() -> None:
     deaths = [0]
 
-    def deadly() -> Any:
-        yield flow.event("x")
+    async def deadly() -> Any:
+        await flow.event("x")
         deaths[0] += 1
         raise KeyboardInterrupt
 
@@ -484,9 +484,9 @@ def test_a_start_that_is_repeated_on_the_last_day_of_its_task_begins_no_second_r
 
 
 def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
-    def broken() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)):
-            yield flow.event("x")
+    async def broken() -> Any:
+        with await flow.lock("printer", lease_seconds=600):
+            await flow.event("x")
             raise KeyError("x")
 
     shop = Shop(flows_of(broken))
@@ -502,15 +502,15 @@ def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
 
 
 def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
-    def outer() -> Any:
-        yield [SubFlow(FUNCTION, "inner", {}), breaking()]
+    async def outer() -> Any:
+        await flow.all(SubFlow(FUNCTION, "inner", {}), breaking())
 
-    def breaking() -> Any:
-        yield flow.event("x")
+    async def breaking() -> Any:
+        await flow.event("x")
         raise KeyError("x")
 
-    def inner() -> Any:
-        yield flow.event("never")
+    async def inner() -> Any:
+        await flow.event("never")
 
     shop = Shop(flows_of(outer, inner))
     shop.start("outer")
@@ -537,9 +537,9 @@ def test_the_log_is_shown_page_by_page() -> None:
 
 
 def test_a_long_log_moves_into_chunks_and_is_replayed_whole() -> None:
-    def long() -> Any:
+    async def long() -> Any:
         for number in range(40):
-            yield step("work", n=number)
+            await step("work", n=number)
         return "end"
 
     shop = Shop(flows_of(long), {"work": lambda _: "x" * 500})
@@ -553,9 +553,9 @@ def test_a_long_log_moves_into_chunks_and_is_replayed_whole() -> None:
 
 
 def test_a_log_that_is_too_long_is_stuck_saying_so() -> None:
-    def long() -> Any:
+    async def long() -> Any:
         while True:
-            yield step("work")
+            await step("work")
 
     shop = Shop(flows_of(long))
     with replaced(flow_log_entries_max=5):
@@ -565,12 +565,12 @@ def test_a_log_that_is_too_long_is_stuck_saying_so() -> None:
 
 
 def test_messages_that_lead_to_more_than_one_commit_may_hold_are_applied_in_several_turns() -> None:
-    def wide() -> Any:
-        yield [after(number) for number in range(10)]
+    async def wide() -> Any:
+        await flow.all(*[after(number) for number in range(10)])
 
-    def after(number: int) -> Any:
-        yield flow.event(f"e{number}")
-        yield step("work", text="x" * 1_000)
+    async def after(number: int) -> Any:
+        await flow.event(f"e{number}")
+        await step("work", text="x" * 1_000)
 
     shop = Shop(flows_of(wide))
     shop.start("wide")
@@ -582,14 +582,14 @@ def test_messages_that_lead_to_more_than_one_commit_may_hold_are_applied_in_seve
 
 
 def test_the_outcome_of_a_step_is_applied_although_its_turn_is_too_large_for_it() -> None:
-    def branch(number: int) -> Any:
-        yield flow.event(f"e{number}")
+    async def branch(number: int) -> Any:
+        await flow.event(f"e{number}")
         for _ in range(40):
             flow.send(step("sent", text="x" * 100))
         return number
 
-    def wide() -> Any:
-        return (yield [*map(branch, range(3)), step("last")])
+    async def wide() -> Any:
+        return await flow.all(*map(branch, range(3)), step("last"))
 
     shop = Shop(flows_of(wide))
     shop.start("wide")
@@ -608,8 +608,8 @@ def test_the_outcome_of_a_step_is_applied_although_its_turn_is_too_large_for_it(
 def test_results_that_do_not_fit_into_one_commit_are_applied_in_several(waiting: int, size: int) -> None:
     """Outcomes that wait in the mailbox have more bytes than a commit, and a step's outcome comes on top."""
 
-    def wide() -> Any:
-        results = yield [*(flow.event(f"e{number}") for number in range(waiting)), step("last")]
+    async def wide() -> Any:
+        results = await flow.all(*(flow.event(f"e{number}") for number in range(waiting)), step("last"))
         return [len(each) for each in results]
 
     shop = Shop(flows_of(wide))
@@ -623,9 +623,9 @@ def test_results_that_do_not_fit_into_one_commit_are_applied_in_several(waiting:
 
 
 def test_a_problem_with_a_long_detail_is_the_outcome_of_its_step_cut() -> None:
-    def one() -> Any:
+    async def one() -> Any:
         try:
-            yield step("work")
+            await step("work")
         except Problem as problem:
             return len(problem.detail)
 
@@ -636,8 +636,8 @@ def test_a_problem_with_a_long_detail_is_the_outcome_of_its_step_cut() -> None:
 
 
 def test_a_turn_that_the_store_refuses_is_stuck_and_keeps_the_outcome_of_its_step() -> None:
-    def one() -> Any:
-        return (yield step("work"))
+    async def one() -> Any:
+        return await step("work")
 
     shop = Shop(flows_of(one))
     shop.start("one")
@@ -659,18 +659,18 @@ def refusing_headers_that_end(commit: Any) -> Any:
 
 
 def test_the_tasks_of_a_turn_have_as_many_outbox_records_as_they_need_also_at_a_cancel() -> None:
-    def inner() -> Any:
-        yield flow.event("never")
+    async def inner() -> Any:
+        await flow.event("never")
 
-    def pair() -> Any:
+    async def pair() -> Any:
         try:
-            yield shop_flow("inner")
+            await shop_flow("inner")
         except flow.Cancelled:
-            yield step("undo")
+            await step("undo")
             raise
 
-    def wide() -> Any:
-        yield [pair() for _ in range(60)]
+    async def wide() -> Any:
+        await flow.all(*[pair() for _ in range(60)])
 
     shop = Shop(flows_of(wide, inner))
     shop.start("wide")
@@ -710,9 +710,9 @@ def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
     ],
 )
 def test_an_invalid_command_raises_an_error_where_the_code_creates_it(make: Any) -> None:
-    def careless() -> Any:
+    async def careless() -> Any:
         try:
-            yield make()
+            await make()
         except BadFlow as problem:
             return problem.detail
 
@@ -721,12 +721,12 @@ def test_an_invalid_command_raises_an_error_where_the_code_creates_it(make: Any)
     assert shop.status("careless")["result"]
 
 
-def test_a_flow_is_a_generator_function_whose_parameters_are_json() -> None:
+def test_a_flow_is_an_async_function_whose_parameters_are_json() -> None:
     def plain() -> None:
         return None
 
-    def leased(lease: Lease) -> Any:
-        yield step(lease.id)
+    async def leased(lease: Lease) -> Any:
+        await step(lease.id)
 
     for code in (plain, leased):
         with pytest.raises(TypeError):
@@ -734,9 +734,9 @@ def test_a_flow_is_a_generator_function_whose_parameters_are_json() -> None:
 
 
 def test_a_result_that_cannot_be_stored_is_the_steps_error() -> None:
-    def tolerant() -> Any:
+    async def tolerant() -> Any:
         try:
-            yield step("work")
+            await step("work")
         except Problem as problem:
             return problem.slug()
 
@@ -748,9 +748,9 @@ def test_a_result_that_cannot_be_stored_is_the_steps_error() -> None:
 
 
 def test_a_chunk_that_is_newer_than_the_header_counts_as_far_as_the_header_says() -> None:
-    def long() -> Any:
+    async def long() -> Any:
         for _ in range(20):
-            yield step("work")
+            await step("work")
 
     shop = Shop(flows_of(long), {"work": lambda _: "x" * 100})
     with replaced(flow_tail_bytes_max=300):
@@ -765,10 +765,10 @@ def test_a_chunk_that_is_newer_than_the_header_counts_as_far_as_the_header_says(
 
 
 def test_a_turn_that_is_overtaken_while_its_code_runs_commits_nothing() -> None:
-    def slow() -> Any:
+    async def slow() -> Any:
         got = []
         for _ in range(2):
-            event = yield flow.event("x")
+            event = await flow.event("x")
             got.append(event)
             if meanwhile:
                 meanwhile.pop()()
@@ -796,8 +796,8 @@ def test_a_flow_that_does_not_exist_is_reported() -> None:
 
 @pytest.mark.parametrize("ended", ["cancelled", "deleted"])
 def test_an_attempt_that_is_due_later_does_not_begin_once_its_flow_has_ended(ended: str) -> None:
-    def paying() -> Any:
-        yield flow.step(step("charge"), attempts_max=2, pause_seconds=3600)
+    async def paying() -> Any:
+        await flow.step(step("charge"), attempts_max=2, pause_seconds=3600)
 
     shop = Shop(flows_of(paying), {"charge": raising("no money")})
     shop.start("paying")
@@ -812,8 +812,8 @@ def test_an_attempt_that_is_due_later_does_not_begin_once_its_flow_has_ended(end
 
 
 def test_a_late_delivery_of_an_earlier_attempt_does_not_begin() -> None:
-    def paying() -> Any:
-        yield flow.step(step("charge"), attempts_max=2, pause_seconds=3600)
+    async def paying() -> Any:
+        await flow.step(step("charge"), attempts_max=2, pause_seconds=3600)
 
     shop = Shop(flows_of(paying), {"charge": raising("no money")})
     shop.start("paying")
@@ -824,8 +824,8 @@ def test_a_late_delivery_of_an_earlier_attempt_does_not_begin() -> None:
 
 
 def test_a_delayed_step_looks_first_and_one_on_time_does_not() -> None:
-    def patient() -> Any:
-        yield step("charge").after(3600)
+    async def patient() -> Any:
+        await step("charge").after(3600)
 
     shop = Shop(flows_of(patient))
     shop.start("patient")
@@ -835,8 +835,8 @@ def test_a_delayed_step_looks_first_and_one_on_time_does_not() -> None:
     assert "delayed" not in on_time.take("charge").context["step"]
 
 
-def _impatient() -> Any:
-    which, _ = yield flow.first(flow.batch([step("mail", to=name) for name in "abc"]), flow.sleep(5))
+async def _impatient() -> Any:
+    which, _ = await flow.first(flow.batch([step("mail", to=name) for name in "abc"]), flow.sleep(5))
     return which
 
 
@@ -867,8 +867,8 @@ def test_a_batch_that_is_abandoned_while_it_is_populated_is_cancelled(monkeypatc
 
 
 def test_a_removal_does_not_delete_the_messages_of_a_new_run_under_the_same_id() -> None:
-    def quick() -> Any:
-        yield flow.event("go")
+    async def quick() -> Any:
+        await flow.event("go")
 
     shop = Shop(flows_of(quick))
     shop.start("quick")
@@ -886,9 +886,9 @@ def test_a_removal_does_not_delete_the_messages_of_a_new_run_under_the_same_id()
 
 
 def test_a_removal_of_many_pages_removes_everything() -> None:
-    def eventful() -> Any:
+    async def eventful() -> Any:
         for _ in range(9):
-            yield flow.event("x")
+            await flow.event("x")
 
     shop = Shop(flows_of(eventful))
     shop.start("eventful")
@@ -901,9 +901,9 @@ def test_a_removal_of_many_pages_removes_everything() -> None:
 
 
 def test_the_status_names_the_events_that_the_code_has_not_waited_for() -> None:
-    def two() -> Any:
-        yield flow.event("paid")
-        return (yield flow.event("packed"))
+    async def two() -> Any:
+        await flow.event("paid")
+        return await flow.event("packed")
 
     shop = Shop(flows_of(two))
     shop.start("two")
@@ -920,8 +920,8 @@ def test_the_status_names_the_events_that_the_code_has_not_waited_for() -> None:
 
 
 def test_events_that_the_code_does_not_wait_for_are_refused_at_last_and_the_flow_can_be_cancelled() -> None:
-    def deaf() -> Any:
-        yield flow.event("never")
+    async def deaf() -> Any:
+        await flow.event("never")
 
     with replaced(flow_events_kept_max=3):
         shop = Shop(flows_of(deaf))
@@ -939,8 +939,8 @@ def test_events_that_the_code_does_not_wait_for_are_refused_at_last_and_the_flow
 
 
 def test_events_are_refused_while_those_that_are_kept_have_too_many_bytes_to_be_passed_on() -> None:
-    def deaf(total: int) -> Any:
-        yield flow.event("again")
+    async def deaf(total: int) -> Any:
+        await flow.event("again")
         return flow.continue_as_new(total=total + 1)
 
     shop = Shop(flows_of(deaf))
@@ -987,11 +987,11 @@ def test_events_that_come_faster_than_turns_and_do_not_fit_are_named_and_fixed_b
 def test_a_cancel_goes_before_the_events_of_its_page_and_after_its_results() -> None:
     seen = []
 
-    def attentive() -> Any:
+    async def attentive() -> Any:
         try:
-            seen.append((yield step("charge")))
+            seen.append(await step("charge"))
             while True:
-                seen.append((yield flow.event("x")))
+                seen.append(await flow.event("x"))
         except flow.Cancelled:
             seen.append("cancelled")
             raise
@@ -1007,8 +1007,8 @@ def test_a_cancel_goes_before_the_events_of_its_page_and_after_its_results() -> 
 
 
 def test_a_repeat_of_an_accepted_event_is_accepted_after_the_end() -> None:
-    def brief() -> Any:
-        return (yield flow.event("x"))
+    async def brief() -> Any:
+        return await flow.event("x")
 
     shop = Shop(flows_of(brief))
     shop.start("brief")
@@ -1028,14 +1028,14 @@ def purge(shop: Shop) -> None:
 
 
 def test_the_sweeper_repeats_the_commands_of_a_flow_whose_tasks_are_lost() -> None:
-    def everything() -> Any:
+    async def everything() -> Any:
         added = ObjectCall("counters", ObjectAddress("Counter", "a"), "add", {"who": "x"})
-        yield [step("charge"), added, flow.sleep(9)]
-        yield SubFlow(FUNCTION, "inner", {})
+        await flow.all(step("charge"), added, flow.sleep(9))
+        await SubFlow(FUNCTION, "inner", {})
         return "done"
 
-    def inner() -> Any:
-        yield step("pack")
+    async def inner() -> Any:
+        await step("pack")
 
     shop = Shop(flows_of(everything, inner))
     shop.start("everything")
@@ -1071,8 +1071,8 @@ def test_resuming_a_running_flow_repeats_its_steps() -> None:
 
 
 def test_a_step_whose_task_was_given_up_is_not_run_again() -> None:
-    def stubborn() -> Any:
-        yield flow.step(step("work"), attempts_max=3)
+    async def stubborn() -> Any:
+        await flow.step(step("work"), attempts_max=3)
 
     def gives_up(_: Any) -> Any:
         raise GaveUp("Gave up after 10 attempts.")
@@ -1084,9 +1084,9 @@ def test_a_step_whose_task_was_given_up_is_not_run_again() -> None:
 
 
 def test_code_that_asks_for_the_time_of_its_start_later_gets_that_of_the_commit() -> None:
-    def timed(asks: bool) -> Any:
+    async def timed(asks: bool) -> Any:
         first = flow.now() if asks else None
-        yield step("work")
+        await step("work")
         return str(first)
 
     shop = Shop(flows_of(named("timed", partial(timed, False))))
@@ -1099,10 +1099,10 @@ def test_code_that_asks_for_the_time_of_its_start_later_gets_that_of_the_commit(
 
 
 def named(name: str, code: Any) -> Any:
-    """Return a generator function of a name."""
+    """Return a flow of a name."""
 
-    def run() -> Any:
-        return (yield from code())
+    async def run() -> Any:
+        return await code()
 
     run.__name__ = name
     return run
@@ -1110,12 +1110,12 @@ def named(name: str, code: Any) -> Any:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_arguments_that_do_not_fit_end_a_new_run_and_hold_one_whose_code_has_changed(begun: bool) -> None:
-    def trip(days: int) -> Any:
-        yield step("pack")
+    async def trip(days: int) -> Any:
+        await step("pack")
         return days
 
-    def old(days: str) -> Any:
-        yield step("pack")
+    async def old(days: str) -> Any:
+        await step("pack")
         return days
 
     shop = Shop(flows_of(named_of(old, "trip")) if begun else Flows("other", {}))
@@ -1131,9 +1131,9 @@ def named_of(code: Any, name: str) -> Any:
 
 
 def test_a_repeated_cancel_does_not_cancel_the_next_generation() -> None:
-    def stubborn(round_: int) -> Any:
+    async def stubborn(round_: int) -> Any:
         try:
-            yield flow.event("never")
+            await flow.event("never")
         except flow.Cancelled:
             if round_:
                 raise
@@ -1149,8 +1149,8 @@ def test_a_repeated_cancel_does_not_cancel_the_next_generation() -> None:
 
 
 def test_deleting_a_stuck_flow_cancels_its_batch_and_its_wait_for_a_lock() -> None:
-    def broken() -> Any:
-        yield [flow.batch([step("mail", to="a")]), flow.lock("printer"), flow.event("x")]
+    async def broken() -> Any:
+        await flow.all(flow.batch([step("mail", to="a")]), flow.lock("printer"), flow.event("x"))
 
     shop = Shop(flows_of(broken))
     shop.start("broken")
@@ -1166,16 +1166,16 @@ def test_deleting_a_stuck_flow_cancels_its_batch_and_its_wait_for_a_lock() -> No
 
 
 def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_afterwards() -> None:
-    def inner() -> Any:
-        yield flow.event("never")
+    async def inner() -> Any:
+        await flow.event("never")
 
-    def immortal() -> Any:
-        with (yield flow.lock("printer", lease_seconds=600)):
+    async def immortal() -> Any:
+        with await flow.lock("printer", lease_seconds=600):
             while True:
                 try:
-                    yield [flow.event("x"), SubFlow(FUNCTION, "inner", {}), flow.lock("printer"), long_batch()]
+                    await flow.all(flow.event("x"), SubFlow(FUNCTION, "inner", {}), flow.lock("printer"), long_batch())
                 except:  # noqa: E722  as a user may write it
-                    yield step("ignored")
+                    await step("ignored")
 
     def long_batch() -> Any:
         return flow.batch([step("unit", number=number) for number in range(3)])
@@ -1195,8 +1195,8 @@ def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_
 
 
 def test_a_call_of_an_object_whose_outcome_was_lost_is_asked_for_its_outcome_again() -> None:
-    def counting() -> Any:
-        return (yield ObjectCall("counters", ObjectAddress("Counter", "a"), "add", {"who": "x"}))
+    async def counting() -> Any:
+        return await ObjectCall("counters", ObjectAddress("Counter", "a"), "add", {"who": "x"})
 
     shop = Shop(flows_of(counting))
     shop.start("counting")
@@ -1210,9 +1210,9 @@ def test_a_call_of_an_object_whose_outcome_was_lost_is_asked_for_its_outcome_aga
 
 
 def test_a_removal_does_not_delete_the_log_of_a_new_run_under_the_same_id() -> None:
-    def eventful() -> Any:
-        yield flow.event("go")
-        yield flow.event("never")
+    async def eventful() -> Any:
+        await flow.event("go")
+        await flow.event("never")
 
     shop = Shop(flows_of(eventful))
     address = FlowAddress("eventful", "1")
@@ -1241,8 +1241,8 @@ class Stolen(Declined):
 
 @pytest.mark.parametrize("final", [Declined, Stolen])
 def test_a_step_is_not_run_again_after_a_problem_of_no_retry(final: type[Problem]) -> None:
-    def paying() -> Any:
-        return (yield flow.step(step("charge"), attempts_max=9, pause_seconds=1, no_retry=(Declined,)))
+    async def paying() -> Any:
+        return await flow.step(step("charge"), attempts_max=9, pause_seconds=1, no_retry=(Declined,))
 
     outcomes = iter([Problem("the bank is closed"), final("no money")])
 
@@ -1257,8 +1257,8 @@ def test_a_step_is_not_run_again_after_a_problem_of_no_retry(final: type[Problem
 
 
 def test_the_pauses_of_a_task_grow_up_to_the_longest() -> None:
-    def paying() -> Any:
-        yield flow.step(step("charge"), attempts_max=5, pause_seconds=1, pause_factor=3, pause_max_seconds=8)
+    async def paying() -> Any:
+        await flow.step(step("charge"), attempts_max=5, pause_seconds=1, pause_factor=3, pause_max_seconds=8)
 
     shop = Shop(flows_of(paying), {"charge": raising("closed")})
     shop.start("paying")

@@ -10,8 +10,8 @@ from signalbox.flows.api import flow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import suspensions
 from signalbox.rates import service
-from signalbox.rates.model import waits_of
-from signalbox.rates.requests import AcquireRequest, RateSettings
+from signalbox.rates.model import RateSettings, waits_of
+from signalbox.rates.requests import AcquireRequest
 from signalbox.rates.storage import wait_of
 from signalbox.rates.tasks import TASKS
 from tests.unit.flows.shops import Shop, flows_of

@@ -18,17 +18,16 @@ from tests.unit.flows.shops import Shop, flows_of, step
 WEEK = LIMITS.flow_kept_seconds + 1
 
 
-def brief() -> Any:
-    yield from ()
+async def brief() -> Any:
     return "done"
 
 
-def talkative() -> Any:
-    yield flow.event("never")
+async def talkative() -> Any:
+    await flow.event("never")
 
 
-def broken() -> Any:
-    yield step("charge")
+async def broken() -> Any:
+    await step("charge")
     raise KeyError("a bug")
 
 
@@ -166,12 +165,12 @@ def test_a_silent_flow_that_cannot_be_read_and_that_changes_meanwhile_does_not_e
     assert [task.payload["mailbox"] for task in shop.world.tasks] == ["flows/charging~1"]
 
 
-def charging() -> Any:
-    yield step("charge")
+async def charging() -> Any:
+    await step("charge")
 
 
-def patient() -> Any:
-    yield [flow.event("never"), flow.sleep(1_000_000)]
+async def patient() -> Any:
+    await flow.all(flow.event("never"), flow.sleep(1_000_000))
 
 
 def test_a_flow_that_waits_for_a_step_is_looked_at_every_hour_and_a_patient_one_once_a_day() -> None:
@@ -200,7 +199,7 @@ def test_a_flow_that_ended_since_its_listing_was_read_is_not_removed() -> None:
     shop.start("brief")
     [listing] = shop.ports.store.read("flows/brief~1")
     shop.settle()
-    assert sweep._sweep_flow(shop.ports, listing, FlowAddress("brief", "1"), lambda: False)
+    assert sweep.sweep_flow(shop.ports, listing, FlowAddress("brief", "1"), lambda: False)
     assert shop.status("brief")["state"] == "completed"
     shop.world.pass_time(WEEK)
     assert sweep.sweep(shop.ports) == 1

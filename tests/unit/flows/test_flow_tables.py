@@ -27,7 +27,6 @@ from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooMany
 from signalbox.flows.service import messages, reads, starts, suspensions
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
-from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.random_flows import BEGIN, done
@@ -85,22 +84,22 @@ class Case:
     def deploy(self, code: Callable[..., Any]) -> None:
         self.shop.flows = Flows(FUNCTION, {"work": FlowDefinition.from_function(code)})
 
-    def waiting(self, number: int = 0) -> Any:
-        yield flow.first(flow.event("go"), flow.event("end"))
+    async def waiting(self, number: int = 0) -> Any:
+        await flow.first(flow.event("go"), flow.event("end"))
         return number
 
-    def broken(self, number: int = 0) -> Any:
-        yield flow.first(flow.event("go"), flow.event("end"))
+    async def broken(self, number: int = 0) -> Any:
+        await flow.first(flow.event("go"), flow.event("end"))
         raise KeyError(number)
 
-    def sound(self, number: int = 0) -> Any:
+    async def sound(self, number: int = 0) -> Any:
         """Do what the row says, at once if the flow is new, else after the event `go`."""
         if self.condition == "the code diverged from its log":
-            yield flow.sleep(1)
+            await flow.sleep(1)
         if self.state != "none" and number == 0:
-            yield flow.first(flow.event("go"), flow.event("end"))
+            await flow.first(flow.event("go"), flow.event("end"))
         if self.condition == "the code waits" or number:
-            yield flow.event("more")
+            await flow.event("more")
         if self.condition == "the code raises a Problem":
             raise Problem("no")
         if self.condition == "the code raises Cancelled":
@@ -120,7 +119,7 @@ class Case:
             self.shop.deliver(wake)
             return
         for _ in range(LIMITS.flow_starts_max):
-            count_start(self.shop.ports, Attempt(wake.name, {}))
+            count_start(self.shop.ports, wake.name)
         self.shop.deliver(wake, LIMITS.flow_careful_deliveries)
 
     def run(self, command: str) -> None:
@@ -188,13 +187,13 @@ def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
 # --- the messages of a turn ---
 
 
-def two_steps() -> Any:
+async def two_steps() -> Any:
     """Retry a step, whose attempts are limited."""
-    yield [flow.step(step("a"), attempts_max=3, no_retry=(NoSemaphore,)), flow.event("never")]
+    await flow.all(flow.step(step("a"), attempts_max=3, no_retry=(NoSemaphore,)), flow.event("never"))
 
 
-def locked() -> Any:
-    yield [flow.lock("till"), flow.event("never")]
+async def locked() -> Any:
+    await flow.all(flow.lock("till"), flow.event("never"))
 
 
 @pytest.mark.parametrize(("message", "condition", "becomes"), rows(turns, "message"), ids=str)
@@ -245,9 +244,9 @@ def test_a_lease_in_a_dropped_result_is_released_unless_the_flow_holds_it(held: 
     granted = {"semaphore": "till", "id": "l", "token": 1}
     outcome = CallOutcome({**granted, "ends_at": "2026-01-01T00:00:00Z", "granted": granted})
 
-    def code() -> Any:
-        lease = yield flow.lock("till")
-        yield flow.event("never")
+    async def code() -> Any:
+        lease = await flow.lock("till")
+        await flow.event("never")
         return lease.id
 
     entry = Result(Wait("", "0", signature="lock till"), outcome, BEGIN)
@@ -270,32 +269,32 @@ RENEWED = "2026-01-02T00:00:00Z"
 
 @dataclass
 class Code:
-    """A generator that records what it receives."""
+    """A coroutine that records the results it receives."""
 
     condition: str
     received: list[Any] = field(default_factory=list)
 
-    def __call__(self) -> Any:
+    async def __call__(self) -> Any:
         try:
-            self.received.append((yield self.first()))
+            self.received.append(await self.first())
             if "renew" in self.condition:
                 lock = self.received.pop()
                 renewal = lock.renew()
                 if "released" in self.condition:
                     lock.release()
-                self.received.append((yield renewal))
+                self.received.append(await renewal)
         except (Problem, flow.Cancelled) as error:
             if "refused" in self.condition:
                 raise
             self.received.append(error)
         if self.condition != "the code has ended":
-            yield flow.event("end")
+            await flow.event("end")
 
     def first(self) -> Any:
         if "lock" in self.condition:
             return Lock("till")
         if self.condition == "several commands wait for its name":
-            return [self.one(), self.one()]
+            return flow.all(self.one(), self.one())
         if "shield" in self.condition:
             return flow.shield(step("a"))
         if "begun" in self.condition:
@@ -303,8 +302,8 @@ class Code:
             return flow.event("y")
         return flow.event("x") if self.condition == "a command waits for its name" else step("a")
 
-    def one(self) -> Any:
-        self.received.append((yield flow.event("x")))
+    async def one(self) -> Any:
+        self.received.append(await flow.event("x"))
 
 
 def entry_of(driver: Driver, entry: str, condition: str) -> Message:

@@ -8,7 +8,7 @@ import time
 import urllib.parse
 import uuid
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from datetime import datetime as moment
 from typing import Any
 
@@ -19,11 +19,11 @@ from signalbox.flows.api.warnings import FlowWarning, check, findings
 
 
 class Tasks:
-    """Stands for a task, whose call is yielded and which must not be called."""
+    """Stands for a task, whose call is awaited and which must not be called."""
 
     def __call__(self) -> None: ...
 
-    def call(self) -> int:
+    def call(self) -> Any:
         return 1
 
 
@@ -34,48 +34,48 @@ def helper() -> float:
     return time.time()
 
 
-def takes_the_time() -> Iterator[Any]:
-    yield moment.now()  # noqa: DTZ005  what a flow must not call
-    yield dt.datetime.now(dt.UTC)
-    yield dt.date.today()  # noqa: DTZ011  what a flow must not call
+async def takes_the_time() -> Any:
+    moment.now()  # noqa: DTZ005  what a flow must not call
+    dt.datetime.now(dt.UTC)
+    dt.date.today()  # noqa: DTZ011  what a flow must not call
     time.sleep(1)
-    yield helper()
+    helper()
 
 
-def draws() -> Iterator[Any]:
-    yield random.choice([1, 2])
-    yield uuid.uuid4()
-    yield random.Random()
+async def draws() -> Any:
+    random.choice([1, 2])
+    uuid.uuid4()
+    random.Random()
 
 
-def reads() -> Iterator[Any]:
+async def reads() -> Any:
     with open("a.txt") as file:  # noqa: PTH123  what a flow must not call
-        yield file.read()
-    yield documents.get("d")
-    semaphore("s").wait(charge.call())  # type: ignore[arg-type]  # what a flow must not call
+        file.read()
+    documents.get("d")
+    semaphore("s").wait(charge.call())  # what a flow must not call
 
 
-def imports() -> Iterator[Any]:
+async def imports() -> Any:
     import os.path
     import time as clock
     from random import choice
     from urllib.parse import quote
 
     clock.sleep(1)
-    yield choice([1, 2])
-    yield os.urandom(2)
-    yield [quote("a b"), os.path.join("a", "b")]  # noqa: PTH118  what a flow may call
+    choice([1, 2])
+    os.urandom(2)
+    quote(os.path.join("a", "b"))  # noqa: PTH118  what a flow may call
 
 
-def runs_a_task() -> Iterator[Any]:
-    yield charge()  # type: ignore[func-returns-value]  # what a flow must not call
+async def runs_a_task() -> Any:
+    charge()  # what a flow must not call
 
 
-def behaves(order: int) -> Generator[Any, Any, list[Any]]:
+async def behaves(order: int) -> list[Any]:
     name = urllib.parse.quote("a b")
     number = random.Random(order).random()
     later = moment.fromisoformat("2026-01-01") + dt.timedelta(days=1)
-    yield charge.call()
+    await charge.call()
     return [name, number, later]
 
 
@@ -124,24 +124,8 @@ def test_a_warning_names_the_file_and_the_line() -> None:
 
 def test_code_without_a_source_is_not_looked_at() -> None:
     namespace: dict[str, Any] = {}
-    exec("def flow():\n    yield open('a')", namespace)  # noqa: S102  code without a source
+    exec("async def flow():\n    open('a')", namespace)  # noqa: S102  code without a source
     assert findings(namespace["flow"], is_task) == []
-
-
-def part() -> Iterator[Any]:
-    yield charge.call()
-
-
-def forgets_a_part() -> Iterator[Any]:
-    yield from part()
-    part()
-    yield [part()]
-
-
-def test_a_part_that_is_called_without_yield_from_is_found() -> None:
-    [finding] = findings(forgets_a_part, lambda _: False)
-    assert finding.reason == "part() creates a generator and does not run it: write yield from part(…)"
-    assert finding.line == forgets_a_part.__code__.co_firstlineno + 2
 
 
 async def takes_the_order_of_sets(names: list[str]) -> None:

@@ -56,43 +56,43 @@ def tell(id: str) -> None:  # noqa: A002  as a caller names it
 
 
 @app.flow
-def parcel(item: str, count: int = 1) -> Any:
+async def parcel(item: str, count: int = 1) -> Any:
     flow.progress({"item": item})
-    packed = yield pack.call(item=item)
-    left = yield objects("Rack", "a").take(count=count)
-    signed = yield flow.event("signed")
+    packed = await pack.call(item=item)
+    left = await objects("Rack", "a").take(count=count)
+    signed = await flow.event("signed")
     return {"packed": packed, "left": left, "signed": signed}
 
 
 @app.flow
-def month(days: int) -> Any:
+async def month(days: int) -> Any:
     begun = flow.now()
-    yield flow.sleep(days * 86_400)
+    await flow.sleep(days * 86_400)
     return (flow.now() - begun).days
 
 
 @app.flow
-def family(items: list[str]) -> Any:
-    results = yield flow.settled(*[child.call(item=item) for item in items])
+async def family(items: list[str]) -> Any:
+    results: list[Any] = await flow.settled(*[child.call(item=item) for item in items])
     return [each.result if each.ok else each.error.detail for each in results]
 
 
 @app.flow
-def child(item: str) -> Any:
-    return (yield pack.call(item=item))
+async def child(item: str) -> Any:
+    return await pack.call(item=item)
 
 
 @app.flow
-def acts_by_itself() -> Any:
+async def acts_by_itself() -> Any:
     documents.put("d", {})
-    yield flow.sleep(1)
+    await flow.sleep(1)
 
 
 @app.flow
-def cleans_up(item: str) -> Any:
+async def cleans_up(item: str) -> Any:
     """Do in its clean-up whatever the kit offers, as code may by mistake."""
     try:
-        yield flow.event("signed")
+        await flow.event("signed")
     finally:
         for act in (
             lambda: objects("Rack", "a").take(count=1),
@@ -107,13 +107,13 @@ def cleans_up(item: str) -> Any:
             with contextlib.suppress(BaseException):
                 act()
         with contextlib.suppress(BaseException):
-            yield objects("Rack", "a").take(count=1)
+            await objects("Rack", "a").take(count=1)
 
 
 @app.flow
-def forgets() -> Any:
+async def forgets() -> Any:
     forgotten()
-    yield flow.sleep(1)
+    await flow.sleep(1)
 
 
 def forgotten() -> None:
@@ -296,8 +296,8 @@ def test_a_flow_is_started_by_its_name_from_anywhere(harness: Harness) -> None:
 
 def test_an_object_s_call_in_a_flow_takes_no_options(harness: Harness) -> None:
     @app.flow
-    def optioned() -> Any:
-        yield objects("Rack", "a").with_(delay_seconds=5).take(count=1)
+    async def optioned() -> Any:
+        await objects("Rack", "a").with_(delay_seconds=5).take(count=1)
 
     run = optioned.start("o")
     harness.run(raise_errors=False)
@@ -321,8 +321,8 @@ def test_two_flows_of_one_name_and_functions_that_are_not_flows_are_refused() ->
 
 
 def test_a_flow_that_takes_the_time_by_itself_is_warned_about_with_the_place() -> None:
-    def clock() -> Any:
-        yield datetime.now()  # noqa: DTZ005  what a flow must not call
+    async def clock() -> Any:
+        datetime.now()  # noqa: DTZ005  what a flow must not call
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -340,23 +340,23 @@ def test_new_code_replays_the_log_of_a_running_flow(harness: Harness) -> None:
     newer = Function("newer")
 
     @newer.flow
-    def same_until_there(item: str, count: int = 1) -> Any:
+    async def same_until_there(item: str, count: int = 1) -> Any:
         flow.progress("other")
-        yield pack.call(item=item)
-        yield objects("Rack", "a").take(count=count)
-        yield flow.event("signed")
-        return (yield flow.sleep(5))
+        await pack.call(item=item)
+        await objects("Rack", "a").take(count=count)
+        await flow.event("signed")
+        return await flow.sleep(5)
 
     @newer.flow
-    def asks_for_less(item: str, count: int = 1) -> Any:
-        yield pack.call(item=item)
-        yield flow.event("signed")
+    async def asks_for_less(item: str, count: int = 1) -> Any:
+        await pack.call(item=item)
+        await flow.event("signed")
 
     @newer.flow
-    def waits_for_another(item: str, count: int = 1) -> Any:
-        yield pack.call(item=item)
-        yield objects("Rack", "a").take(count=count)
-        yield flow.event("delivered")
+    async def waits_for_another(item: str, count: int = 1) -> Any:
+        await pack.call(item=item)
+        await objects("Rack", "a").take(count=count)
+        await flow.event("delivered")
 
     replay(same_until_there, log)
     for code, text in ((asks_for_less, "object Rack.take"), (waits_for_another, "event delivered")):
@@ -396,8 +396,8 @@ def test_the_log_of_a_run_that_was_terminated_can_be_replayed(harness: Harness) 
     replay(parcel, log)
 
     @Function("newer").flow
-    def parcels(item: str, count: int = 1) -> Any:
-        yield objects("Rack", "a").take(count=count)
+    async def parcels(item: str, count: int = 1) -> Any:
+        await objects("Rack", "a").take(count=count)
 
     with pytest.raises(AssertionError, match=r"pack"):
         replay(parcels, log)
@@ -407,9 +407,9 @@ def test_locks_are_semaphores(harness: Harness) -> None:
     semaphore("till").ensure(permits=1)
 
     @app.flow
-    def till(item: str) -> Any:
-        with (yield flow.lock("till", lease_seconds=600)) as lease:
-            return (yield pack.call(item=f"{item} under {lease.semaphore}"))
+    async def till(item: str) -> Any:
+        with await flow.lock("till", lease_seconds=600) as lease:
+            return await pack.call(item=f"{item} under {lease.semaphore}")
 
     for number in range(3):
         till.start(str(number), item=str(number))
@@ -425,8 +425,8 @@ def test_locks_are_semaphores(harness: Harness) -> None:
 
 def test_a_parameter_of_a_flow_may_be_named_id_but_not_as_an_option_of_start(harness: Harness) -> None:
     @app.flow
-    def ticket(id: int) -> Any:  # noqa: A002  a user's own name
-        yield pack.call(item=f"ticket {id}")
+    async def ticket(id: int) -> Any:  # noqa: A002  a user's own name
+        await pack.call(item=f"ticket {id}")
         return id
 
     run = ticket.start("t1", id=7)
@@ -435,23 +435,23 @@ def test_a_parameter_of_a_flow_may_be_named_id_but_not_as_an_option_of_start(har
     with pytest.raises(TypeError, match="rename the parameter `on_complete`"):
 
         @app.flow
-        def follows(on_complete: int) -> Any:
-            yield pack.call(item=str(on_complete))
+        async def follows(on_complete: int) -> Any:
+            await pack.call(item=str(on_complete))
 
 
 def test_the_status_of_a_run_names_a_stuck_sub_flow_at_any_depth(harness: Harness) -> None:
     @app.flow
-    def grandchild() -> Any:
-        yield flow.sleep(1)
+    async def grandchild() -> Any:
+        await flow.sleep(1)
         raise KeyError("a bug")
 
     @app.flow
-    def middle() -> Any:
-        yield grandchild.call()
+    async def middle() -> Any:
+        await grandchild.call()
 
     @app.flow
-    def top() -> Any:
-        yield [flow.event("x"), middle.call()]
+    async def top() -> Any:
+        await flow.all(flow.event("x"), middle.call())
 
     run = top.start("t")
     harness.run(raise_errors=False)

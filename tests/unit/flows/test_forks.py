@@ -429,8 +429,8 @@ def test_over_http(harness: Harness) -> None:
 
 
 def test_a_run_whose_code_has_not_been_started_cannot_be_forked() -> None:
-    def chain() -> object:
-        yield step("work")
+    async def chain() -> None:
+        await step("work")
 
     shop, address = Shop(flows_of(chain)), FlowAddress("chain", "1")
     starts.start(shop.ports, flows_of(), FUNCTION, address, {})
@@ -439,8 +439,8 @@ def test_a_run_whose_code_has_not_been_started_cannot_be_forked() -> None:
 
 
 def test_older_code_forks_no_run_of_newer_code() -> None:
-    def chain() -> object:
-        yield step("work")
+    async def chain() -> None:
+        await step("work")
 
     shop = Shop(flows_of(chain, revision=2))
     shop.start("chain")
@@ -449,9 +449,9 @@ def test_older_code_forks_no_run_of_newer_code() -> None:
 
 
 def test_costs() -> None:
-    def chain() -> object:
-        yield step("work")
-        yield step("work")
+    async def chain() -> None:
+        await step("work")
+        await step("work")
 
     shop = Shop(flows_of(chain))
     shop.tasks["work"] = lambda _: None

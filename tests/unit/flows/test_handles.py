@@ -451,7 +451,7 @@ def test_a_parent_cancels_no_other_run_that_has_the_id_now(harness: Harness) -> 
     flows("ship", "s").terminate()
     flows("ship", "s").delete()
     shop["ship"].start("s", "another")
-    sweep._cancel_sub_flows(runtime.ports(), header)
+    sweep.cancel_sub_flows(runtime.ports(), header)
     harness.run()
     assert (flows("ship", "s").status().state, shop["seen"]) == ("running", [])
 
@@ -463,11 +463,11 @@ def test_an_impossible_id_of_a_sub_flow_is_refused(harness: Harness) -> None:
 
 
 def test_a_wait_that_is_abandoned_late_cancels_no_other_run_that_has_the_id_now() -> None:
-    def waiting() -> Any:
-        return (yield flow.event("never"))
+    async def waiting() -> Any:
+        return await flow.event("never")
 
-    def around() -> Any:
-        which, _ = yield flow.first(SubFlow(FUNCTION, "waiting", {}, id="w"), flow.sleep(60))
+    async def around() -> Any:
+        which, _ = await flow.first(SubFlow(FUNCTION, "waiting", {}, id="w"), flow.sleep(60))
         return which
 
     shop = Shop(flows_of(waiting, around))

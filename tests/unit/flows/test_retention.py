@@ -28,14 +28,14 @@ ARCHIVE = "gs://shop/archive"
 KEPT = FlowAddress("order", "1")
 
 
-def order(amount: int = 0) -> Any:
-    paid = yield step("charge", amount=amount)
-    name = yield flow.event("name")
+async def order(amount: int = 0) -> Any:
+    paid = await step("charge", amount=amount)
+    name = await flow.event("name")
     return [paid, name]
 
 
-def broken() -> Any:
-    yield step("charge")
+async def broken() -> Any:
+    await step("charge")
     raise KeyError("a bug")
 
 
@@ -183,9 +183,9 @@ def test_a_run_is_archived_when_it_has_ended() -> None:
 
 
 def test_the_archive_of_a_long_log_has_all_chunks_in_order() -> None:
-    def long() -> Any:
+    async def long() -> Any:
         for _ in range(40):
-            yield flow.event("x")
+            await flow.event("x")
 
     shop = Shop(flows_of(long, keeping=Keeping(None, ARCHIVE)))
     with replaced(flow_tail_bytes_max=300, flow_chunk_bytes_max=900):

@@ -151,8 +151,8 @@ def test_a_sub_flow_of_a_suspended_run_continues(harness: Harness) -> None:
 
 
 def test_costs() -> None:
-    def chain() -> object:
-        yield step("work")
+    async def chain() -> None:
+        await step("work")
 
     shop, address = Shop(flows_of(chain)), FlowAddress("chain", "1")
     shop.start("chain")

@@ -124,5 +124,5 @@ def plain():
     assert [*usage.tasks] == ["pay", "count", "plain"]
     assert usage.never_run == [
         "main.py:6: the task pay is `async def`: write `def`",
-        "main.py:10: the task count contains `yield`: return a list; only flows yield",
+        "main.py:10: the task count contains `yield`: return a list",
     ]

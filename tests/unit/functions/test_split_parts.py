@@ -19,9 +19,10 @@ from signalbox.adapters.cloud_tasks import QueueRefused, task_request
 from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import FetchedKeys, IdentityTokens, PublicKeys
 from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED
-from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import Catalogue, load
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.testing import Harness, user_token
 from signalbox.testing.simulated_cloud import application
@@ -179,14 +180,14 @@ def test_a_task_from_before_the_function_was_open_is_enqueued_for_its_new_addres
 
 
 def test_a_forwarded_task_counts_its_earlier_deliveries() -> None:
-    found: list[TaskDelivery] = []
+    found: list[Delivered[Any]] = []
     with (
         Harness(),
         flask.Flask("x").test_request_context(
             method="POST", json={"operation": "o", "task": "go", "payload": {}, "forwarded": [3, 4]}, headers=COUNTS
         ),
     ):
-        task_entry("walks")(found.append)(flask.request)
+        task_entry("walks")(lambda _, delivered: found.append(delivered))(flask.request)
     assert [(each.executions, each.retries, each.context) for each in found] == [(6, 8, {})]
 
 

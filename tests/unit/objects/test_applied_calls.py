@@ -16,7 +16,7 @@ from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, deletion, method_call
-from signalbox.objects.service import Code, _marked
+from signalbox.objects.service import Code, marked
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import Objects, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -133,9 +133,9 @@ def test_of_two_runs_that_have_read_a_call_one_marks_it(objects: Objects) -> Non
     runs = [
         Delivery(WakeUp.from_payload(task.payload), name, LIMITS.careful_deliveries) for name in ("first", "second")
     ]
-    _marked(objects.ports, runs[0], mailbox, mailbox.waiting[0], set())
+    marked(objects.ports, runs[0], mailbox, mailbox.waiting[0], set())
     with pytest.raises(Conflict):
-        _marked(objects.ports, runs[1], mailbox, mailbox.waiting[0], set())
+        marked(objects.ports, runs[1], mailbox, mailbox.waiting[0], set())
 
 
 def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(objects: Objects) -> None:

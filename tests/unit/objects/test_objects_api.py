@@ -22,9 +22,9 @@ from signalbox import (
     semaphore,
     send,
 )
+from signalbox.core.idempotency_keys import idempotent_calls
 from signalbox.objects.api import Methods
 from signalbox.objects.problems import BadObjectCall
-from signalbox.tasks.machine.idempotency_keys import idempotent_calls
 from signalbox.testing import Faults, Harness
 
 app = Function("counters")

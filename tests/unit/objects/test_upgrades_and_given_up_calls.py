@@ -188,7 +188,7 @@ def test_a_run_that_loses_a_race_to_a_turn_after_its_slot_does_not_leave_a_call_
     [task] = objects.wake_ups()
     objects.world.pass_time(10)
     [header] = objects.ports.store.read(header_path("objects/Counter~a"))
-    marked, store = service._marked, objects.ports.store
+    marked, store = service.marked, objects.ports.store
 
     def outrun(*of_run: Any) -> Any:
         """Another turn, which read the mailbox before the call was posted, commits while the call is applied."""
@@ -198,7 +198,7 @@ def test_a_run_that_loses_a_race_to_a_turn_after_its_slot_does_not_leave_a_call_
                 store.commit([header_put(store.read(header.path)[0], {"state": None}, revision)])
         return begun
 
-    monkeypatch.setattr(service, "_marked", outrun)
+    monkeypatch.setattr(service, "marked", outrun)
     objects.run(task, OBJECTS_LIMITS.careful_deliveries)
     assert result_of(objects.get("a", "c")) == 1
 

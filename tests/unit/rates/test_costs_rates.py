@@ -8,7 +8,8 @@ import pytest
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.rates import service
-from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
+from signalbox.rates.model import RateSettings
+from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
 

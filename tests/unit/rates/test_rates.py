@@ -7,11 +7,12 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query
 from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.rates import machine, service, sweep
 from signalbox.rates.limits import LIMITS
-from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of, waits_of
+from signalbox.rates.model import Rate, RateSettings, RateWait, WaitAnswer, path_of, waits_of
 from signalbox.rates.problems import BadRate, NoRate
-from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
+from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 from signalbox.rates.storage import wait_of
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
@@ -271,8 +272,8 @@ def test_limits_that_are_not_allowed_are_refused(per_minute: float, burst: int) 
 
 
 def test_intervals_are_never_shorter_than_the_rate() -> None:
-    assert machine.interval(Rate(7, 1)) * 7 >= 60_000_000
-    assert machine.interval(Rate(500.0, 50)) == 120_000
+    assert machine.interval(Rate(RateSettings(7, 1))) * 7 >= 60_000_000
+    assert machine.interval(Rate(RateSettings(500.0, 50))) == 120_000
 
 
 def test_a_record_is_read_as_it_was_written(world: World) -> None:

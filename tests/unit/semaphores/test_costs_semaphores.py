@@ -11,6 +11,7 @@ import pytest
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.semaphores import sweep, tasks
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import RenewRequest, SemaphoresQuery, SignalRequest, WaitRequest
@@ -31,15 +32,15 @@ class World(OperationsPlatform):
     def wait(self, id_: str, continuation: Call | None = CALL) -> WaitAnswer:
         return waits.wait(self.ports, "s", WaitRequest(id_, continuation))
 
-    def continuation(self) -> dict[str, object]:
+    def continuation(self) -> Granted:
         """Return the lease in the context of the last continuation."""
-        return dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
+        return Granted.from_context([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
 
-    def next_continuation(self) -> dict[str, object]:
+    def next_continuation(self) -> Granted:
         """Take the oldest continuation from the queue; return its lease."""
         oldest = next(task for task in self.tasks if task.task == "eat")
         self.tasks.remove(oldest)
-        return dict(oldest.context["lease"])
+        return Granted.from_context(oldest.context["lease"])
 
     def admit_what_is_due(self) -> None:
         for task in [one for one in self.tasks if one.task == "admit" and one.not_before and one.not_before < self.now]:

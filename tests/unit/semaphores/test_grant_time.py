@@ -1,11 +1,10 @@
 """How long a grant waited for its task is noted in that task's line, for the objective "grants within 10 s"."""
 
-from typing import Any
-
 import pytest
 
 from signalbox.core.calls import Call
 from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
@@ -19,10 +18,10 @@ def world() -> OperationsPlatform:
     return made
 
 
-def granted(world: OperationsPlatform, delay_seconds: float = 0) -> dict[str, Any]:
+def granted(world: OperationsPlatform, delay_seconds: float = 0) -> Granted:
     call = Call("philosophers", "eat", {}, delay_seconds=delay_seconds)
     waits.wait(world.ports, "s", WaitRequest("a", call))
-    return dict([task for task in world.tasks if task.task == "eat"][-1].context["lease"])
+    return Granted.from_context([task for task in world.tasks if task.task == "eat"][-1].context["lease"])
 
 
 def test_a_first_claim_notes_the_time_since_its_grant_and_a_repeated_one_nothing(world: OperationsPlatform) -> None:

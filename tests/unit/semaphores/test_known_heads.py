@@ -10,6 +10,7 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query, Snapshot
 from signalbox.semaphores import tasks
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
@@ -35,11 +36,11 @@ class World(OperationsPlatform):
             assert waits.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
             self.pass_time(0.01)
 
-    def grants(self) -> list[dict[str, Any]]:
-        return [dict(one.context["lease"]) for one in self.tasks if one.task == "eat"]
+    def grants(self) -> list[Granted]:
+        return [Granted.from_context(one.context["lease"]) for one in self.tasks if one.task == "eat"]
 
     def granted(self) -> list[str]:
-        return [lease["id"].partition("~")[0] for lease in self.grants()]
+        return [lease.wait_id for lease in self.grants()]
 
     def signal_the_last(self) -> None:
         lease = leases.claim(self.ports, self.grants()[-1])

@@ -12,6 +12,7 @@ from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
@@ -51,7 +52,7 @@ class World(OperationsPlatform):
         leases.signal(self.ports, "s", SignalRequest(self.held))
         [task] = [task for task in self.tasks if task.task == "eat"]
         self.tasks.remove(task)
-        lease = leases.claim(self.ports, task.context["lease"])
+        lease = leases.claim(self.ports, Granted.from_context(task.context["lease"]))
         assert lease is not None
         self.held = lease.id
         return lease.id.partition("~")[0]
@@ -218,7 +219,7 @@ def test_a_lost_grant_returns_to_its_place_in_its_lane() -> None:
     [task] = [task for task in world.tasks if task.task == "eat"]
     world.tasks.remove(task)
     world.pass_time(40)  # the claim comes too late
-    assert leases.claim(world.ports, task.context["lease"]) is None
+    assert leases.claim(world.ports, Granted.from_context(task.context["lease"])) is None
     assert (world.store.read(waiter_path("s", "a0"))[0].data or {})["lane"] == "normal:a"
     world.settle()
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "a0"

@@ -11,7 +11,7 @@ from signalbox.core.problems import Contended, Unavailable
 from signalbox.semaphores import tasks
 from signalbox.semaphores.machine.decision_types import Loaded
 from signalbox.semaphores.machine.leases import EndLease
-from signalbox.semaphores.model.leases import Lease, parse_lease_id
+from signalbox.semaphores.model.leases import Granted, Lease, parse_lease_id
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
@@ -34,10 +34,10 @@ class World(OperationsPlatform):
         assert lease is not None
         return lease.id
 
-    def claim(self, id_: str) -> tuple[Lease, dict[str, object]]:
+    def claim(self, id_: str) -> tuple[Lease, Granted]:
         """Wait, and claim the grant; return the lease and what the task was granted."""
         waits.wait(self.ports, "s", WaitRequest(id_, CALL))
-        granted = dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
+        granted = Granted.from_context([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
         lease = leases.claim(self.ports, granted)
         assert lease is not None
         return lease, granted
@@ -109,7 +109,7 @@ def test_a_release_by_the_grant_ends_the_token_of_the_delivery_that_took_it_over
     _, granted = world.claim("a")
     assert waits.wait(world.ports, "s", WaitRequest("next", CALL)).waiting
     world.before_the_next_commit(lambda: leases.claim(world.ports, granted))
-    end = EndLease(*parse_lease_id(str(granted["id"])), "first", by_grant=True)
+    end = EndLease(*parse_lease_id(granted.id), "first", by_grant=True)
     assert leases.leave_release(world.ports, "s", end)
     world.advance(2)
     run_admit_runs(world)
@@ -119,7 +119,7 @@ def test_a_release_by_the_grant_ends_the_token_of_the_delivery_that_took_it_over
 def test_a_release_by_the_grant_after_a_left_signal_returns_false_whatever_the_key_of_the_signal(world: World) -> None:
     lease, granted = world.claim("a")
     assert world.leave(lease.id, "another delivery")
-    assert not leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(str(granted["id"])), "x", by_grant=True))
+    assert not leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(granted.id), "x", by_grant=True))
 
 
 class Crash(BaseException):
@@ -178,7 +178,7 @@ def test_a_release_by_the_grant_whose_answer_is_lost_is_answered_that_it_was_its
         raise Unavailable("the answer was lost")
 
     world.commit_with(commit, reliable.store.commit)
-    assert waits.cancel(world.ports, "s", str(granted["id"]).partition("~")[0])
+    assert waits.cancel(world.ports, "s", granted.id.partition("~")[0])
     assert not views.get(world.ports, "s").leases
 
 
@@ -197,7 +197,7 @@ def test_a_release_by_the_grant_that_is_applied_before_it_is_confirmed_is_its_ow
         return committed
 
     world.commit_with(commit, reliable.store.commit)
-    end = EndLease(*parse_lease_id(str(granted["id"])), "first", by_grant=True)
+    end = EndLease(*parse_lease_id(granted.id), "first", by_grant=True)
     assert leases.leave_release(world.ports, "s", end)
 
 
@@ -209,8 +209,8 @@ def test_a_cancel_ends_the_token_of_the_delivery_that_took_the_grant_over(world:
 
 def test_no_release_of_a_grant_that_was_not_claimed_is_left_for_later(world: World) -> None:
     waits.wait(world.ports, "s", WaitRequest("a", CALL))
-    granted = [task for task in world.tasks if task.task == "eat"][-1].context["lease"]
-    assert leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(granted["id"]), "first"))
+    granted = Granted.from_context([task for task in world.tasks if task.task == "eat"][-1].context["lease"])
+    assert leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(granted.id), "first"))
     assert leases.claim(world.ports, granted) is None
 
 
@@ -256,7 +256,7 @@ def test_the_undo_of_a_late_renewal_does_not_end_the_token_of_another_delivery(w
     assert [lease.lease_id for lease in views.get(reliable, "s").leases] == [other.id]
 
 
-def claimed_by(world: World, deliveries: int) -> dict[str, object]:
+def claimed_by(world: World, deliveries: int) -> Granted:
     """Let some deliveries of one task claim its grant; return what it was granted."""
     _, granted = world.claim("a")
     for _ in range(deliveries - 1):

@@ -7,6 +7,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
@@ -43,7 +44,7 @@ def is_due(world: OperationsPlatform, task: Effect) -> bool:
 
 def run(world: OperationsPlatform, task: Effect) -> bool:
     """Run a continuation, and return whether it has claimed its lease."""
-    lease = leases.claim(world.ports, task.context["lease"])
+    lease = leases.claim(world.ports, Granted.from_context(task.context["lease"]))
     return lease is not None and leases.release(world.ports, lease)
 
 
@@ -66,7 +67,7 @@ def test_a_wait_whose_task_is_lost_keeps_its_place_and_runs(world: OperationsPla
 
 def test_a_grant_that_was_claimed_is_not_returned(world: OperationsPlatform) -> None:
     [first] = taken(world)
-    assert leases.claim(world.ports, first.context["lease"])
+    assert leases.claim(world.ports, Granted.from_context(first.context["lease"]))
     for _ in range(3):
         sweep_after(world, 2 * SILENT)
         assert first.payload not in [task.payload for task in taken(world)]
@@ -80,11 +81,13 @@ def test_a_wait_that_was_started_in_time_does_not_time_out(evicted: bool) -> Non
     request = WaitRequest("first", Call("philosophers", "eat", {}), deadline_seconds=5, on_timeout=late)
     waits.wait(world.ports, "s", request)
     [first] = taken(world)
-    assert leases.claim(world.ports, first.context["lease"])  # it raises, and its retry comes after the lease
+    assert leases.claim(
+        world.ports, Granted.from_context(first.context["lease"])
+    )  # it raises, and its retry comes after the lease
     world.advance(61)
     with replaced(expired_leases_max=0 if evicted else 100):
         assert waits.wait(world.ports, "s", WaitRequest("second")).acquired
-        assert leases.claim(world.ports, first.context["lease"]) is None
+        assert leases.claim(world.ports, Granted.from_context(first.context["lease"])) is None
     assert [task.task for task in world.tasks if task.task == "late"] == []
     waiters = views.get(world.ports, "s").waiters
     assert waiters is not None

@@ -9,7 +9,6 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -114,7 +113,7 @@ def test_a_task_whose_process_died_each_time_is_kept_without_an_error(harness: H
     enqueue(harness, "fail", page=7)
     [task] = harness.tasks
     for _ in range(2):
-        count_start(harness.ports, Attempt("id-fail", {}))
+        count_start(harness.ports, "id-fail")
     harness.deliver_task(task, retries=2)
     failure = harness.get("failures/id-fail").json
     assert (failure["error"], failure["traceback"], failure["attempts"]) == ("", "", 2)

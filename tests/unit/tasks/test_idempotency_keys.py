@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from signalbox.core.calls import Call
-from signalbox.tasks.machine.code_contents import CodeContent, UnknownContentError, content_of_code
-from signalbox.tasks.machine.idempotency_keys import idempotency_key, idempotent_calls
+from signalbox.core.code_contents import CodeContent, UnknownContentError, content_of_code
+from signalbox.core.idempotency_keys import idempotency_key, idempotent_calls
 
 
 def content(code: Callable[..., Any]) -> CodeContent:

@@ -2,14 +2,18 @@
 
 import pytest
 
+from signalbox.core.deliveries import Delivered
+from signalbox.core.error_notes import record_path
 from signalbox.core.ports import SERVER_TIME, Put
 from signalbox.core.problems import GaveUp, NotFound, Problem, Unavailable
 from signalbox.tasks.machine import attempts
 from signalbox.tasks.machine import failures as machine_failures
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt, Start, failure_path
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import Context, Plain
+from signalbox.tasks.model.failures import failure_path
 from signalbox.tasks.problems import Gone, StillRetried
-from signalbox.tasks.service import failures, runs
+from signalbox.tasks.service import failures, starts
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transition_tables import Row, tables
 
@@ -20,14 +24,14 @@ COMMANDS = ("a delivery gives up", "retry", "delete")
 REFUSALS: dict[str, type[Exception]] = {"NotFound": NotFound, "StillRetried": StillRetried, "Gone": Gone}
 
 
-def attempt(deliveries: int = 0) -> Attempt:
-    return Attempt(OPERATION, {}, deliveries, deliveries, "shop", "work")
+def delivery(deliveries: int = 0) -> Delivered[Context]:
+    return Delivered(OPERATION, Plain(), deliveries, deliveries, "shop", "work")
 
 
 # --- attempts ---
 
 
-class Delivered:
+class DeliveredRow:
     """A delivery of a task whose code does as the row says."""
 
     def __init__(self, row: Row) -> None:
@@ -37,7 +41,7 @@ class Delivered:
         self.ran = False
         self.answer = "acknowledged"
         if row["counted before"].isdecimal() and (before := int(row["counted before"])):
-            self.store.commit([Put(attempt().record_path, {"starts": before, "errors": 0})])
+            self.store.commit([Put(record_path(OPERATION), {"starts": before, "errors": 0})])
 
     def code(self, _: Start) -> None:
         self.ran = True
@@ -54,7 +58,7 @@ class Delivered:
             monkeypatch.setattr(self.world.store, "commit", away)
         deliveries = 0 if self.row["delivery"] == "first" else 3
         try:
-            runs.start(self.world.ports, attempt(deliveries), RetryLimits(ATTEMPTS_MAX), self.code)
+            starts.start(self.world.ports, delivery(deliveries), RetryLimits(ATTEMPTS_MAX), self.code)
         except Problem:
             self.answer = "refused"
         except Exception:  # noqa: BLE001 - whatever it is, the queue delivers the task again
@@ -62,7 +66,7 @@ class Delivered:
 
     def written(self) -> str:
         """Return the writes, in the words of the table."""
-        counted = self.world.record(attempt().record_path) or {}
+        counted = self.world.record(record_path(OPERATION)) or {}
         starts = int(counted.get("starts", 0))
         starts = 0 if str(starts) == self.row["counted before"] else starts
         parts = [
@@ -75,7 +79,7 @@ class Delivered:
 
 @pytest.mark.parametrize("row", ATTEMPTS, ids=lambda row: ", ".join(list(row.values())[:3]))
 def test_each_row_of_the_table_of_attempts_holds(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    delivered = Delivered(row)
+    delivered = DeliveredRow(row)
     delivered.run(monkeypatch)
     monkeypatch.undo()
     assert delivered.ran == (row["the code"] != "is not started")
@@ -91,9 +95,9 @@ def in_state(state: str) -> OperationsPlatform:
     if state == "retrying":
         note = {"function": "shop", "task": "work", "attempt": 1, "error": "E", "traceback": "", "trace": ""}
         counted = {"starts": 1, "errors": 1, "pause_seconds": 0.0, "erred_at": SERVER_TIME}
-        world.ports.store.commit([Put(attempt().record_path, note | counted)])
+        world.ports.store.commit([Put(record_path(OPERATION), note | counted)])
     elif state != "none":
-        failures.keep(world.ports, attempt(), Start(1), Problem("no"))
+        failures.keep(world.ports, delivery(), Start(1), Problem("no"))
     if state == "retried":
         failures.retry(world.ports, OPERATION)
         world.tasks.clear()
@@ -105,7 +109,7 @@ def in_state(state: str) -> OperationsPlatform:
 def command(world: OperationsPlatform, name: str) -> None:
     match name:
         case "a delivery gives up":
-            failures.keep(world.ports, attempt(1), Start(3), GaveUp("Gave up after 2 attempts."))
+            failures.keep(world.ports, delivery(1), Start(3), GaveUp("Gave up after 2 attempts."))
         case "retry":
             failures.retry(world.ports, OPERATION)
         case _:

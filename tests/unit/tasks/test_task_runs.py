@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from signalbox.batches.model.units import Completion, Unit, UnitOutcome
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json
 from signalbox.core.ports import Committed, Ports, Put, Write
 from signalbox.core.problems import BadValue, GaveUp, Problem, Unavailable
-from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt, Start, TaskSubject
-from signalbox.tasks.service import runs
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import TaskSubject, parsed
+from signalbox.tasks.service import lease_runs, runs, unit_runs
 from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.recorded_log import RecordedLog
@@ -39,13 +41,13 @@ class FakeOperations:
         self.live = True
         self.returned: Json | Exception = None
 
-    def claim(self, _: Ports, given: dict[str, Any]) -> Lease | None:
-        self.calls.append(("claim", given["id"]))
+    def claim(self, _: Ports, given: Granted) -> Lease | None:
+        self.calls.append(("claim", given.id))
         self.fail_if_unavailable("claim")
         return self.claimed
 
-    def release(self, _: Ports, lease: Lease | dict[str, Any]) -> None:
-        self.calls.append(("release", lease.id if isinstance(lease, Lease) else lease["id"]))
+    def release(self, _: Ports, lease: Lease | Granted) -> None:
+        self.calls.append(("release", lease.id))
 
     def need_not_run(self, _: Ports, unit: Any, *, is_repeated: bool) -> bool:
         if not is_repeated:
@@ -69,9 +71,9 @@ class FakeOperations:
 
     def run(self, context: dict[str, Any], executions: int = 0, retries: int = 0) -> list[Any]:
         unused: Any = None
-        attempt = Attempt("op", context, executions, retries)
+        delivered = parsed(Delivered("op", context, executions, retries))
         ports = Ports(self.store, unused, unused, self.log)
-        runs.run(ports, attempt, RETRY_LIMITS, lambda _: self.live, self.code)
+        runs.run(ports, delivered, RETRY_LIMITS, lambda _: self.live, self.code)
         return self.calls
 
     def counted(self) -> int | None:
@@ -101,9 +103,10 @@ class AbsentStore(MemoryStore):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperations:
     operations = FakeOperations()
-    monkeypatch.setattr(runs, "leases", operations)
-    monkeypatch.setattr(runs, "waits", operations)
-    monkeypatch.setattr(runs, "units", operations)
+    for room in (lease_runs, unit_runs):
+        monkeypatch.setattr(room, "leases", operations)
+        monkeypatch.setattr(room, "waits", operations)
+    monkeypatch.setattr(unit_runs, "units", operations)
     return operations
 
 

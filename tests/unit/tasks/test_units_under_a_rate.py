@@ -15,13 +15,13 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.rates import service
 from signalbox.rates import tasks as rates_tasks
-from signalbox.rates.model import waits_of
-from signalbox.rates.requests import RateSettings
+from signalbox.rates.model import RateSettings, waits_of
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -295,6 +295,6 @@ def total_of(name: str) -> Cost:
                 rates_tasks.TASKS["rate_admit"](world.ports, tasks[0].payload)
                 continue
             what = tasks[0].function, tasks[0].task, tasks[0].payload, tasks[0].queue
-            attempt = Attempt(tasks[0].name, tasks[0].context, 0, 0, *what)
-            runs.run(world.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
+            delivered = parsed(Delivered(tasks[0].name, tasks[0].context, 0, 0, *what))
+            runs.run(world.ports, delivered, RetryLimits(2), lambda _: True, lambda *_: None)
     return cost

@@ -14,13 +14,14 @@ from signalbox.batches import api
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.semaphores import sweep
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views, waits
-from signalbox.tasks.machine.attempts import RetryLimits, with_unit
+from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.waits import next_wait, unit_wait
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -322,21 +323,22 @@ def test_a_repeated_delivery_that_does_not_run_its_unit_ends_the_wait_of_the_one
 ) -> None:
     """That one died when its wait was created, alone, and the semaphore was not closed yet."""
     harness, task = one_unit("printers")
-    attempt = attempt_of(task)
+    delivered = delivery_of(task)
     if granted:
-        runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
-        attempt = attempt_of(next(task for task in harness.tasks if "lease" in task.context))
-    request = next_wait(attempt) if granted else unit_wait(attempt)
+        runs.run(harness.ports, delivered, RetryLimits(2), lambda _: True, lambda *_: None)
+        delivered = delivery_of(next(task for task in harness.tasks if "lease" in task.context))
+    own = delivered.context.granted
+    request = next_wait(delivered, own) if own else unit_wait(delivered)
     waits.combine(harness.ports, "printers", request)
-    runs.run(harness.ports, replace(attempt, retries=1), RetryLimits(2), lambda _: is_live, lambda *_: None)
+    runs.run(harness.ports, replace(delivered, retries=1), RetryLimits(2), lambda _: is_live, lambda *_: None)
     assert len(views.get(harness.ports, "printers").waiters or ()) == left
 
 
 def test_a_repeated_delivery_that_does_not_run_its_unit_leaves_a_permit_under_which_it_may_run() -> None:
     harness, task = one_unit("printers")
-    attempt = attempt_of(task)
-    runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
-    runs.run(harness.ports, replace(attempt, retries=1), RetryLimits(2), lambda _: False, lambda *_: None)
+    delivered = delivery_of(task)
+    runs.run(harness.ports, delivered, RetryLimits(2), lambda _: True, lambda *_: None)
+    runs.run(harness.ports, replace(delivered, retries=1), RetryLimits(2), lambda _: False, lambda *_: None)
     assert len(views.get(harness.ports, "printers").semaphore.leases) == 1
 
 
@@ -422,7 +424,7 @@ def total_of(name: str) -> Cost:
     with measure() as cost:
         while tasks := [task for task in harness.tasks if task.task == "paint"]:
             harness.tasks.remove(tasks[0])
-            runs.run(harness.ports, attempt_of(tasks[0]), RetryLimits(2), lambda _: True, lambda *_: None)
+            runs.run(harness.ports, delivery_of(tasks[0]), RetryLimits(2), lambda _: True, lambda *_: None)
     return cost
 
 
@@ -439,5 +441,6 @@ def one_unit(name: str) -> tuple[BatchHarness, Effect]:
     return harness, second
 
 
-def attempt_of(task: Effect) -> Attempt:
-    return Attempt(task.name, with_unit(task.context), 0, 0, task.function, task.task, task.payload, task.queue)
+def delivery_of(task: Effect) -> Any:
+    what = task.function, task.task, task.payload, task.queue
+    return parsed(Delivered(task.name, task.context, 0, 0, *what))

@@ -17,7 +17,6 @@ A class has one schema in each role, because JSON leaves out different fields:
 import ast
 import dataclasses
 import inspect
-import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -30,7 +29,7 @@ from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
 from signalbox.adapters.http.json_bodies import member_name
-from signalbox.adapters.http.route_declarations import Answer, Body, Parameter
+from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
 from signalbox.core.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
 from signalbox.core.json_types import is_union
@@ -120,7 +119,7 @@ class Description:
         summary, _, more = (inspect.getdoc(route.handler) or "").partition("\n\n")
         described: Json = {"operationId": route.handler.__name__, "tags": [tag], "summary": _one_line(summary)}
         if more:
-            described["description"] = _unwrapped(more)
+            described["description"] = more
         if parameters := [*self._path(segment, route), *self._query(route), *self._headers(route)]:
             described["parameters"] = parameters
         if route.body is not None:
@@ -138,7 +137,7 @@ class Description:
             schema = self._schemas.of(parameter.type, "argument")
             if "enum" in schema:
                 schema = {**schema, "enum": [*schema["enum"], ""]}
-            elif schema.get("type") not in ("string", "array") or "format" in schema:
+            elif schema.get("type") != "array" and schema != {"type": "string"}:
                 schema = {"anyOf": [schema, {"const": ""}]}
             yield _parameter(parameter, "query", schema)
 
@@ -147,24 +146,21 @@ class Description:
             yield _parameter(parameter, "header", self._schemas.of(parameter.type, "argument"))
 
     def _body(self, route: Route) -> Json:
-        body = route.body if isinstance(route.body, Body) else Body(route.body)
-        schema, example = self._schemas.of(body.type, "body"), route.example
-        content = {"schema": schema} | ({} if example is None else {"example": example})
-        others = {media_type: {"schema": self._schemas.of(kind, "body")} for media_type, kind in body.others.items()}
-        resolved = self._schemas.resolved(schema)
-        has_required = bool(resolved.get("required")) or "properties" not in resolved
-        described = {"description": body.says} if body.says else {}
-        required = has_required if body.required is None else body.required
-        return {**described, "required": required, "content": {"application/json": content, **others}}
+        bodies = route.body if isinstance(route.body, Mapping) else {"application/json": route.body}
+        content: Json = {each: {"schema": self._schemas.of(body, "body")} for each, body in bodies.items()}
+        first: Json = next(iter(content.values()))
+        found = self._schemas.resolved(first["schema"])
+        if route.example is not None:
+            first["example"] = route.example
+        required = bool(found.get("required")) or "properties" not in found
+        return {"required": required and MAY_BE_ABSENT not in metadata_of(route.body), "content": content}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}
         common = OF_EVERY_ROUTE | ({} if route.body is None else OF_BODIES)
         refusals = {status: {"$ref": f"#/components/responses/{name}"} for status, name in common.items()}
-        responses = answers | {
-            status: found for status, found in _refusals(route.refuses).items() if status not in common
-        }
-        return {str(status): response for status, response in sorted((responses | refusals).items())}
+        responses = _refusals(route.refuses) | refusals | answers
+        return {str(status): response for status, response in sorted(responses.items())}
 
     def _answer(self, answer: Any) -> Json:
         if not isinstance(answer, Answer):
@@ -173,7 +169,9 @@ class Description:
         described: Json = {"description": says}
         if answer.headers:
             described["headers"] = {each.name: self._header(each) for each in answer.headers}
-        if answer.type is not None:
+        if isinstance(answer.type, type) and issubclass(answer.type, Problem):
+            described["content"] = _CONTENT
+        elif answer.type is not None:
             described["content"] = {answer.media_type: {"schema": self._schemas.of(answer.type, "answer")}}
         return described
 
@@ -198,7 +196,7 @@ def _refusals(problems: Iterable[type[Problem]]) -> dict[int, Json]:
     for problem in problems:
         titles.setdefault(problem.status, []).append(problem.title)
     return {
-        status: {"description": f"{'; '.join(sorted(each))}.", "content": _CONTENT} for status, each in titles.items()
+        status: {"description": f"{'. '.join(sorted(each))}.", "content": _CONTENT} for status, each in titles.items()
     }
 
 
@@ -236,7 +234,16 @@ class Schemas:
         schema = self._of_type(bare(annotation), role)
         for rule in rules_of(annotation):
             schema = _with(schema, rule.schema())
+            if isinstance(rule, Described) and rule.component:
+                schema = self._component(rule.component, schema)
         return schema
+
+    def _component(self, name: str, schema: Json) -> Json:
+        if "$ref" in schema:
+            schema = {"allOf": [{"$ref": schema.pop("$ref")}, schema]}
+        if self.components.setdefault(name, schema) != schema:
+            raise TypeError(f"two types are called {name}")
+        return {"$ref": f"#/components/schemas/{name}"}
 
     def resolved(self, schema: Json) -> Json:
         """Return a schema, or the component that it refers to."""
@@ -263,7 +270,8 @@ class Schemas:
             items = [self.of(each, role) for each in inner]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
         if isinstance(origin, type) and issubclass(origin, Collection):
-            return {"type": "array", "items": self.of(inner[0], role)}
+            each = self.of(inner[0], role)
+            return {"type": "array"} | ({"items": each} if each else {})
         if isinstance(kind, type):
             return self._class(kind, role)
         raise TypeError(f"{kind!r} has no schema")
@@ -344,9 +352,7 @@ def _members(kind: Any, role: Role) -> Iterator[Member]:
 
 def component_name(kind: Any, *, changes: bool = False) -> str:
     """Return the name of a class among the components: `Semaphore` of `SemaphoreShown`."""
-    name = str(kind.__name__)
-    for ending in ("Shown", "Request"):
-        name = name.removesuffix(ending) or name
+    name = str(kind.__name__).removesuffix("Shown")
     return f"{name}Changes" if changes else name
 
 
@@ -366,7 +372,7 @@ def strings_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
             text = after.value.value if isinstance(after.value, ast.Constant) else None
             if isinstance(text, str):
-                yield field.target.id, _unwrapped(text)
+                yield field.target.id, inspect.cleandoc(text)
 
 
 def _class_body(kind: type) -> Iterator[ast.ClassDef]:
@@ -392,12 +398,6 @@ def _own_docstring(kind: type) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _unwrapped(text: str) -> str:
-    """Return a text with each paragraph on one line; lists and tables stay."""
-    paragraphs = textwrap.dedent(text).strip().split("\n\n")
-    return "\n\n".join(each if "\n " in each or each.startswith(("-", "|")) else _one_line(each) for each in paragraphs)
 
 
 # --- schemas ---

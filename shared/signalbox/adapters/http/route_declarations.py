@@ -4,61 +4,61 @@ A request reads only the names of the parameters. The rest is for the descriptio
 (`adapters/http/description.py`), which is made when the documentation is.
 """
 
-from collections.abc import Mapping
-from dataclasses import field
 from typing import Annotated, Any, Literal
 
-from signalbox.core.field_rules import Range
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.field_rules import Described, Range
 
 
-@dataclass(frozen=True, slots=True)
 class Parameter:
     """A query parameter or a header: its name, the type of its value with its rules, and its sentence."""
 
-    name: str
-    type: Any
-    says: str = ""
-    default: object = None
-    required: bool = False
+    __slots__ = ("default", "name", "required", "says", "type")
+
+    def __init__(self, name: str, type: Any, says: str = "", default: object = None, *, required: bool = False) -> None:
+        self.name = name
+        self.type = type
+        self.says = says
+        self.default = default
+        self.required = required
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer under a status: the type of its body (None: no body), a sentence, and its headers.
 
-    Without a sentence, the first line of the type's docstring is taken.
+    Without a sentence, the first line of the type's docstring is taken. The type of a refusal is its problem's class.
     """
 
-    type: Any
-    says: str = ""
-    headers: tuple[Parameter, ...] = ()
-    media_type: str = "application/json"
+    __slots__ = ("headers", "media_type", "says", "type")
 
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The body of a request, if its type alone does not say everything."""
-
-    type: Any
-    says: str = ""
-
-    required: bool | None = None
-    """Whether a request must have it. None: if it has required members, or is not an object."""
-
-    others: Mapping[str, Any] = field(default_factory=dict)
-    """The types of bodies that are not JSON, by media type."""
+    def __init__(
+        self, type: Any, says: str = "", headers: tuple[Parameter, ...] = (), media_type: str = "application/json"
+    ) -> None:
+        self.type = type
+        self.says = says
+        self.headers = headers
+        self.media_type = media_type
 
 
 FLAG = Literal["true"]
 """The type of a query parameter that can only be set."""
 
 PAGE_TOKEN = Parameter("page_token", str, "The `next_page_token` of the page before, of the same search.")
-PREFIX = Parameter("prefix", str, "Only what begins with this.")
+PREFIX = Parameter("prefix", str, "Only names or ids that begin with this text.")
 IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
     str,
-    "What makes two calls the same one where the body names no id; for a wait or a batch it is the id.",
+    "Identifies repeats of a call whose body names no id. For a wait or a batch, it is the id.",
+)
+
+IF_MATCH = Parameter(
+    "If-Match",
+    Annotated[str, Described({"examples": ["*", '"20260131T120000123456"']})],
+    "Entity tags, one of which must be that of the stored document; `*` for any document.",
+)
+IF_NONE_MATCH = Parameter(
+    "If-None-Match",
+    Annotated[str, Described({"examples": ["*", 'W/"20260131T120000123456"']})],
+    "Entity tags, none of which may be that of the stored document; `*` for no document. A GET is answered with 304.",
 )
 
 

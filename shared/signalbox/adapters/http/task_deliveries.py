@@ -24,13 +24,15 @@ from signalbox.adapters.http.responses import (
 )
 from signalbox.adapters.logs import Headers, current_trace
 from signalbox.adapters.settings import settings
-from signalbox.core.effects import Effect, Json, TaskEnvelope, name_of
+from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.effects import NO_BACKOFF, Effect, Json, TaskEnvelope, name_of
 from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.ports import Ports
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 
 LATE_SECONDS = 60
-"""The time after which a task is late: its queue was paused or full, or no instance was free."""
+"""A task is late after this time, by this machine's clock: its queue was paused or full, or no instance was free."""
 
 QUEUE_HEADER = "X-CloudTasks-QueueName"
 
@@ -41,28 +43,13 @@ ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskDelivery(TaskEnvelope):
-    """One delivery of a task. The same `operation` may be delivered again, also concurrently.
+def task_entry(function: str) -> Callable[[Callable[[Ports, Delivered[Members]], None]], EntryPoint]:
+    """Make a handler of tasks, which receives this process's ports, the entry point of `function`."""
 
-    ``executions`` counts the earlier deliveries that a process answered, ``retries`` all earlier ones. ``trace`` is a
-    W3C ``traceparent``. ``queue`` is the catalogue's name of the queue. It ``is_late`` if the queue delivers it more
-    than `LATE_SECONDS` after it was due, by this machine's clock.
-    """
-
-    executions: int = 0
-    retries: int = 0
-    trace: str = ""
-    queue: str = TASKS_QUEUE
-    is_late: bool = False
-
-
-def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], EntryPoint]:
-    """Make a handler of tasks the entry point of `function`."""
-
-    def decorate(handler: Callable[[TaskDelivery], None]) -> EntryPoint:
+    def decorate(handler: Callable[[Ports, Delivered[Members]], None]) -> EntryPoint:
         def handle(request: flask.Request) -> None:
-            handler(_delivery(request))
+            delivered = _delivered(function, request)
+            handler(runtime.ports(), delivered)
 
         return _entry_point(function, _Invocation(lambda: settings().task_callers(function), handle, "task abandoned"))
 
@@ -91,26 +78,26 @@ def forwarding_entry(function: str) -> EntryPoint:
 
 def _forwarded(function: str, request: flask.Request) -> Effect:
     """Return the effect that enqueues a delivered task again. Its name is the same in every delivery."""
-    delivery = _delivery(request)
+    delivered = _delivered(function, request)
     return Effect(
-        name_of("forwarded", function, request.headers.get("X-CloudTasks-TaskName", ""), delivery.operation),
-        delivery.queue,
+        name_of("forwarded", function, request.headers.get("X-CloudTasks-TaskName", ""), delivered.operation),
+        delivered.queue,
         function,
-        delivery.name,
-        delivery.payload,
+        delivered.task,
+        delivered.payload,
         request.path,
-        context={**delivery.context, FORWARDED: [delivery.executions, delivery.retries]},
-        trace=delivery.trace,
-        operation=delivery.operation,
+        context={**delivered.context, FORWARDED: [delivered.executions, delivered.retries]},
+        trace=delivered.trace,
+        operation=delivered.operation,
     )
 
 
-def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
+def schedule_entry(function: str) -> Callable[[Callable[[Ports], None]], EntryPoint]:
     """Make a handler of scheduled calls, which have no body, the entry point of `function`."""
 
-    def decorate(handler: Callable[[], None]) -> EntryPoint:
+    def decorate(handler: Callable[[Ports], None]) -> EntryPoint:
         def handle(_: flask.Request) -> None:
-            handler()
+            handler(runtime.ports())
 
         return _entry_point(
             function, _Invocation(lambda: settings().scheduler_accounts, handle, "scheduled call abandoned")
@@ -167,19 +154,22 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
     return flask.Response(status=204)
 
 
-def _delivery(request: flask.Request) -> TaskDelivery:
+def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
     envelope = TaskEnvelope.from_json(_body(request))
     context = dict(envelope.context)
     executions, retries = context.pop(FORWARDED, (0, 0))
-    return TaskDelivery(
+    queue = request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix)
+    return Delivered(
         envelope.operation,
-        envelope.name,
-        envelope.payload,
         context,
         executions=_count(request.headers, "Execution") + executions,
         retries=_count(request.headers, "Retry") + retries,
+        function=function,
+        task=envelope.name,
+        payload=envelope.payload,
+        queue=queue,
         trace=current_trace(),
-        queue=request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix),
+        backoff=settings().queue_backoffs.get(queue, NO_BACKOFF),
         is_late=_is_late(request.headers.get("X-CloudTasks-TaskETA", "")),
     )
 

@@ -23,10 +23,10 @@ from signalbox.batches.requests import (
     requested_id,
 )
 from signalbox.batches.service import lifecycle, lists, pages, population, retries
+from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.paging import OF_NAMES
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery
-from signalbox.tasks.storage import last_error_of_batch
 
 routes = Routes("batches")
 LINES = "application/x-ndjson"

@@ -9,7 +9,7 @@ and an attempt after a lost answer, find that it is done. The tasks are in the o
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from signalbox.core import outbox
@@ -34,6 +34,11 @@ from signalbox.history.model import HISTORY, header_path
 
 Returned = TypeVar("Returned")
 Kind = TypeVar("Kind", bound="Transaction")
+
+
+def not_read_yet(wanted: Iterable[str], read: Mapping[str, Snapshot]) -> list[str]:
+    """Return the paths of documents that have not been read: a second read would replace the guard of the first."""
+    return [path_of(key) for key in dict.fromkeys(wanted) if key not in read]
 
 
 class Transaction:
@@ -76,8 +81,7 @@ class Transaction:
     # --- read ---
 
     def _load(self, wanted: list[str]) -> None:
-        missing = [path_of(key) for key in dict.fromkeys(wanted) if key not in self._read]
-        if missing:
+        if missing := not_read_yet(wanted, self._read):
             self._read |= {read.id: read for read in read_whole(self._ports.store, missing)}
         self._check_size()
 

@@ -40,11 +40,11 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
 from signalbox.flows.machine.stuck import Cancelled
-from signalbox.flows.machine.tree import Handle
+from signalbox.flows.machine.tree import Handle, earliest
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.lanes import Priority
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
 
 
 def _result_of(function: Callable[..., Any]) -> Codec:
-    """Return the codec of what a function returns. Raises `TypeError` for a type that has none."""
+    """Return the codec of a function's result. Raises `TypeError` for a type that has none."""
     while isinstance(function, partial):
         function = function.func
     annotation = getattr(function, "__annotations__", {}).get("return")
@@ -386,13 +386,9 @@ class AsCompleted(Generic[T]):
             raise StopAsyncIteration
         if not any(handle.done for handle in self._left):
             await first(*[settled(handle) for handle in self._left])
-        handle = self._earliest()
+        handle = earliest(self._left)
         self._left.remove(handle)
         return handle
-
-    def _earliest(self) -> Handle[T]:
-        """Return the handle that has ended before the others."""
-        return min((handle for handle in self._left if handle.done), key=lambda handle: handle.number)
 
 
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
@@ -408,7 +404,7 @@ async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
 
 
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
-    """Call a function for each of many items, and wait for what it returns, `at_once` at a time.
+    """Call a function for each of many items, and wait for the commands that it returns, `at_once` at a time.
 
     Returns the results in the order of the items. The first error is raised once the others are cancelled and have
     ended. Raises `ValueError` for `at_once` outside of 1 to 90.
@@ -480,7 +476,7 @@ def answer(query: str, function: Callable[..., Any]) -> None:
 
 
 def context() -> FlowContext:
-    """Return what the code may know of its run: the `flow`, the run's `id`, its `generation` and its `parent`."""
+    """Return the facts about the run: the `flow`, the run's `id`, its `generation` and its `parent`."""
     known: FlowContext = running_flow("flow.context").context
     return known
 

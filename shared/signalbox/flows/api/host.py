@@ -1,4 +1,4 @@
-"""The flows of a user's function: registration, and what its queues deliver for flows."""
+"""The flows of a user's function: registration, and the deliveries of its queues."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,12 +8,13 @@ from typing import Any, get_type_hints
 from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import AccessRules
 from signalbox.adapters.http.routes import Routes
-from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
+from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import Json
 from signalbox.core.kit_names import TASKS_QUEUE
+from signalbox.core.ports import Ports
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
 from signalbox.flows.api.step_threads import Threads
@@ -28,7 +29,8 @@ from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt, TaskContext
+from signalbox.tasks.model.attempts import TaskContext
+from signalbox.tasks.model.contexts import Context, OfStep
 
 
 class InFlow(RuntimeError):
@@ -42,7 +44,7 @@ KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
 class FlowHost:
-    """The flows of a function. A function without flows has one, too, if it runs steps of another function's flows."""
+    """The flows of a function. A function without flows also has one if it runs steps of another function's flows."""
 
     def __init__(self, function: str) -> None:
         self._function = function
@@ -88,21 +90,21 @@ class FlowHost:
         """Let `flows(…).query` find the flows of this function."""
         SERVED[self._function] = lambda: self.local
 
-    def run_turn(self, request: TaskDelivery) -> None:
+    def run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
         with closing(Threads(self._function)) as threads:
-            turns.run_turn(runtime.ports(), self.local, delivery_of(request), threads)
+            turns.run_turn(ports, self.local, delivery_of(delivered), threads)
 
-    def run_step(self, attempt: Attempt, limits: RetryLimits, code: steps.Code) -> None:
+    def run_step(self, ports: Ports, delivered: Delivered[OfStep], limits: RetryLimits, code: steps.Code) -> None:
         """Run a task as a step of a flow."""
-        steps.run_step(runtime.ports(), self.local, attempt, limits, code)
+        steps.run_step(ports, self.local, delivered, limits, code)
 
-    def run_own_task(self, attempt: Attempt) -> None:
-        """Run one of the kit's own tasks of flows."""
-        if archives.is_archive(attempt.payload):
-            archives.archive(runtime.ports(), attempt.payload, write_archive)
+    def run_own_task(self, ports: Ports, delivered: Delivered[Context]) -> None:
+        """Run an internal task of flows."""
+        if archives.is_archive(delivered.payload):
+            archives.archive(ports, delivered.payload, write_archive)
         else:
-            steps.run_own_task(runtime.ports(), attempt)
+            steps.run_own_task(ports, delivered)
 
     @property
     def act_on_run(self) -> Task[..., Any]:

@@ -9,7 +9,7 @@ run = checkout.start("order-7", order=7, amount=30)
 flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
@@ -23,6 +23,7 @@ from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
+from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
@@ -34,13 +35,12 @@ from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import messages, queries, reads, starts, suspensions
 from signalbox.flows.shown import FlowLogShown, waits_shown
-from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FlowCode = Callable[P, Coroutine[Any, Any, R] | Generator[Any, Any, R]]
-"""The code of a flow: a coroutine function, or a generator function."""
+FlowCode = Callable[P, Coroutine[Any, Any, R]]
+"""The code of a flow, an ``async def``."""
 
 NO_FLOWS = Flows("", {})
 
@@ -113,7 +113,7 @@ class FlowRun:
         return self._address.key
 
     def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> Self:
-        """Return the same run, which starts with labels or with a time-out. What is left out stays as it was."""
+        """Return the same run, which starts with labels or with a time-out. Other options keep their values."""
         labels_after = self._labels if labels is None else labels
         return type(self)(
             self._address, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -170,7 +170,7 @@ class FlowRun:
         return FlowStatus.of(reads.wait(runtime.ports(), self._address, seconds))
 
     def query(self, name: str, /, **arguments: Any) -> Any:
-        """Return what the code of the run answers (`flow.answer`), from a replay of its log that changes nothing.
+        """Return the answer of the run's code (`flow.answer`), from a replay of its log that changes nothing.
 
         Only the function that has the flow's code can do so. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
         `Problem` that the answer raises.
@@ -224,7 +224,7 @@ class Flow(Generic[P, R]):
         extend the time.
 
         Lists and counts find runs by a label. A name must match `[a-z][a-z0-9_-]{0,62}`, and a value is a string of at
-        most 200 bytes. What is left out stays as it was.
+        most 200 bytes. Options that are left out keep their values.
         """
         labels_after = self._labels if labels is None else labels
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -303,7 +303,7 @@ class NewRun:
         self._timeout_seconds = timeout_seconds
 
     def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> Self:
-        """Return the same run, which starts with labels or with a time-out. What is left out stays as it was."""
+        """Return the same run, which starts with labels or with a time-out. Other options keep their values."""
         labels_after = self._labels if labels is None else labels
         return type(self)(
             self._flow, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -340,7 +340,7 @@ def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
 def _drawn(
     flow: str, arguments: Mapping[str, Json], on_complete: Call | None, labels: Mapping[str, str], seconds: float | None
 ) -> FlowAddress:
-    """Return the address of a new run. In a task it follows from what is started, so a second delivery repeats it."""
+    """Return the address of a new run. In a task it follows from the arguments, so a second delivery repeats it."""
     new_id = runtime.ports().store.new_id
     follow = content_of(on_complete) if on_complete else ""
     id_ = idempotency_key("start", flow, arguments, follow, dict(labels), seconds) or new_id()

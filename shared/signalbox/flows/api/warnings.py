@@ -23,7 +23,6 @@ INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to
 INSTEAD_OF_CHANCE = "differs in every replay: use flow.random() or flow.uuid()"
 INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and await its call"
 INSTEAD_OF_ASYNCIO = "needs an event loop, which a flow does not have: use flow.sleep(), flow.all() or a task"
-INSTEAD_OF_NOTHING = "creates a generator and does not run it: write yield from {name}(…)"
 INSTEAD_OF_A_TASK = "runs the task's code inside the flow: await {name}.call(…)"
 OF_A_SET = "has another order in every process, so a replay would mix up the results: iterate over sorted(…)"
 WITHOUT_AWAIT = "has no effect without `await`: write await {name}(…)"
@@ -36,7 +35,7 @@ COMMANDS = frozenset(
 )
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
-"""Functions whose result does not depend on the order of what they are given."""
+"""Functions whose result does not depend on the order of their arguments."""
 
 REASONS: dict[str, str] = {
     "anyio": INSTEAD_OF_ASYNCIO,
@@ -116,7 +115,7 @@ def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[F
     seen: dict[Callable[..., Any], list[Finding]] = {}
     unseen = [code]
     while unseen:
-        function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of what it wraps
+        function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of the function it wraps
         if function not in seen:
             seen[function] = list(_findings(function, is_task))
             unseen += _called(function)
@@ -131,11 +130,10 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         value, name = _named(call.func, function)
         written = ast.unparse(call.func)
         reason, is_error = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name), False
-        if call in dropped and inspect.isgeneratorfunction(value):
-            reason = INSTEAD_OF_NOTHING.format(name=written)
         if call in dropped and (inspect.iscoroutinefunction(value) or _is_command(call.func, name, function, is_task)):
             reason, is_error = WITHOUT_AWAIT.format(name=written), True
-        if reason and not _is_seeded(name, call):
+        is_seeded = name == "random.Random" and bool(call.args)
+        if reason and not is_seeded:
             is_error = is_error or reason == INSTEAD_OF_ASYNCIO
             yield Finding(inspect.getfile(function), call.lineno, f"{written}() {reason}", is_error)
     for iterated in _iterated_sets(nodes):
@@ -201,11 +199,6 @@ def _reason(name: str) -> str:
     return next((REASONS[prefix] for prefix in prefixes if prefix in REASONS), "")
 
 
-def _is_seeded(name: str, call: ast.Call) -> bool:
-    """Return whether a call creates a generator with its own seed."""
-    return name == "random.Random" and bool(call.args)
-
-
 @lru_cache(maxsize=16)
 def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
     """Return all parts of a function's body, or none if its source cannot be read."""
@@ -269,7 +262,7 @@ def _bound(function: Callable[..., Any]) -> set[str]:
 
 
 def _imported(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the full names of what a function imports in its body, by their local names."""
+    """Return the full names of a function's own imports, by their local names."""
     found: dict[str, str] = {}
     for node in _nodes(function):
         if isinstance(node, ast.Import):

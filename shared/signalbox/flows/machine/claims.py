@@ -4,7 +4,7 @@ A *carrier* is a delivery of a flow's wake-up. The commit that ends one inline s
 runs their code after that commit. A claim decides only which delivery runs the code: the log is protected by the
 header's guard.
 
-What a turn does with each inline step that the code waits for:
+A turn and each inline step that the code waits for:
 
     its claim                                 a carrier's turn        another turn
     ----------------------------------------  ----------------------  ----------------------
@@ -58,7 +58,7 @@ class Carrier:
         return self.identify()
 
     def has_time_for(self, step: Inline[object]) -> bool:
-        """Return whether a step can end in time. One that may take very long gets what is left of a new delivery."""
+        """Return whether a step can end in time. One that may take very long gets the time of a new delivery."""
         return self.seconds_left >= min(step.timeout_seconds + LIMITS.inline_margin_seconds, self.seconds / 2)
 
     def owns(self, claim: Claim) -> bool:

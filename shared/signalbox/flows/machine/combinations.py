@@ -15,7 +15,7 @@ from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 ANY_PATCH = "signalbox.any"
-"""The patch from which on an `any` schedules all of its commands, unless one of its own is decided."""
+"""The patch from which on an `any` schedules all of its commands, unless one of them is decided."""
 
 DECIDED_PATCH = "signalbox.decided"
 """The patch from which on a cancel does not take the outcome of a `first` that a kept event has decided."""
@@ -62,8 +62,11 @@ def first_of(
 
 
 def check_commands(items: Iterable[Any], name: str) -> None:
-    """Raise `TypeError` if there are coroutines in what is given to the function of this name."""
-    if any(map(branches_in, items)):
+    """Raise `TypeError` if there are coroutines among the items of the function of this name."""
+    branches = [branch for item in items for branch in branches_in(item)]
+    for branch in branches:
+        branch.close()  # Python would warn in addition that it was never awaited
+    if branches:
         raise TypeError(f"{name} takes commands, not coroutines: a coroutine could be abandoned half done.")
 
 
@@ -71,7 +74,7 @@ def check_commands(items: Iterable[Any], name: str) -> None:
 
 
 class Mode(Enum):
-    """What a group waits for."""
+    """The outcomes that a group waits for."""
 
     ALL = auto()
     FIRST = auto()
@@ -110,14 +113,14 @@ class Group:
         """Add the items that are left, unless one of them decides the group."""
         for number, item in self._items:
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
-            if self._takes_one and self._stops():
+            if self._takes_one and self.stops():
                 return
 
     @property
     def _takes_one(self) -> bool:
         return self._mode in (Mode.FIRST, Mode.SUCCESS)
 
-    def _stops(self) -> bool:
+    def stops(self) -> bool:
         """Return whether a kept event has decided a `first`: its later commands must not take another event.
 
         Before the patch, it stopped as soon as anything in the flow was decided. A `first_success` is younger.
@@ -134,7 +137,7 @@ class Group:
             self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
             return
         if self._mode is Mode.SUCCESS:
-            self._take_success(slot, outcome)
+            self.take_success(slot, outcome)
             return
         self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
         self._left -= 1
@@ -143,7 +146,7 @@ class Group:
         if self._left == 0:
             self._end(self._error or CallOutcome(self._results))
 
-    def _take_success(self, slot: int, outcome: CallOutcome) -> None:
+    def take_success(self, slot: int, outcome: CallOutcome) -> None:
         """Decide with a success; after a failure, wait for the others. Those are added that were not yet."""
         error = outcome.exception()
         if not isinstance(error, Problem):
@@ -214,12 +217,12 @@ class Group:
 
     def _release_locks(self) -> None:
         """Release the locks among the results, which the code never receives."""
-        for lock in _locks_in(self._results):
+        for lock in locks_in(self._results):
             if not any(handle.has(lock) for handle in self.tree.handles):
                 lock.release()
 
 
-def _locks_in(results: list[Any]) -> Iterator[HeldLock]:
+def locks_in(results: list[Any]) -> Iterator[HeldLock]:
     """Iterate over the locks in results: those of groups contain results in turn."""
     waiting: list[Any] = [results]
     seen = set()

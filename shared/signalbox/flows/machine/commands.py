@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from types import CoroutineType, GeneratorType, TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
@@ -37,7 +37,7 @@ from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import check_lane_key, check_priority
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 
 T = TypeVar("T")
 
@@ -343,7 +343,7 @@ class AllOf(Awaited[T]):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class AnyOf(Awaited[T]):
-    """The first of several commands. The others are abandoned. `keys` are what the result calls them."""
+    """The first of several commands. The others are abandoned. `keys` are their names in the result."""
 
     items: tuple[Any, ...]
     keys: tuple[int | str, ...]
@@ -369,16 +369,14 @@ class Shield(Awaited[T]):
 
 
 def branches_in(item: Any) -> list[Any]:
-    """Return the coroutines and generators in what the code waits for."""
+    """Return the coroutines among the items that the code waits for."""
     match item:
-        case GeneratorType() | CoroutineType():
+        case CoroutineType():
             return [item]
         case AllOf() | AnyOf() | SettledOf():
             inner = item.items
         case Shield():
             inner = (item.item,)
-        case list() | tuple():
-            inner = tuple(item)
         case _:
             inner = ()
     return [branch for each in inner for branch in branches_in(each)]

@@ -1,6 +1,6 @@
 """Replay: a flow's code is a coroutine, and applying the entries of its log in order restores its position. All pure.
 
-What the code awaits becomes pending commands, each under its path. An entry of the log resumes the code. The driver
+The commands that the code awaits become pending, each under its path. An entry of the log resumes the code. The driver
 schedules nothing: a turn compares the pending commands before and after, and its commit schedules the difference.
 
     await command         its result, or its error is raised
@@ -10,10 +10,7 @@ schedules nothing: a turn compares the pending commands before and after, and it
     await first_success   (which, result) of the first that succeeds; the others are abandoned
     await shield          that of the command; a cancel is raised at the next `await`
     begin                 at once a handle: its command is pending until it ends, or the code does
-    await handle          the result of what was begun
-
-A generator is driven in the same way, and continues the log of a coroutine: it yields what a coroutine awaits, and a
-list for `all`.
+    await handle          the result of the command that was begun
 
     entry   if                                             the code                 afterwards
     ------  ---------------------------------------------  -----------------------  ---------------
@@ -40,7 +37,7 @@ every replay.
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from logging import LogRecord
@@ -82,7 +79,7 @@ from signalbox.flows.model.messages import Cancel, Event, Message, Result
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
-Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
+Code = Callable[[], Coroutine[Any, Any, Any]]
 
 UNNAMED = FlowContext("", "")
 
@@ -98,9 +95,9 @@ class Position:
     """The position `number` in the log. The start is position 1, and each entry adds one.
 
     `seed` is the execution id, and `committed` the number of positions that earlier commits contain. `patches` has the
-    position from which each patch holds, by its name, and `origins` are those of a fork: what it draws at their entries
-    is what they drew. `at` is the server's time at the position, or None if no record was read; `needs_time` says
-    whether the code has asked for it nevertheless.
+    position from which each patch holds, by its name, and `origins` are those of a fork: it draws at their entries
+    the numbers that they drew. `at` is the server's time at the position, or None if no record was read. `needs_time`:
+    the code has asked for it nevertheless.
     """
 
     seed: str = ""
@@ -155,7 +152,7 @@ class Driver:
     of commands that the kit refused. `ended` is its outcome, or None. `encode` returns arguments of the code as JSON,
     and raises an error for those that do not fit it. `runs` is the branch whose code runs, and `continuing` says
     whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those that the code has
-    set; None removes one. `handles` are what the code has begun, and `completed` counts those that have ended.
+    set; None removes one. `handles` are the begun commands, and `completed` counts those that have ended.
     `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
     """
 
@@ -197,23 +194,23 @@ class Driver:
         """Start the code. `at` is the server's time, if a record was read. Raises `Stuck`, as `apply` does."""
         self.position.advance(at)
         self.ready.append((Branch(self, "", self.code(), self, 0), 0, CallOutcome()))
-        return self._run()
+        return self.resume()
 
     def apply(self, entry: Message) -> "Driver":
         """Resume the code with an entry of the log."""
         self.position.advance(time_of(entry))
         match entry:
             case Result():
-                self._apply_result(entry)
+                self.apply_result(entry)
             case Event():
-                self._apply_event(entry)
+                self.apply_event(entry)
             case Cancel() if not self.cancelling and self.ended is None:
                 self.cancelling = True
                 self.branches[0].cancel(cancelled(entry.reason))
-        return self._run()
+        return self.resume()
 
     def committed(self, positions: int) -> None:
-        """Note that a commit has landed: what the code has sent, been granted and logged is done."""
+        """Note that a commit has landed: the code's tasks are sent, its grants and its lines are stored."""
         self.position.committed = positions
         self.sent, self.granted, self.logged = [], {}, []
 
@@ -242,10 +239,11 @@ class Driver:
         due = self.branches[0].cancel_due
         return None if due is None else str(due.exception())
 
-    def _run(self) -> "Driver":
+    def resume(self) -> "Driver":
+        """Resume the code with the outcomes that are ready, until all of it waits. Raises `Stuck`."""
         for _ in range(LIMITS.flow_advances_max):
             if not self.ready:
-                return self._checked()
+                break
             parent, slot, outcome = self.ready.popleft()
             try:
                 parent.got(slot, outcome)
@@ -253,10 +251,9 @@ class Driver:
                 raise
             except (Exception, SystemExit) as error:
                 raise failed(error, self.location) from error
-        detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
-        raise too_large(detail, self.location)
-
-    def _checked(self) -> "Driver":
+        else:
+            detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
+            raise too_large(detail, self.location)
         if len(self.pending) > LIMITS.flow_pending_max:
             detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
             raise too_large(detail, self.location)
@@ -274,7 +271,8 @@ class Driver:
         for handle in self.handles:
             handle.abandon()
 
-    def _apply_result(self, entry: Result) -> None:
+    def apply_result(self, entry: Result) -> None:
+        """Complete the command of a result. Raises `Stuck` if the code does not wait for it."""
         path, signature = entry.wait.path, entry.wait.signature
         pending = self.pending.get(path)
         if pending is None or pending.command.signature != signature:
@@ -304,7 +302,8 @@ class Driver:
         self.held[renew.path] = self.held[renew.path] | {"ends_at": ends_at}
         return CallOutcome(HeldLock.of(self, renew.path))
 
-    def _apply_event(self, entry: Event) -> None:
+    def apply_event(self, entry: Event) -> None:
+        """Complete the first command that waits for an event, or keep it."""
         first = next((pending for pending in self.pending.values() if waits_for(pending, entry.name)), None)
         if first is None:
             self.kept.setdefault(entry.name, []).append(entry.value)
@@ -334,7 +333,7 @@ class Driver:
         return self.position.patched(name)
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
-        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
+        """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
         match item:
             case Handle():
                 if item.tree is not self:
@@ -350,11 +349,12 @@ class Driver:
                 return Shielded(self, parent, slot).begin(item.item, path, location)
             case AllOf():
                 return Group(self, parent, slot, Mode.ALL).begin(item.items, path, location)
-            case list() | tuple():
-                return Group(self, parent, slot, Mode.ALL).begin(item, path, location)
             case GeneratorType() if item.gi_code.co_name == "<genexpr>":
-                raise misused("The code yielded a generator expression. Yield a list: `[…]`", location)
-            case GeneratorType() | CoroutineType():
+                raise misused("The code waits for a generator expression. Give its items: `flow.all(*[…])`", location)
+            case GeneratorType():
+                detail = f"The code waits for the generator {item.__name__}(). Write `async def`, with `await`"
+                raise misused(detail, location)
+            case CoroutineType():
                 branch = Branch(self, path, item, parent, slot, location)
                 self.ready.append((branch, 0, CallOutcome()))
                 return branch
@@ -408,7 +408,7 @@ class Driver:
             self.logged.append(line)
 
     def refused(self) -> None:
-        """Note that the kit has refused a call, so that a replay does so, too. Others of the same line are dropped."""
+        """Note that the kit has refused a call: a replay also refuses it. Other commands of its line are dropped."""
         self.position.patches.setdefault(REFUSED_PATCH, self.position.number)
         self.created.clear()
 

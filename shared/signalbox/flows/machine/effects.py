@@ -1,9 +1,9 @@
-"""The tasks of a run: those that run what its code waits for, and the wake-ups of its turns.
+"""The tasks of a run: those that run the commands its code waits for, and the wake-ups of its turns.
 
 The name of a task is derived from the wait, so enqueuing it twice creates one task.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -23,12 +23,6 @@ def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect
     return wake_up(base, function, FLOWS_QUEUE, until)
 
 
-def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the wake-up at the deadline of a run, if it has one."""
-    if header.deadline_at:
-        yield wake_flow(header.address.base, header.function, header.deadline_at)
-
-
 def carry_flow(header: FlowHeader, revision: int) -> Effect:
     """Return the wake-up, due at once, that runs the inline steps which the commit of a revision leaves."""
     base, at = header.address.base, rfc3339(EPOCH)
@@ -37,7 +31,7 @@ def carry_flow(header: FlowHeader, revision: int) -> Effect:
 
 
 def repeat_flow(base: str, function: str) -> Effect:
-    """Return the wake-up of a flow whose turn schedules again what the flow waits for."""
+    """Return the wake-up of a flow whose turn schedules the pending commands again."""
     wake = wake_flow(base, function)
     return replace(wake, name=f"repeat {base}", payload={**wake.payload, "repeats": True})
 

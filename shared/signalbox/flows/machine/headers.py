@@ -97,7 +97,7 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
 
 
 def new_entries(turn: FlowTurn) -> list[Message]:
-    """Return the new entries of the log. If the flow continues as new, what was kept begins the next log.
+    """Return the new entries of the log. If the flow continues as new, the kept events begin the next log.
 
     These are the kept events, and a cancel that the code has not received.
     """

@@ -1,4 +1,4 @@
-"""Queries: what the code of a run answers about itself, at the last entry of its log. All pure.
+"""Queries: answers of a run's code about itself, at the last entry of its log. All pure.
 
 The code registers its answers with `flow.answer`. A query replays the log up to the last entry that the code can
 receive, calls the function, and drops the code. Nothing is scheduled, stored or sent: a function that acts is refused.
@@ -38,7 +38,7 @@ from signalbox.tasks.requests.signatures import Signature
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the code of a run answers, from the first `entries` of its log."""
+    """The answer of a run's code, from the first `entries` of its log."""
 
     result: Any
     entries: int
@@ -47,7 +47,7 @@ class Answer:
 def answer(
     definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], query: str, arguments: Mapping[str, Any]
 ) -> Answer:
-    """Return the answer of a run's code. Raises what the table says, and `BadArgument`."""
+    """Return the answer of a run's code. Raises the errors of the table, and `BadArgument`."""
     with _replayed(definition, header, log) as (driver, entries):
         if query not in driver.answers:
             known = ", ".join(sorted(driver.answers)) or "none"
@@ -68,11 +68,11 @@ def _replayed(definition: FlowDefinition, header: FlowHeader, log: Sequence[Mess
     driver, entries = Driver.of(definition, header), len(log)
     try:
         while (received := _receive(driver, header, log[:entries])) < entries:
-            _drop(driver)
+            close_code(driver)
             driver, entries = Driver.of(definition, header), received
         yield driver, entries
     finally:
-        _drop(driver)
+        close_code(driver)
 
 
 def _receive(driver: Driver, header: FlowHeader, log: Sequence[Message]) -> int:
@@ -89,7 +89,7 @@ def _receive(driver: Driver, header: FlowHeader, log: Sequence[Message]) -> int:
     return len(log)
 
 
-def _drop(driver: Driver) -> None:
+def close_code(driver: Driver) -> None:
     with suppress(Stuck):  # of code that never ends
         driver.drop()
 

@@ -34,7 +34,10 @@ class Retried:
             raise BadFlow(f"`pause_factor` must be a number from 1 to {most:,}.", field="pause_factor")
         if self.pause_max_seconds < self.pause_seconds:
             raise BadFlow("`pause_max_seconds` must be at least `pause_seconds`.", field="pause_max_seconds")
-        if not isinstance(self.no_retry, tuple) or not all(map(_is_problem_class, self.no_retry)):
+        kinds: Any = self.no_retry
+        if not isinstance(kinds, tuple) or not all(
+            isinstance(kind, type) and issubclass(kind, Problem) for kind in kinds
+        ):
             raise BadFlow("`no_retry` must be a tuple of subclasses of `Problem`.", field="no_retry")
 
     def pause_before(self, attempt: int) -> float:
@@ -51,7 +54,3 @@ class Retried:
         slug = (outcome.error or {}).get("type")
         is_final = slug == GaveUp.slug() or slug in [kind.slug() for kind in self.no_retry]
         return attempt < self.attempts_max and not is_final and not isinstance(outcome.exception(), self.no_retry)
-
-
-def _is_problem_class(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Problem)

@@ -88,7 +88,7 @@ def running_flow(name: str) -> Any:
 
 
 def refusal_of_query(does: str) -> CannotQuery | None:
-    """Return the error of a query whose function acts, or None if no query is answered. `does` says what it does."""
+    """Return the error of a query whose function acts, or None if no query is answered. `does` is its action."""
     flow = _current.get()
     if flow is None or not flow.answering:
         return None

@@ -151,7 +151,7 @@ def location_of(code: Any) -> str:
 
 
 def frame_of(code: Any) -> FrameType | None:
-    """Return the frame of a coroutine or a generator, or None if it has ended or is neither."""
+    """Return the frame of a coroutine, or of the generator of an `__await__`. None if it has ended or is neither."""
     match code:
         case CoroutineType():
             return code.cr_frame
@@ -161,7 +161,7 @@ def frame_of(code: Any) -> FrameType | None:
 
 
 def awaited_by(code: Any) -> Any:
-    """Return what a coroutine awaits, or what a generator yields from, or None."""
+    """Return the object that a coroutine, or the generator of an `__await__`, awaits, or None."""
     return code.cr_await if isinstance(code, CoroutineType) else code.gi_yieldfrom
 
 

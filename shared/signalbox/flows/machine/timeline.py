@@ -74,7 +74,7 @@ class _Spans:
     held: dict[str, Span] = field(default_factory=dict)
 
     def apply(self, entry: Message, number: int) -> None:
-        """Apply an entry of the log. What is no longer pending has ended, or was abandoned."""
+        """Apply an entry of the log. Commands that are no longer pending have ended, or were abandoned."""
         before = dict(self.driver.pending)
         self.driver.apply(entry)
         at, own = time_of(entry), entry.wait.path if isinstance(entry, Result) else ""
@@ -89,7 +89,7 @@ class _Spans:
         self.note(at, number)
 
     def note(self, at: datetime | None, number: int) -> None:
-        """Note what is pending and held now, and was not before."""
+        """Note the commands and leases that are new."""
         for path in [path for path in self.held if path not in self.driver.held]:
             self.held.pop(path).end(RELEASED, at, number)
         for path, lease in self.driver.held.items():
@@ -103,7 +103,7 @@ class _Spans:
                 self.waits[path] = self._added(self._span(path, pending, at))
 
     def finished(self, number: int) -> list[Span]:
-        """Return the spans. What is pending at the end of the run was abandoned there."""
+        """Return the spans. Commands that are pending at the end of the run were abandoned there."""
         end = self.header.end
         for span in (*self.waits.values(), *self.held.values()) if end else ():
             span.end(ABANDONED if span.outcome == PENDING else RELEASED, end.at if end else None, number)
@@ -147,7 +147,7 @@ class _Spans:
         return more
 
     def _attempts(self, path: str) -> Iterator[tuple[str, Any]]:
-        """Iterate over what the header has of a pending command's attempts: their number, and the last error."""
+        """Iterate over the attempts of a pending command, as the header has them: their number, and the last error."""
         wait, claim = self.header.pending.get(path), self.header.running.get(path)
         if wait:
             yield from wait.shown_attempts().items()

@@ -1,4 +1,4 @@
-"""The tree of waits: branches (coroutines, or generators), what they share, and pending commands.
+"""The tree of waits: branches, which are coroutines, the state that they share, and pending commands.
 
 Each node reports its outcome to its parent, under its slot there. A cancel goes down the tree and raises `Cancelled`
 where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
@@ -6,6 +6,7 @@ where code waits. An abandoned node, for instance of an `any` that has its first
 
 import inspect
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
@@ -77,7 +78,7 @@ class Tree(RunningFlow, Protocol):
         ...
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
-        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
+        """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
         ...
 
     def complete(self, pending: "PendingCommand", outcome: CallOutcome) -> None:
@@ -120,7 +121,7 @@ class PendingCommand:
 
 
 class Branch:
-    """A coroutine, or a generator. It is resumed with the outcome of what it awaits."""
+    """A coroutine. It is resumed with the outcome of the command that it awaits."""
 
     def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:
         self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
@@ -137,8 +138,8 @@ class Branch:
         return location_of(self._code)
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
-        if not self._waits and has_begun(self._code):
+        """Resume the code with the outcome of the item that it awaits. Raises `Stuck`."""
+        if not self._waits and inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED:
             detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
             raise misused(detail, self._awaited_at)
         if self.cancel_due and not self._waits:
@@ -178,7 +179,7 @@ class Branch:
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
-        """Wait for what the code awaits, or raise a cancel that is due: what has not begun does not begin any more."""
+        """Wait for an item, or raise a cancel that is due: an item that has not begun does not begin any more."""
         path = self.next_path()
         if self.cancel_due:
             due, self.cancel_due = self.cancel_due, None
@@ -188,7 +189,7 @@ class Branch:
             self._waits_for = self.tree.place(item, path, self, 0, self.location)
 
     def next_path(self) -> str:
-        """Return the path of what the code awaits or begins next."""
+        """Return the path of the item that the code awaits or begins next."""
         path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
         self._waits += 1
         return path
@@ -238,7 +239,7 @@ def discard(item: Any) -> None:
 
 
 def is_open(code: Any) -> bool:
-    """Return whether a coroutine or a generator has not ended."""
+    """Return whether a coroutine, or the generator of an `__await__`, has not ended."""
     return frame_of(code) is not None
 
 
@@ -250,19 +251,12 @@ class Dropped(BaseException):
 
 
 def awaits_foreign(code: Any) -> bool:
-    """Return whether code awaits something other than a coroutine or a generator: a step of an asynchronous one."""
+    """Return whether code awaits a step of an asynchronous generator, and not a coroutine or an `__await__`."""
     return not isinstance(awaited_by(code), CoroutineType | GeneratorType | None)
 
 
-def has_begun(code: Any) -> bool:
-    """Return whether a coroutine or a generator was resumed before."""
-    if isinstance(code, CoroutineType):
-        return inspect.getcoroutinestate(code) != inspect.CORO_CREATED
-    return inspect.getgeneratorstate(code) != inspect.GEN_CREATED
-
-
 def innermost(code: Any) -> Any:
-    """Return the coroutine or the generator that waits: the code, or what it awaits.
+    """Return the innermost coroutine that waits: the code itself, or one that it awaits, directly or through others.
 
     Closing the outer one would end it at once if the inner one waits in its clean-up, and leave that to the collector.
     """
@@ -302,7 +296,7 @@ class Shielded:
 
 
 class Handle(Awaited[T]):
-    """What the code has begun with `flow.begin` and can await later, any number of times.
+    """A command that the code has begun with `flow.begin` and can await later, any number of times.
 
     It is not cancelled or abandoned with what awaits it: it ends by itself, by `cancel`, or with the code of the run.
     """
@@ -318,7 +312,7 @@ class Handle(Awaited[T]):
 
     @property
     def done(self) -> bool:
-        """Whether what was begun has ended, so that `await` returns at once. It is the same in every replay."""
+        """Whether the command has ended, so that `await` returns at once. It is the same in every replay."""
         return self._outcome is not None
 
     def cancel(self) -> bool:
@@ -339,7 +333,7 @@ class Handle(Awaited[T]):
         self._node = self.tree.place(self.item, self.path, self, 0, location)
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Receive the outcome of what was begun, and pass it on to what awaits it."""
+        """Receive the outcome of the command, and pass it on to the nodes that await it."""
         if self._outcome is not None:
             return
         self.tree.completed += 1
@@ -354,7 +348,7 @@ class Handle(Awaited[T]):
         return self._outcome is not None or (self._node is not None and self._node.decided)
 
     def abandon(self) -> None:
-        """Abandon what was begun and has not ended, since the code of the run has."""
+        """Abandon a command that has not ended, since the code of the run has."""
         if self._outcome is None and self._node is not None:
             self._node.abandon()
 
@@ -373,12 +367,17 @@ class Handle(Awaited[T]):
         return True
 
     def has(self, lock: HeldLock) -> bool:
-        """Return whether a lock was granted to what was begun: the code may still receive it."""
+        """Return whether the command has been granted a lock: the code may still receive it."""
         return lock.is_below(self.path)
 
 
+def earliest(handles: Iterable[Handle[T]]) -> Handle[T]:
+    """Return the handle that has ended before the others. At least one has ended."""
+    return min((handle for handle in handles if handle.done), key=lambda handle: handle.number)
+
+
 class HandleWait:
-    """A node that waits for a handle. A cancel ends the wait, and not what was begun."""
+    """A node that waits for a handle. A cancel ends the wait, and not the command."""
 
     def __init__(self, handle: Handle[Any], parent: Parent, slot: int) -> None:
         self._handle, self._parent, self._slot = handle, parent, slot

@@ -74,7 +74,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
     cancel   the flow has ended                            dropped
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -151,7 +151,7 @@ class FlowTurn:
         turn = cls._at_start(definition, header, Position.of(header), now)
         turn.running, turn.carrier = dict(header.running), carrier
         try:
-            return turn._replayed(log)
+            return turn.replay_log(log)
         except BaseException:
             turn.close()
             raise
@@ -168,7 +168,7 @@ class FlowTurn:
         turn = cls._at_start(definition, header, position, now)
         try:
             replay(turn.driver, header.start_at, log)
-            turn._check_fork()
+            turn.check_fork()
             turn.applied += log
             turn._update_pending()
         except BaseException:
@@ -202,17 +202,19 @@ class FlowTurn:
         """Whether the flow continues as new, so that the other messages are for its next execution."""
         return self.continued is not None
 
-    def _replayed(self, log: Sequence[Message]) -> Self:
+    def replay_log(self, log: Sequence[Message]) -> Self:
+        """Replay a log, and compare the pending commands with those of the header. Raises `Stuck`."""
         replay(self.driver, self.start_at, log, began_before=self.header.begun)
         if self.header.begun:
-            self._compare()
+            self.compare_waits()
             self.before = dict(self.driver.pending)
             self.pending = dict(self.header.pending)
         self.leases = {path: dict(lease) for path, lease in self.header.leases.items()}
         self._update_pending()
         return self
 
-    def _check_fork(self) -> None:
+    def check_fork(self) -> None:
+        """Raise `CannotFork` if the code has ended, or holds a lock."""
         if self.driver.ended is not None:
             raise CannotFork("The code has ended at this entry. Choose an earlier one.", field="from_entry")
         for lease in self.driver.held.values():
@@ -237,7 +239,7 @@ class FlowTurn:
             result=self.result,
         )
 
-    def _compare(self) -> None:
+    def compare_waits(self) -> None:
         """Raise `Stuck` if the code does not wait for the commands that the last commit has scheduled."""
         now = {path: pending.command.signature for path, pending in self.driver.pending.items()}
         scheduled = {path: wait.signature for path, wait in self.header.pending.items()}
@@ -252,12 +254,12 @@ class FlowTurn:
     def take(self, message: Message) -> None:
         """Apply a message, or drop it. Raises `Stuck`."""
         if self.driver.ended is not None:
-            self._drop(message)
+            self.drop(message)
             return
         assert self.now is not None, "messages were read from a record, so the time is known"
         match message:
             case Result():
-                self._take_result(message, self.now)
+                self.take_result(message, self.now)
             case Event() if message.incarnation in ("", self.header.incarnation):
                 self._apply(replace(message, at=self.now))
             case Cancel() if not self.driver.cancelling and self._is_for_this(message):
@@ -268,7 +270,7 @@ class FlowTurn:
         parent = self.header.parent
         return not cancel.parent or (parent is not None and cancel.parent == parent_key(parent.base, parent.wait))
 
-    def _take_result(self, message: Result, now: datetime) -> None:
+    def take_result(self, message: Result, now: datetime) -> None:
         """Apply a success of any attempt, and a failure of the current one."""
         path, failed = message.wait.path, message.outcome.failed
         wait = self.pending.get(path)
@@ -277,10 +279,10 @@ class FlowTurn:
             or wait is None
             or (failed and message.wait.attempt != wait.attempt)
         ):
-            self._drop(message)
+            self.drop(message)
             return
         command = self.driver.pending[path].command
-        if failed and isinstance(command, Inline) and not self._counts(message, now):
+        if failed and isinstance(command, Inline) and not self.counts_failure(message, now):
             return
         if failed and self._is_retried(command, wait, message.outcome):
             error = _short_error(message.outcome)
@@ -307,7 +309,7 @@ class FlowTurn:
         waits = self.driver.pending.items()
         return {path: (one.command, self.pending[path]) for path, one in waits if isinstance(one.command, Inline)}
 
-    def _counts(self, message: Result, now: datetime) -> bool:
+    def counts_failure(self, message: Result, now: datetime) -> bool:
         """Return whether a failure ends the attempt of an inline step: it must be of the delivery that has its claim.
 
         An error other than a `Problem` only ends a start, unless it was the last one.
@@ -385,13 +387,11 @@ class FlowTurn:
         waits = any(now is None or is_free(self.running.get(path), *steps[path], now) for path in steps)
         return [*later, *([None] if waits else [])]
 
-    def _drop(self, message: Message) -> None:
+    def drop(self, message: Message) -> None:
         """Drop a message, and release the lease in it. A duplicate of a grant that the flow holds releases nothing."""
-        if isinstance(message, Result) and message.lease and not self._holds(message.lease):
+        held = {lease["granted"]["id"] for lease in self.driver.held.values()}
+        if isinstance(message, Result) and message.lease and message.lease["id"] not in held:
             self.dropped_leases.append(message.lease)
-
-    def _holds(self, lease: Mapping[str, Any]) -> bool:
-        return any(held["granted"]["id"] == lease["id"] for held in self.driver.held.values())
 
     def _apply(self, entry: Message) -> None:
         self.driver.apply(entry)
@@ -455,8 +455,11 @@ class FlowTurn:
     @property
     def needs_time(self) -> bool:
         """Whether something needs the server's time and no record was read."""
-        delayed = any(_is_delayed(pending.command) for pending in self.scheduled)
-        return self.now is None and (delayed or self.driver.position.needs_time or self.driver.ended is not None)
+        commands = [pending.command for pending in self.scheduled]
+        sleeps = any(isinstance(command, Sleep) for command in commands)
+        delays = any(isinstance(command, Step) and command.call.delay_seconds for command in commands)
+        needs = sleeps or delays or self.driver.position.needs_time or self.driver.ended is not None
+        return self.now is None and needs
 
     @property
     def changes_anything(self) -> bool:
@@ -469,10 +472,6 @@ class FlowTurn:
 def _id_in(pending: PendingCommand) -> str:
     """Return the id that the code has given to a sub-flow, or an empty string."""
     return pending.command.id if isinstance(pending.command, SubFlow) else ""
-
-
-def _is_delayed(command: Command[Any]) -> bool:
-    return isinstance(command, Sleep) or (isinstance(command, Step) and bool(command.call.delay_seconds))
 
 
 def _short_error(outcome: CallOutcome) -> str:

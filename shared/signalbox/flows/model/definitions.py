@@ -4,9 +4,8 @@ A process may have older code than the one that wrote a header. It leaves such a
 """
 
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import field, replace
-from types import GeneratorType, coroutine
 from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
@@ -20,13 +19,10 @@ ON_COMPLETE = "on_complete"
 
 @dataclass(frozen=True, slots=True)
 class FlowDefinition:
-    """The code of a flow, a coroutine function or a generator function, and the signature of its arguments.
-
-    `keeping` says what becomes of its runs after their ends.
-    """
+    """The code of a flow, and the signature of its arguments. `keeping` decides how long its ended runs are kept."""
 
     name: str
-    code: Callable[..., Coroutine[Any, Any, Any] | Generator[Any, Any, Any]]
+    code: Callable[..., Coroutine[Any, Any, Any]]
     signature: Signature
     keeping: Keeping = AS_LONG_AS_NEEDED
 
@@ -42,7 +38,9 @@ class FlowDefinition:
             raise TypeError(f"{code!r} is not a function: write the flow as `async def`")
         if inspect.isasyncgenfunction(code):
             raise TypeError(f"{code.__name__} has `yield` in `async def`: a flow awaits its commands")
-        if not inspect.iscoroutinefunction(code) and not inspect.isgeneratorfunction(code):
+        if inspect.isgeneratorfunction(code):
+            raise TypeError(f"{code.__name__} is a generator: write `async def`, and `await` instead of `yield`")
+        if not inspect.iscoroutinefunction(code):
             raise TypeError(f"{code.__name__} is not `async def`: a flow awaits its commands")
         signature = Signature.from_function(code, own)
         if signature.filled:
@@ -53,13 +51,7 @@ class FlowDefinition:
 
     async def begin(self, arguments: Mapping[str, Any]) -> Any:
         """Run the code. If the arguments do not fit, the error is raised when the coroutine is started."""
-        code: Any = self.code(**self.signature.bind(arguments, None, stored=True))
-        return await (_awaitable(code) if isinstance(code, GeneratorType) else code)
-
-
-@coroutine
-def _awaitable(code: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    return (yield from code)
+        return await self.code(**self.signature.bind(arguments, None, stored=True))
 
 
 @dataclass(frozen=True, slots=True)

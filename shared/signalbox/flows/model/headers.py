@@ -14,14 +14,11 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
-from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.labels import NO_LABELS, label_entry
 from signalbox.flows.model.log import NO_ENTRIES, StoredLog, entries_from_text
-from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
@@ -40,7 +37,7 @@ STATES = (RUNNING, SUSPENDED, STUCK, COMPLETED, FAILED, CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """What the code of a flow may know of its run: the flow's name, the run's `id`, and how it came about.
+    """The facts about its run that a flow's code can read: the flow's name, the run's `id`, and its origin.
 
     `generation` counts the executions that ended with `flow.continue_as_new`, from 0. `parent` is the run whose
     sub-flow this one is, or None.
@@ -96,16 +93,6 @@ class Origin:
 
     def to_json(self) -> list[Any]:
         return [self.id, self.execution_id, self.entries]
-
-
-def checked_timeout(seconds: Any) -> float | None:
-    """Return the time-out of a start, or None if it has none. Raises `BadFlow`."""
-    most = LIMITS.flow_timeout_seconds_max
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= most:
-        raise BadFlow(f"`timeout_seconds` must be a number above 0 and at most {most:,.0f}.", field="timeout_seconds")
-    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +168,13 @@ class FlowHeader:
 
     @property
     def context(self) -> FlowContext:
-        """What the code may know of its run."""
+        """The facts about the run that its code can read."""
         parent = FlowAddress.of_base(self.parent.base) if self.parent else None
         return FlowContext(self.address.name, self.address.key, self.generation, parent)
 
     @property
     def label_entries(self) -> list[str]:
-        """What the listing has of the labels: each alone, and each with the state."""
+        """The labels in the listing: each alone, and each with the state."""
         return [label_entry(name, value, of) for of in ("", self.state) for name, value in sorted(self.labels.items())]
 
     @property
@@ -212,6 +199,7 @@ class FlowHeader:
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
+        errors = {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
         return {
             "function": self.function,
             "arguments": json.dumps(self.arguments),
@@ -238,8 +226,8 @@ class FlowHeader:
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
-            **({"children": json.dumps(children)} if (children := self._children()) else {}),
-            **({"last_errors": json.dumps(errors)} if (errors := self._last_errors()) else {}),
+            **({"children": json.dumps(children)} if (children := self.children_record()) else {}),
+            **({"last_errors": json.dumps(errors)} if errors else {}),
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
@@ -250,13 +238,9 @@ class FlowHeader:
             **({"archive": self.keeping.archive} if self.keeping.archive else {}),
         }
 
-    def _children(self) -> dict[str, str]:
+    def children_record(self) -> dict[str, str]:
         """Return the ids that the code has given to sub-flows, by the paths of their waits."""
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
-
-    def _last_errors(self) -> dict[str, str]:
-        """Return the errors of the attempts before the current ones, by the paths of their waits."""
-        return {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
 
     def _claims_record(self) -> dict[str, Any]:
         """Return the fields of inline steps, which most headers do not have."""
@@ -281,7 +265,7 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
-            running=_claims(_stored(data, RUNNING_STEPS, {})),
+            running={path: Claim.from_json(claim) for path, claim in _stored(data, RUNNING_STEPS, {}).items()},
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
@@ -313,10 +297,6 @@ def _in_file_name(id_: str) -> str:
     return OUTSIDE_FILE_NAMES.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), id_)
 
 
-def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
-    return {path: Claim.from_json(claim) for path, claim in stored.items()}
-
-
 def _pending(
     execution_id: str, stored: Mapping[str, Sequence[Any]], children: Mapping[str, str], errors: Mapping[str, str]
 ) -> dict[str, Wait]:
@@ -341,9 +321,3 @@ def new_header(
     what += [*([dict(labels)] if labels else []), *([] if timeout_seconds is None else [timeout_seconds])]
     digest = name_of(json.dumps(what, sort_keys=True))
     return FlowHeader(address, function, arguments, digest, incarnation, on_complete, parent, labels=labels)
-
-
-def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Message]:
-    """Return the message that cancels a run at its deadline, and its id."""
-    reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
-    return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)

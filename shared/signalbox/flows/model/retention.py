@@ -23,7 +23,7 @@ class Keeping:
 
     @classmethod
     def checked(cls, days: Any, archive: Any) -> Self:
-        """Return what a flow's decorator says. Raises `TypeError` and `ValueError`."""
+        """Return the options of a flow's decorator. Raises `TypeError` and `ValueError`."""
         least, most = LIMITS.flow_kept_seconds // DAY_SECONDS, LIMITS.flow_retention_days_max
         if not isinstance(days, int | None) or isinstance(days, bool):
             raise TypeError(f"retention_days must be a whole number of days, not {days!r}")

@@ -1,4 +1,4 @@
-"""What a flow's code waits for: a command at a path of an execution, and the claim of an inline step."""
+"""The waits of a flow's code: a command at a path of an execution, and the claim of an inline step."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,11 +12,11 @@ from signalbox.core.times import rfc3339
 class Wait:
     """One wait of a flow's code: the command at `path` of an execution, on its current attempt.
 
-    A path is the number of the `yield` in its branch, then the position in the yielded list, and so on. `signature` is
+    A path is the number of the `await` in its branch, then the position in the awaited group, and so on. `signature` is
     the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
     command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
     `child` is the id that the code has given to a sub-flow, empty for a generated one, and `last_error` the error of
-    the attempt before this one; the header has both, too.
+    the attempt before this one; the header has both.
     """
 
     execution_id: str

@@ -66,7 +66,7 @@ def _send_event(ports: Ports, header: FlowHeader, event: Event, id_: str) -> Non
     refused = _refusal_of_events(header)
     if refused is None:
         _post(ports, header, message_id, event)
-    elif not _is_posted(ports, header, message_id, event):
+    elif not is_posted(ports, header, message_id, event):
         raise refused
 
 
@@ -81,7 +81,7 @@ def _refusal_of_events(header: FlowHeader) -> Problem | None:
     return None
 
 
-def _is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
+def is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
     """Return whether an event was accepted before. Raises `OtherBody` if its id was used for another one."""
     [stored] = ports.store.read(message_path(header.address.base, id_))
     check_same_body(stored, message_to_record(event))

@@ -17,7 +17,7 @@ from signalbox.flows.storage.log import read_log
 
 
 def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:
-    """Return what the code of a flow answers, from a replay of its log. Nothing is written or enqueued.
+    """Return the answer of a flow's code, from a replay of its log. Nothing is written or enqueued.
 
     Raises `NoFlow`, `CannotQuery`, `NoQuery`, the `Problem` that the answer raises, and `Unavailable` if this process
     cannot run the code, or if the code has not been started.
@@ -33,7 +33,7 @@ def query_names(ports: Ports, flows: Flows, address: FlowAddress) -> list[str]:
 def _to_be_replayed(
     store: Store, flows: Flows, address: FlowAddress
 ) -> tuple[FlowDefinition, FlowHeader, Sequence[Message]]:
-    """Return what a query replays: the code, the header and the log."""
+    """Return the input of a query's replay: the code, the header and the log."""
     header, _ = read_header(store, address)
     if address.name not in flows.definitions:
         path = f"GET {{base}}{header.function}/flows/{address.name}/{address.key}/queries/…"

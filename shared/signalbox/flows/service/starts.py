@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
@@ -21,13 +21,14 @@ from signalbox.core.ports import AlreadyExists, Ports, Snapshot
 from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.times import EPOCH
 from signalbox.core.wake_ups import complete_wake_ups
+from signalbox.flows.machine.deadlines import checked_timeout, with_deadline
 from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.headers import forked_header
 from signalbox.flows.machine.stuck import Stuck, checked_json
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
-from signalbox.flows.model.headers import FlowHeader, checked_timeout, new_header
+from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.labels import NO_LABELS, checked_labels
 from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import BadFlow, CannotFork
@@ -72,18 +73,18 @@ def start(
     header = flows.kept(header) if flows.function == function else header
     definition = flows.definitions.get(address.name) if flows.function == function else None
     now = _server_time(ports, header) if seconds else None
-    if seconds and now:
-        header = replace(header, deadline_at=now + timedelta(seconds=seconds))
+    header = with_deadline(header, seconds, now) if now else header
     try:
         commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
-        _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
+        commit_start(ports, timed(commit, header, seconds) if seconds else commit)
     except AlreadyExists:
         _check_same_start(ports, header)
         return Started(address, created=False)
     return Started(address, created=True)
 
 
-def _commit_start(ports: Ports, commit: Commit) -> None:
+def commit_start(ports: Ports, commit: Commit) -> None:
+    """Commit a start, with its tasks in the outbox. Raises `AlreadyExists` if the id is in use."""
     outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
 
@@ -98,13 +99,11 @@ def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowH
     """Return the commit of a flow whose code has been started. If that fails, a wake-up does it and marks it stuck."""
     definition.signature.bind(header.arguments, None)
     try:
-        return _first_turn(ports, flows, definition, header, now) or _with_time(ports, flows, definition, header)
+        commit = _first_turn(ports, flows, definition, header, now)
+        if commit is None:  # it needs the time
+            commit = _first_turn(ports, flows, definition, header, _server_time(ports, header))
     except (Stuck, TooLarge):
         return _created(header)
-
-
-def _with_time(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
-    commit = _first_turn(ports, flows, definition, header, _server_time(ports, header))
     assert commit is not None, "the time is known"
     return commit
 
@@ -120,7 +119,7 @@ def _first_turn(
     """Return the commit of the first turn, or None if it needs the server's time and no record was read."""
     with closing(FlowTurn.begin(definition, header, (), now)) as turn:
         if turn.new_sub_flows:
-            return _created(header)  # a turn looks whether the ids are free
+            return _created(header)  # the turn checks that the ids are free
         if turn.needs_time:
             return None
         missing = Snapshot(header_path(header.address.base), None, now or EPOCH)
@@ -165,7 +164,7 @@ class Fork:
         checked_timeout(self.timeout_seconds)
 
     def header(self, source: FlowAddress, incarnation: str) -> FlowHeader:
-        """Return a header with what the fork has of its own. Raises `BadFlow`, `BadKey`."""
+        """Return a header with the fork's own fields. Raises `BadFlow`, `BadKey`."""
         address = FlowAddress.checked(source.name, self.id)
         if address == source:
             raise BadFlow("A fork needs an id of its own.", field="id")
@@ -175,7 +174,7 @@ class Fork:
 
 
 def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
-    """Start a run from a prefix of another run's log, in one commit: what the code waits for there is scheduled.
+    """Start a run from a prefix of another run's log, in one commit: the commands that are pending there are scheduled.
 
     The other run does not change. Its current execution counts: `continue_as_new` has removed the logs before. A repeat
     changes nothing.
@@ -192,13 +191,12 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     flows.check_revision(before.written_by)
     header = forked_header(before, wanted.from_entry, replace(new, function=before.function), wanted.arguments)
     header = flows.kept(replace(header, labels=before.labels if wanted.labels is None else wanted.labels))
-    if seconds:
-        header = replace(header, deadline_at=read.read_time + timedelta(seconds=seconds))
+    header = with_deadline(header, seconds, read.read_time)
     flows.of(source.name).signature.bind(header.arguments, None, stored=True)
     entries = _prefix(ports, before, wanted.from_entry)
     commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
     try:
-        _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
+        commit_start(ports, timed(commit, header, seconds) if seconds else commit)
     except AlreadyExists:  # a run has the id now, or that of a new sub-flow: look again
         return fork(ports, flows, source, wanted)
     return Started(new.address, created=True)

@@ -44,14 +44,14 @@ def resume(ports: Ports, address: FlowAddress) -> None:
     """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[FlowHeader, datetime]]:
-        return _resumed(read[0], present(read[0], address))
+        return resumed(read[0], present(read[0], address))
 
     (header, now), committed = perform(ports, [header_path(address.base)], decide)
     if committed is None:
         ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], now))
 
 
-def _resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
+def resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
     """Return the writes and the wake-up that let a suspended flow continue; no writes if it is not suspended.
 
     The wake-ups of the messages that wait have ended at the suspended header.

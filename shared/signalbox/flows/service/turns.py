@@ -39,7 +39,7 @@ from signalbox.mailboxes.storage import Mailbox
 class FlowMailbox:
     """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does.
 
-    `repeats`: the turn schedules again what the flow waits for. `carrier` is the delivery that runs inline steps after
+    `repeats`: the turn schedules the pending commands again. `carrier` is the delivery that runs inline steps after
     the commit, and `ended` the results of those whose code has ended there; they come before the messages.
     """
 
@@ -101,7 +101,7 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     if header is None or header.end:
         _drop_all(ports, read, flows.function)
         return Advanced(complete=True)
-    if suspended := _of_suspended(header):
+    if suspended := of_suspended(header):
         return suspended
     flows.check_revision(header.written_by)
     flows.of(header.address.name)
@@ -110,7 +110,7 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
         with _closed_after_error(turn):
-            committed = _commit_turn(ports, commit) if commit else None
+            committed = commit_turn(ports, commit) if commit else None
     except Stuck as stuck:
         mark_stuck(ports, read, header, stuck)
         return Advanced(complete=False)
@@ -120,12 +120,12 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     live = None
     if _has_steps_to_run(turn):
         unchanged = LiveTurn(turn, snapshot, log.last_chunk, snapshot.read_time)
-        live = _live(turn, snapshot, commit, committed) if commit and committed else unchanged
+        live = live_turn(turn, snapshot, commit, committed) if commit and committed else unchanged
     leaves_steps = commit is None and None in turn.wake_times()
     return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
 
 
-def _of_suspended(header: FlowHeader) -> Advanced | None:
+def of_suspended(header: FlowHeader) -> Advanced | None:
     """Return the turn of a suspended flow, which leaves everything in the mailbox; None if it is not suspended."""
     return Advanced(complete=False) if header.suspended else None
 
@@ -153,10 +153,10 @@ def advance_without_read(
         log = LoadedLog(last_chunk=live.last_chunk)
         commit = TurnCommit(live.snapshot, turn, log, (), flows.revision, more=False, live=True)
         decided = commit.commit(ports.store.new_id)
-        return _live(turn, live.snapshot, decided, _commit_turn(ports, decided))
+        return live_turn(turn, live.snapshot, decided, commit_turn(ports, decided))
 
 
-def _live(turn: FlowTurn, snapshot: Snapshot, commit: Commit, committed: Committed) -> LiveTurn | None:
+def live_turn(turn: FlowTurn, snapshot: Snapshot, commit: Commit, committed: Committed) -> LiveTurn | None:
     """Return a turn whose commit has landed, or None, and close it, if its code runs no more."""
     [put, *_], [result, *_] = commit.writes, committed.results
     assert isinstance(put, Put), "the first write of a turn is its header"
@@ -179,14 +179,15 @@ def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
         raise
 
 
-def _commit_turn(ports: Ports, commit: Commit) -> Committed:
+def commit_turn(ports: Ports, commit: Commit) -> Committed:
+    """Commit a turn, with its tasks in the outbox. Raises `Conflict` if another turn was faster."""
     committed = outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
     return committed
 
 
 def write_log(ports: Ports, commit: Commit) -> None:
-    """Write what the code has logged: a turn that does not count has logged nothing. Export the spans."""
+    """Write the lines that the code has logged: a turn that does not count has logged nothing. Export the spans."""
     for span in commit.spans:
         ports.log.span(span)
     for line in commit.lines:
@@ -225,7 +226,7 @@ def _turn(
         turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
         for result in read.ended:
             turn.take(result)
-        taken, is_cancel_due = _take(turn, mailbox.waiting[:count], own)
+        taken, is_cancel_due = take_page(turn, mailbox.waiting[:count], own)
         if not mailbox.more and count >= len(mailbox.waiting):
             turn.see_all()
         refuse_sub_flows(ports.store, turn)
@@ -260,14 +261,16 @@ def refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
     raise too_large(f"The ids of sub-flows were in use {LIMITS.flow_pending_max} times in one turn.")
 
 
-def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> tuple[Sequence[StoredMessage], bool]:
+def take_page(
+    turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None
+) -> tuple[Sequence[StoredMessage], bool]:
     """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones.
 
     A cancel that must wait for the code of an inline step is left. Also return whether a left one is due at once.
     """
     taken: list[StoredMessage] = []
     left: list[StoredMessage] = []
-    for stored in _cancels_before_events(page):
+    for stored in cancels_before_events(page):
         if turn.is_over:
             return taken, False
         message = message_from_record(stored.data)
@@ -278,10 +281,10 @@ def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> 
         taken.append(stored)
     if own and not turn.is_over:
         turn.take(own)
-    return taken, _is_cancel_due(turn, left)
+    return taken, is_cancel_due(turn, left)
 
 
-def _is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
+def is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
     """Return whether a cancel that was left need not wait any more: a message behind it has ended the step."""
     left = turn.cancels_left
     due = turn.is_over or not all(turn.must_wait(message_from_record(stored.data)) for stored in cancels)
@@ -289,7 +292,7 @@ def _is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
     return bool(cancels) and due
 
 
-def _cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+def cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
     """Return a page in an order in which no cancel follows an event. The results before a cancel stay before it."""
     last = max((number for number, message in enumerate(page) if message.data["kind"] == Cancel.kind), default=-1)
     begin, rest = page[: last + 1], page[last + 1 :]
@@ -300,13 +303,13 @@ def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
     """Remove the messages of a flow that has ended or does not exist, and release the leases in them."""
     base = read.address.base
     leases = leases_of(read.mailbox.waiting)
-    effects = [release_effect(base, function, lease) for lease in leases] + _next_wake(base, function, read)
+    effects = [release_effect(base, function, lease) for lease in leases] + next_wake(base, function, read)
     writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
     if writes or effects:
-        _commit_turn(ports, Commit(writes, effects))
+        commit_turn(ports, Commit(writes, effects))
 
 
-def _next_wake(base: str, function: str, read: FlowMailbox) -> list[Effect]:
+def next_wake(base: str, function: str, read: FlowMailbox) -> list[Effect]:
     """Return the wake-up for the messages after the page, if there are any."""
     return [wake_flow(base, function)] if read.mailbox.more else []
 

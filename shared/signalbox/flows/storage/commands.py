@@ -1,6 +1,6 @@
 """The writes and the tasks of a turn's commands: those that it schedules, repeats or abandons.
 
-What a commit contains for each command that the turn schedules or abandons:
+The writes and tasks of a commit for each command that the turn schedules or abandons:
 
     command  scheduled                                       abandoned
     -------  ----------------------------------------------  ------------------------------
@@ -33,6 +33,7 @@ from signalbox.core.times import EPOCH
 from signalbox.core.wake_ups import wake_up
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, RatePermits, Renew, Sleep, Step, SubFlow
+from signalbox.flows.machine.deadlines import wake_at_deadline
 from signalbox.flows.machine.effects import (
     batch_effect,
     cancel_batch_effect,
@@ -43,7 +44,6 @@ from signalbox.flows.machine.effects import (
     result_call,
     step_effect,
     wait_effect,
-    wake_at_deadline,
     wake_flow,
 )
 from signalbox.flows.machine.stuck import too_large
@@ -79,7 +79,7 @@ class CommandWrites:
         for pending in self.turn.scheduled:
             self._schedule(pending)
         for pending in self.turn.repeated:
-            self._repeat(pending)
+            self.repeat(pending)
         if self.turn.repeats:
             self.effects += wake_at_deadline(self.header)
         for pending in self.turn.abandoned:
@@ -97,7 +97,7 @@ class CommandWrites:
                 together = len(self.turn.pending)
                 self.effects.append(step_effect(self.header, step, wait, together, self.turn.now))
             case Sleep() as sleep:
-                self._sleep(sleep, wait)
+                self.sleep(sleep, wait)
             case Lock() as lock:
                 self.effects.append(wait_effect(self.header, lock, wait))
             case RatePermits() as rate:
@@ -107,11 +107,12 @@ class CommandWrites:
             case ObjectCall() as call:
                 self._call_object(call, wait)
             case SubFlow() as flow:
-                self._run_flow(flow, wait, pending.location)
+                self.run_flow(flow, wait, pending.location)
             case Batch() as batch:
                 self.effects.append(_checked_batch(batch_effect(self.header, batch, wait), pending.location))
 
-    def _repeat(self, pending: PendingCommand) -> None:
+    def repeat(self, pending: PendingCommand) -> None:
+        """Schedule a command again: its task may be lost."""
         wait, address = self.turn.pending[pending.path], self.header.address
         match pending.command:
             case Sleep() as sleep:
@@ -126,7 +127,8 @@ class CommandWrites:
             case _:
                 self._schedule(pending)
 
-    def _sleep(self, sleep: Sleep, wait: Wait) -> None:
+    def sleep(self, sleep: Sleep, wait: Wait) -> None:
+        """Write the message that ends a sleep, and its wake-up."""
         assert self.turn.now is not None, "a turn that schedules a sleep has read the time"
         address, due_at = self.header.address, self.turn.now + timedelta(seconds=sleep.seconds)
         message = message_to_record(Result(wait, CallOutcome()))
@@ -140,7 +142,8 @@ class CommandWrites:
         self.writes.append(message_put(call.address.base, id_, message.to_record()))
         self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
 
-    def _run_flow(self, flow: SubFlow[Any], wait: Wait, location: str) -> None:
+    def run_flow(self, flow: SubFlow[Any], wait: Wait, location: str) -> None:
+        """Create a sub-flow, with the wake-up that starts it."""
         parent = ParentFlow(self.header.address.base, self.header.function, wait, self.header.depth + 1)
         if parent.depth > LIMITS.flow_depth_max:
             raise too_large(f"Sub-flows can be nested at most {LIMITS.flow_depth_max} deep.", location)
@@ -160,11 +163,12 @@ class CommandWrites:
             case RatePermits() as rate:
                 self.effects.append(cancel_rate_effect(self.header, rate.rate, wait))
             case SubFlow() as flow:
-                self._cancel_flow(flow, wait)
+                self.cancel_flow(flow, wait)
             case Batch():
                 self.effects.append(cancel_batch_effect(self.header, wait))
 
-    def _cancel_flow(self, flow: SubFlow[Any], wait: Wait) -> None:
+    def cancel_flow(self, flow: SubFlow[Any], wait: Wait) -> None:
+        """Post the cancel of an abandoned sub-flow, and wake it."""
         child = _child(self.header, flow, wait)
         id_ = name_of("abandoned", child.base, wait.execution_id, wait.path)
         key = parent_key(self.header.address.base, wait)

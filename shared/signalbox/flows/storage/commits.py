@@ -13,12 +13,13 @@ from signalbox.core.problems import TooLarge
 from signalbox.core.times import EPOCH
 from signalbox.core.write_checks import check_commit
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.effects import archive_effect, carry_flow, release_effect, wake_at_deadline, wake_flow
+from signalbox.flows.machine.deadlines import deadline_message, wake_at_deadline
+from signalbox.flows.machine.effects import archive_effect, carry_flow, release_effect, wake_flow
 from signalbox.flows.machine.headers import check_log, new_entries, next_header
 from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.headers import FlowHeader, deadline_message
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Event, Result, message_to_record
 from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.storage.listings import listing_writes
@@ -107,7 +108,8 @@ class TurnCommit:
             *listing_writes(self.snapshot, before, after),
             *end_messages(after),
         ]
-        effects = [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]
+        releases = [release_effect(before.address.base, before.function, lease) for lease in turn.released]
+        effects = [*commands.effects, *releases, *end_tasks(after), *self.next_wake()]
         last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
         return Commit(writes, effects, turn.driver.logged, after, last_chunk, recorded_spans(turn, after)).checked()
 
@@ -116,11 +118,8 @@ class TurnCommit:
         """The revision that the commit writes."""
         return next_revision(revision_of(self.snapshot), EPOCH if self.live else self.snapshot.read_time)
 
-    def _releases(self) -> Iterator[Effect]:
-        header = self.turn.header
-        return (release_effect(header.address.base, header.function, lease) for lease in self.turn.released)
-
-    def _next_wake(self) -> Iterator[Effect]:
+    def next_wake(self) -> Iterator[Effect]:
+        """Iterate over the wake-ups of the turns after this one."""
         header, times = self.turn.header, self.turn.wake_times()
         if self.more or self.turn.continued:
             yield wake_flow(header.address.base, header.function)

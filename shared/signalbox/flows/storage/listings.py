@@ -1,4 +1,4 @@
-"""The listing of a run: what lists show and search, and what the sweeper looks for."""
+"""The listing of a run: the fields that lists show and search, and that the sweeper queries."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ CHANGING = (LABELS, "ended_at", DUE_AT, "checked_at")
 _BY_START = (("flow", "-created_at"), ("flow", "state", "-created_at"), ("flow", "labels[]", "-created_at"))
 
 INDEXES = tuple(parse(FlowAddress.COLLECTION, fields) for fields in _BY_START)
-"""The composite indexes of lists by the time of the start, the newest first. Terraform creates them, too."""
+"""The composite indexes of lists by the time of the start, the newest first. Terraform creates the same ones."""
 
 
 def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Write]:

@@ -104,7 +104,7 @@ def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> B
     before = header_of(read.data)
     if before is None:
         _check_count(ports, wanted.runs)
-    task = Call(function, ACT_ON_RUN, wanted.payload(batch, _time_of(before, read)))
+    task = Call(function, ACT_ON_RUN, wanted.payload(batch, requested_at(before, read)))
     spec = BatchSpec(task=task, per_task=LIMITS.flow_bulk_per_task)
     try:
         status = population.populate(ports, batch, spec).status
@@ -123,7 +123,7 @@ def batch_of(function: str, flow: str, key: str) -> str:
     return name_of("runs", function, flow, key)
 
 
-def _time_of(before: Header | None, read: Snapshot) -> str:
+def requested_at(before: Header | None, read: Snapshot) -> str:
     """Return the time of the first request under a key: that in its batch, or now."""
     return str(before.task.payload["until"]) if before and before.task else rfc3339(read.read_time)
 
@@ -138,12 +138,12 @@ def _check_count(ports: Ports, runs: Runs) -> None:
 
 def _populated(ports: Ports, batch: str, runs: Runs) -> int:
     """Load the runs that a batch does not have yet, and seal it. Return the number of its units."""
-    page, after = _loaded(ports, batch)
+    page, after = loaded_last(ports, batch)
     appended = pages.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
     return lifecycle.seal(ports, batch, SealRequest(appended.page)).counts.size
 
 
-def _loaded(ports: Ports, batch: str) -> tuple[int, str]:
+def loaded_last(ports: Ports, batch: str) -> tuple[int, str]:
     """Return the number of a batch's next page, and the id of its last run."""
     [read] = ports.store.read(batch_path(batch))
     header = header_of(read.data)
@@ -170,11 +170,11 @@ def _ids(ports: Ports, runs: Runs, after: str) -> Iterator[str]:
 
 
 def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
-    """Act on a run if it still matches. Return what was done. Raises the `Problem` with which the run refuses it."""
+    """Act on a run if it still matches. Return the result. Raises the `Problem` with which the run refuses it."""
     address = FlowAddress(payload["flow"], payload["id"])
     [read] = ports.store.read(header_path(address.base))
     header = flow_of(read, address)
-    if header is None or not _matches(header, read.create_time, payload):
+    if header is None or not matches(header, read.create_time, payload):
         return SKIPPED
     try:
         ACTIONS[payload["action"]](ports, address, payload)
@@ -185,7 +185,7 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
     return DONE
 
 
-def _matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
+def matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
     """Return whether a run existed at the request, and has neither lost the label nor left the state since."""
     until, (name, _, value) = datetime.fromisoformat(payload["until"]), payload["label"].partition(":")
     if created_at is None or created_at > until or (name and header.labels.get(name) != value):
@@ -193,11 +193,11 @@ def _matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[s
     if payload["state"] not in ("", header.state):
         return False
     is_chosen_by_state = payload["state"] or payload["action"] == "resume"
-    since = _state_since(header)
+    since = state_since(header)
     return not is_chosen_by_state or since is None or since <= until
 
 
-def _state_since(header: FlowHeader) -> datetime | None:
+def state_since(header: FlowHeader) -> datetime | None:
     """Return the time since which a run has been in its state, or None if it is running."""
     if header.end:
         return header.end.at

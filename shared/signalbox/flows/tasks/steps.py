@@ -21,6 +21,7 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import lifecycle
 from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.lazy_dataclasses import dataclass
@@ -44,12 +45,14 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt, Start
-from signalbox.tasks.service import runs
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import Context, OfCompletion, OfLease, OfOutcome, OfStep
+from signalbox.tasks.service import starts
 
 Code = Callable[[None, Start], Json]
 """A task's code, as `tasks` runs it. A step has no subject."""
@@ -60,7 +63,7 @@ Code = Callable[[None, Start], Json]
 
 @dataclass(frozen=True, slots=True)
 class StepOfFlow:
-    """The step that a task runs, from its context. `together` is the number of commands that its flow waits for.
+    """The step that a task runs. `together` is the number of commands that its flow waits for.
 
     `delayed`: its task was due only some time after the turn that scheduled it.
     """
@@ -72,14 +75,14 @@ class StepOfFlow:
     delayed: bool = False
 
     @classmethod
-    def from_context(cls, context: Mapping[str, Any]) -> Self:
-        step = context["step"]
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Parse the step in the context of its task."""
         return cls(
-            FlowAddress.of_base(step["flow"]),
-            step["function"],
-            Wait.from_json(step),
-            step["together"],
-            "delayed" in step,
+            FlowAddress.of_base(value["flow"]),
+            value["function"],
+            Wait.from_json(value),
+            value["together"],
+            "delayed" in value,
         )
 
     @property
@@ -88,38 +91,35 @@ class StepOfFlow:
         return self.delayed or self.wait.attempt > 1
 
 
-def is_step(context: Mapping[str, Any]) -> bool:
-    """Return whether a task with this context is a step of a flow."""
-    return "step" in context
-
-
-def run_step(ports: Ports, flows: Flows, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> None:
+def run_step(ports: Ports, flows: Flows, delivered: Delivered[OfStep], retry_limits: RetryLimits, code: Code) -> None:
     """Run a step's code and give its outcome to the flow. Raises errors that are retried; a `Problem` is an outcome."""
-    step = StepOfFlow.from_context(attempt.context)
-    if (attempt.is_repeated or attempt.is_late or step.is_later) and _is_over(ports, step, attempt):
+    step = StepOfFlow.from_json(delivered.context.step)
+    if (delivered.is_repeated or delivered.is_late or step.is_later) and is_over(ports, step, delivered):
         return
-    result = Result(step.wait, _outcome_of_step(ports, attempt, retry_limits, code))
-    if attempt.is_repeated or not _apply_at_once(ports, flows, step, result):
+    result = Result(step.wait, _outcome_of_step(ports, step, delivered, retry_limits, code))
+    if delivered.is_repeated or not apply_at_once(ports, flows, step, result):
         post_result(ports, step.address.base, step.function, result)
 
 
-def _outcome_of_step(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> CallOutcome:
+def _outcome_of_step(
+    ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep], retry_limits: RetryLimits, code: Code
+) -> CallOutcome:
     try:
-        returned = runs.start(ports, attempt, retry_limits, lambda start: code(None, start))
+        returned = starts.start(ports, delivered, retry_limits, lambda start: code(None, start))
     except Problem as problem:
-        ports.log.info("step failed", flow=attempt.context["step"]["flow"], detail=problem.detail)
+        ports.log.info("step failed", flow=step.address.base, detail=problem.detail)
         return CallOutcome.from_problem(problem)
     return step_outcome(returned, CORE_LIMITS.result_bytes_max)
 
 
-def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
+def is_over(ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep]) -> bool:
     """Return whether a flow does not wait for a step, or not for this attempt of it: it is done, or was cancelled.
 
     If the outcome of an earlier delivery is in the mailbox, wake the flow.
     """
     base = step.address.base
     message = message_path(base, Result(step.wait, CallOutcome()).id_for(step.address))
-    header, *posted = ports.store.read(header_path(base), *([message] if attempt.is_repeated else []))
+    header, *posted = ports.store.read(header_path(base), *([message] if delivered.is_repeated else []))
     if any(snapshot.data is not None for snapshot in posted):
         ports.queue.create(complete_wake_ups([wake_flow(base, step.function)], header.read_time))
         return True
@@ -131,7 +131,7 @@ def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
     return True
 
 
-def _apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
+def apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
     """Run a turn that applies the result; return whether it was applied, or dropped because it is not waited for."""
     if step.address.name not in flows.definitions or step.together > LIMITS.flow_siblings_max:
         return False
@@ -160,18 +160,18 @@ def post_result(ports: Ports, base: str, function: str, result: Result) -> None:
     try:
         commit_time = ports.store.commit([message]).commit_time
     except AlreadyExists:
-        _wake(ports, base, function)
+        wake_again(ports, base, function)
     else:
         ports.queue.create(complete_wake_ups([wake_flow(base, function)], commit_time))
 
 
-def _wake(ports: Ports, base: str, function: str) -> None:
+def wake_again(ports: Ports, base: str, function: str) -> None:
     """Wake a flow for a result that an earlier delivery may have posted. Raises `Unavailable`."""
     [header] = ports.store.read(header_path(base), fields=())
     ports.queue.create(complete_wake_ups([wake_flow(base, function)], header.read_time))
 
 
-def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str, Any]) -> None:
+def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Context) -> None:
     """Post the result in the context of a task.
 
     If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is woken. If none
@@ -180,31 +180,35 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str,
     lease that it was granted in the meantime stays: the flow may hold it.
     """
     outcome = _outcome_of_context(ports, context)
-    if outcome is None:
-        if _is_awaited(ports, payload):
-            _wait_for_lock(ports, {"permits": 1, "lease_seconds": None, **context["lease"], **payload, "act": "wait"})
-        else:
-            waits.withdraw(ports, context["lease"]["semaphore"], _child_id(payload), by_flow=True)
-        _wake(ports, payload["flow"], payload["function"])
-    else:
+    if outcome is not None:
         post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
+        return
+    assert isinstance(context, OfLease), "only a lease ends before its outcome is posted"
+    if is_awaited(ports, payload):
+        repeated = {"permits": 1, "lease_seconds": None, **context.granted.record}
+        _wait_for_lock(ports, {**repeated, **payload, "act": "wait"})
+    else:
+        waits.withdraw(ports, context.granted.semaphore, _child_id(payload), by_flow=True)
+    wake_again(ports, payload["flow"], payload["function"])
 
 
-def _outcome_of_context(ports: Ports, context: Mapping[str, Any]) -> CallOutcome | None:
+def _outcome_of_context(ports: Ports, context: Context) -> CallOutcome | None:
     """Return the outcome of a lease, a call of an object or a batch, or None for a lease that has ended.
 
     Permits of a rate that were granted have no context.
     """
-    if "lease" in context:
-        granted = context["lease"]
-        claimed = leases.claim(ports, granted)
-        if claimed is None:
-            return None
-        lease = {"semaphore": claimed.semaphore, "id": claimed.id, "token": claimed.token}
-        return CallOutcome({**lease, "ends_at": rfc3339(claimed.ends_at), "granted": dict(granted)})
-    if "outcome" in context:
-        return CallOutcome.from_json(context["outcome"])
-    return CallOutcome(dict(context["batch"])) if "batch" in context else CallOutcome()
+    match context:
+        case OfLease(granted=granted):
+            claimed = leases.claim(ports, granted)
+            if claimed is None:
+                return None
+            lease = {"semaphore": claimed.semaphore, "id": claimed.id, "token": claimed.token}
+            return CallOutcome({**lease, "ends_at": rfc3339(claimed.ends_at), "granted": dict(granted.record)})
+        case OfOutcome(outcome=outcome):
+            return CallOutcome.from_json(outcome)
+        case OfCompletion(completion=completion):
+            return CallOutcome(dict(completion))
+    return CallOutcome()
 
 
 # --- commands ---
@@ -266,7 +270,7 @@ def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Renew a lease, whichever delivery has claimed it. If it has ended, the error is the renewal's outcome."""
     try:
-        ends_at = leases.renew_granted(ports, payload["lease"], payload["lease_seconds"])
+        ends_at = leases.renew_granted(ports, Granted.from_context(payload["lease"]), payload["lease_seconds"])
         if ends_at is None:
             raise LeaseEnded(f"The lease of {payload['lease']['semaphore']} had ended before it was renewed.")
     except Problem as problem:
@@ -277,7 +281,7 @@ def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
     with suppress(NotFound):
-        leases.release(ports, payload["lease"])
+        leases.release(ports, Granted.from_context(payload["lease"]))
 
 
 def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -286,7 +290,7 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
     A batch that its flow has abandoned is not populated. If the flow abandons it in the meantime, the task that cancels
     it may have found none, so it is cancelled here, or in the next delivery if this one dies.
     """
-    if _is_awaited(ports, payload):
+    if is_awaited(ports, payload):
         task = Call.from_record(payload["task"]) if payload["task"] else None
         try:
             permits = {name: payload[name] for name in ("semaphore", "rate", "weight") if name in payload}
@@ -295,11 +299,11 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
             populate_whole(ports, _child_id(payload), spec, payload["units"])
         except Problem as problem:
             _post_error(ports, payload, problem)
-    if not _is_awaited(ports, payload):
+    if not is_awaited(ports, payload):
         _cancel_batch(ports, payload)
 
 
-def _is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
+def is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
     """Return whether the flow waits for the outcome of a command."""
     address, wait = FlowAddress.of_base(payload["flow"]), Wait.from_json(payload)
     [read] = ports.store.read(header_path(address.base))
@@ -354,9 +358,9 @@ def _flow_command(ports: Ports, payload: Mapping[str, Any]) -> None:
 OWN_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 
 
-def run_own_task(ports: Ports, attempt: Attempt) -> None:
+def run_own_task(ports: Ports, delivered: Delivered[Context]) -> None:
     """Run one of `OWN_TASKS`, however often it is delivered. Raises errors that are retried."""
-    if attempt.task == FLOW_RESULT_TASK:
-        _flow_result(ports, attempt.payload, attempt.context)
+    if delivered.task == FLOW_RESULT_TASK:
+        _flow_result(ports, delivered.payload, delivered.context)
     else:
-        _flow_command(ports, attempt.payload)
+        _flow_command(ports, delivered.payload)

@@ -1,4 +1,4 @@
-"""The addresses of objects and flows: what has a mailbox."""
+"""The addresses of objects and flows, which have mailboxes."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Self
@@ -42,7 +42,7 @@ class Address:
 class ObjectAddress(Address):
     """An object: its class and its key. It exists once it has been called.
 
-    It is here and not with objects, since the outcome of a flow's step can be an object, too.
+    It is here and not with objects, since the outcome of a flow's step can also be an object.
     """
 
     __slots__ = ()

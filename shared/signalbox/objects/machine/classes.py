@@ -13,8 +13,8 @@ shape gets a higher `version`, and a static method ``upgrade(state, version)`` t
 state, as JSON. An instance that reads a newer state than its own does not touch it: older code would drop fields that
 it does not have.
 
-A method changes its state, calls objects and sends tasks; what it sends is sent if its call takes effect. A turn may
-lose its race and be applied again, so everything else is refused inside a method: the kit's documents, semaphores and
+A method changes its state, calls objects and sends tasks, which are sent if its call takes effect. A turn may lose
+its race and be applied again, so everything else is refused inside a method: the kit's documents, semaphores and
 batches.
 """
 
@@ -48,13 +48,13 @@ READ_ONLY = "_signalbox_read_only"
 RESERVED = {"key", "now", "version", "upgrade"}
 
 
-# --- what a running method sends ---
+# --- the messages and tasks of a running method ---
 
 _running: ContextVar[tuple[ObjectAddress, Sent] | None] = ContextVar("running_method", default=None)
 
 
 class Reference:
-    """An object by its address: what a method returns for a result that is an object."""
+    """An object by its address, which a method returns as its result."""
 
     def __init__(self, address: ObjectAddress) -> None:
         self._address = address
@@ -171,7 +171,8 @@ class ObjectClass:
         if state is not None:
             self._fields(json.loads(state))
 
-    def _check_version(self, version: int) -> None:
+    def check_version(self, version: int) -> None:
+        """Raise `Unavailable` if newer code wrote the state."""
         if version > self.version:
             raise Unavailable(f"the state of {self.name} was written by a newer version of the class")
 
@@ -183,7 +184,7 @@ class ObjectClass:
         return instance
 
     def _fields(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        self._check_version(stored["version"])
+        self.check_version(stored["version"])
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
             try:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.error_notes import ErrorText
 from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import GaveUp, Unavailable
@@ -16,7 +17,8 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import StoredMessage
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import KEPT_WAKE_UP, Message
-from signalbox.tasks.model import ErrorText, Failure
+from signalbox.tasks.model.contexts import Plain
+from signalbox.tasks.model.failures import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Mark:
     def next(self, run: str, now: datetime) -> "Mark":
         """Return the mark of one more start. Raises `Unavailable` while another run may be applying the call.
 
-        After the last start, its own run is refused, too: another delivery of that run may still be applying the call.
+        After the last start, its own run is also refused: another delivery of that run may still be applying the call.
         """
         if self.until is not None and (self.run != run or self.is_spent) and now < self.until:
             raise Unavailable("another delivery may still be applying this call")
@@ -73,7 +75,7 @@ def failure_of(function: str, address: ObjectAddress, id_: str, message: Message
     call = Call(function, CALL_OBJECT, call_payload(address, message.body["method"], message.body["arguments"]))
     failure_id = name_of("call given up", address.base, id_)
     text = ErrorText("each start of the call ended its process or raised a transient error")
-    return Failure(failure_id, call, {}, error["type"], error["detail"], text, LIMITS.call_attempts_max, "")
+    return Failure(failure_id, call, Plain(), error["type"], error["detail"], text, LIMITS.call_attempts_max, "")
 
 
 def call_payload(address: ObjectAddress, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

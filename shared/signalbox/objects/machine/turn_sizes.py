@@ -1,4 +1,4 @@
-"""The sizes of what a turn of an object commits, and whether they fit into one commit."""
+"""The sizes of an object's turn, and whether they fit into one commit."""
 
 from collections.abc import Sequence
 from typing import Self

@@ -92,11 +92,12 @@ class Turn:
 
     def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
         """Apply one message, which has waited since then. Return False, and do nothing, if the turn ends before it."""
-        if self._is_cut():
+        if self.is_cut():
             return False
         message = self.calls[id_].message
         applied = self._applied(message, apply, gave_up=gave_up)
-        size = self.size + Size.of(applied, self._continuations(message)) + self._forwarded(message)
+        continuations = (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
+        size = self.size + Size.of(applied, continuations) + self._forwarded(message)
         size += Size(writes=1) if self.calls[id_].kept_wake_up else Size()
         if self.changed and not size.fits:
             return False
@@ -111,12 +112,12 @@ class Turn:
                 self._send(applied)
                 self._resolve(id_, since, applied.outcome)
             case Kind.THEN:
-                self._follow(message, id_, since)
+                self.follow(message, id_, since)
             case Kind.ON_RESULT:
                 self._call_result_of(message.target, id_, since)
         return True
 
-    def _is_cut(self) -> bool:
+    def is_cut(self) -> bool:
         """Return whether held calls wait again. They precede the rest of the page, which could overtake them."""
         return bool(self.resumed)
 
@@ -126,7 +127,7 @@ class Turn:
         """Return the result of applying a call or a deletion; for a message that follows a call, that call's
         outcome.
         """
-        if refused := self._refused(message, gave_up=gave_up):
+        if refused := self.refused(message, gave_up=gave_up):
             return Applied(self.state, CallOutcome.from_problem(refused))
         if message.kind is Kind.DELETE:
             return Applied(None, CallOutcome())
@@ -145,10 +146,8 @@ class Turn:
             return Size()
         return Size(writes=1, tasks=1, size_bytes=message.size_bytes)
 
-    def _continuations(self, message: Message) -> tuple[Call, ...]:
-        return (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
-
-    def _refused(self, message: Message, *, gave_up: bool) -> Problem | None:
+    def refused(self, message: Message, *, gave_up: bool) -> Problem | None:
+        """Return the reason why a call is not run, or None."""
         if gave_up:
             return GaveUp(f"Gave up after {LIMITS.call_attempts_max} attempts.")
         if message.not_after is not None and self.now > message.not_after:
@@ -158,20 +157,21 @@ class Turn:
     def _send(self, applied: Applied) -> None:
         self.state = applied.state
         for post in applied.sent.posts:
-            self._post(post)
+            self.post(post)
         for task in applied.sent.tasks:
             self.tasks.append(task.effect(self._task_name(), self.now))
 
-    def _post(self, post: Post) -> None:
+    def post(self, post: Post) -> None:
+        """Add a message for an object, which the turn's commit writes."""
         due_at = self.now + timedelta(seconds=post.delay_seconds) if post.delay_seconds else None
-        self.posted.append(Posted(post.address, self._message_id(), post.message, due_at))
+        self.posted.append(Posted(post.address, self.message_id(), post.message, due_at))
 
     def _task_name(self) -> str:
         """Return a name that no other turn uses: under the header's guard, one turn has the revision."""
         self._ids += 1
         return name_of(self.address.base, self.revision, self._ids)
 
-    def _message_id(self) -> str:
+    def message_id(self) -> str:
         """Return an id that sorts after the turn's earlier messages: all of a commit have the same create time."""
         self._ids += 1
         return f"{name_of(self.address.base, self.revision)}-{self._ids:04}"
@@ -181,11 +181,11 @@ class Turn:
     def _resolve(self, id_: str, since: datetime, outcome: CallOutcome) -> None:
         """Record a call's outcome, run its continuations in order, and let the calls on its result wait again."""
         call = self.calls[id_]
-        self._end(id_, since, replace(call, outcome=outcome))
+        self.end(id_, since, replace(call, outcome=outcome))
         for continuation in call.message.then:
             self._run(id_, continuation, outcome)
 
-    def _end(self, id_: str, since: datetime, call: CallRecord) -> None:
+    def end(self, id_: str, since: datetime, call: CallRecord) -> None:
         """Record how a call ended. The calls that it held get its `since`, in order, so they precede later ones."""
         self.resumed |= {held: since + timedelta(microseconds=place) for place, held in enumerate(call.held)}
         self.calls[id_] = replace(call, held=())
@@ -197,7 +197,7 @@ class Turn:
 
     # --- messages that follow a call ---
 
-    def _follow(self, message: Message, id_: str, since: datetime) -> None:
+    def follow(self, message: Message, id_: str, since: datetime) -> None:
         """Run a task with the outcome of a call: now, once it exists, or where the call was forwarded."""
         target, continuation = message.target, message.continuation
         call = self.calls.get(target)
@@ -205,7 +205,7 @@ class Turn:
             self._run(target, continuation, _unknown(target))
         elif call.forwarded is not None:
             following = continuation_message(call.forwarded.id, continuation, receipt=False)
-            self._post(Post(call.forwarded.address, following))
+            self.post(Post(call.forwarded.address, following))
         elif call.outcome is not None:
             self._run(target, continuation, call.outcome)
         elif len(call.held) >= LIMITS.call_followers_max:
@@ -227,7 +227,7 @@ class Turn:
         if call is None:
             self._resolve(id_, since, _unknown(target))
         elif call.forwarded is not None:
-            self._forward(id_, since, call.forwarded.address, call_on_result, call.forwarded.id)
+            self.forward(id_, since, call.forwarded.address, call_on_result, call.forwarded.id)
         elif call.outcome is not None:
             self._call_object(call.outcome, id_, since)
         elif len(call.held) >= LIMITS.call_followers_max:
@@ -243,16 +243,16 @@ class Turn:
             no_object = NoObject("Only a result that is an object has methods.")
             self._resolve(id_, since, CallOutcome.from_problem(no_object))
         else:
-            self._forward(id_, since, outcome.object, method_call)
+            self.forward(id_, since, outcome.object, method_call)
 
-    def _forward(
+    def forward(
         self, id_: str, since: datetime, address: ObjectAddress, message: Callable[..., Message], *target: str
     ) -> None:
         """Post a call to another object. Its record names the place, and messages that follow it are sent there."""
-        call, place = self.calls[id_], CallPlace(address, self._message_id())
+        call, place = self.calls[id_], CallPlace(address, self.message_id())
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
         self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))
-        self._end(id_, since, replace(call, forwarded=place))
+        self.end(id_, since, replace(call, forwarded=place))
 
 
 def _too_many() -> CallOutcome:

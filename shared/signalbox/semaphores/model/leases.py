@@ -7,11 +7,13 @@ claims it again under a new token: `grant` is the token of the grant, `token` th
 """
 
 from collections.abc import Mapping
+from dataclasses import field, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.field_rules import Checked
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.times import rfc3339
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.problems import BadSemaphore
 
@@ -31,6 +33,58 @@ class Lease:
     id: str
     token: int
     ends_at: datetime
+
+
+def stable_names(lease: Lease) -> dict[Any, str]:
+    """Return the values that name this lease alone, each with a name that is the same in every delivery of its task."""
+    return dict.fromkeys((lease.id, lease.token, rfc3339(lease.ends_at)), f"lease of {lease.semaphore}")
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The lease of a continuation as it was granted: the ``lease`` in the context of its task.
+
+    `id` names the grant, whichever delivery has claimed it. The other fields are the options of the wait, which the
+    task repeats if it waits again.
+    """
+
+    semaphore: str
+    id: str
+    permits: int = 1
+    lease_seconds: float | None = None
+    release_on_return: bool = False
+    release_on_failure: bool = False
+    resumes: str = ""
+    """The operation that the task continues, if the wait was for its next attempt."""
+
+    resumed: int = 0
+    """The number of that operation's earlier grants."""
+
+    unit: str = ""
+    holder: str = ""
+    key: str = ""
+    priority: str | None = None
+    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The JSON that was parsed, to store it or to send it again as it was."""
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> Self:
+        """Parse the ``lease`` of a task's context. Other members are only kept in `record`."""
+        known = [part.name for part in fields(cls) if part.name in context and part.name != "record"]
+        return cls(**{name: context[name] for name in known}, record=context)
+
+    @property
+    def wait_id(self) -> str:
+        """The id of the wait that was granted. Raises `BadSemaphore`."""
+        return parse_lease_id(self.id)[0]
+
+    def options(self) -> dict[str, Any]:
+        """Return the options with which the same permits are waited for again."""
+        return {name: getattr(self, name) for name in REPEATED}
+
+
+REPEATED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder", "unit", "key", "priority")
+"""The options of a wait that its repeat has."""
 
 
 @dataclass(frozen=True, slots=True)

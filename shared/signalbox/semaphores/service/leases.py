@@ -8,11 +8,9 @@ that an admit run applies. `released` means that the lease was held under this t
 end.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports
@@ -21,7 +19,7 @@ from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases
 from signalbox.semaphores.machine.decision_types import Loaded, Transition, Undecided
 from signalbox.semaphores.machine.leases import EndLease, Renewal
-from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
+from signalbox.semaphores.model.leases import Granted, Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import RenewRequest, SignalRequest
 from signalbox.semaphores.storage import SemaphoreReads, change, create_release, load, nudge
@@ -29,13 +27,13 @@ from signalbox.semaphores.storage import SemaphoreReads, change, create_release,
 # --- claim and renew ---
 
 
-def claim(ports: Ports, granted: Mapping[str, Any]) -> Lease | None:
+def claim(ports: Ports, granted: Granted) -> Lease | None:
     """Start the lease that a continuation was granted; return None if it must not run under this grant.
 
-    `granted` is the lease in the context of the task. Raises `Unavailable`.
+    Raises `Unavailable`.
     """
-    name = granted["semaphore"]
-    id_, grant = parse_lease_id(granted["id"])
+    name = granted.semaphore
+    id_, grant = parse_lease_id(granted.id)
     try:
         return _claimed(ports, name, id_, grant)
     except NoSemaphore:
@@ -71,9 +69,9 @@ def renew(ports: Ports, name: str, request: RenewRequest) -> datetime | None:
     return _renew(ports, name, request)
 
 
-def renew_granted(ports: Ports, granted: Mapping[str, Any], lease_seconds: float | None = None) -> datetime | None:
+def renew_granted(ports: Ports, granted: Granted, lease_seconds: float | None = None) -> datetime | None:
     """Extend the lease that a task was granted, whichever delivery has claimed it; return its end, or None."""
-    return _renew(ports, granted["semaphore"], RenewRequest(granted["id"], lease_seconds), by_grant=True)
+    return _renew(ports, granted.semaphore, RenewRequest(granted.id, lease_seconds), by_grant=True)
 
 
 def _renew(ports: Ports, name: str, request: RenewRequest, *, by_grant: bool = False) -> datetime | None:
@@ -118,16 +116,15 @@ def end_by_hand(ports: Ports, name: str, request: SignalRequest, reason: str) ->
     return released
 
 
-def release(ports: Ports, lease: Lease | Mapping[str, Any]) -> bool:
+def release(ports: Ports, lease: Lease | Granted) -> bool:
     """Release a lease for the task that ran under it; return whether it was still held.
 
-    A mapping is the lease in the context of the task, and names the grant, whichever delivery has claimed it. A `Lease`
-    is one claim of it, and names only itself.
+    A `Granted` is the lease whichever delivery has claimed it. A `Lease` is only this claim of it.
     """
     if isinstance(lease, Lease):
         return signal(ports, lease.semaphore, SignalRequest(lease.id))
-    id_, grant = parse_lease_id(lease["id"])
-    return end_or_leave(ports, lease["semaphore"], EndLease(id_, grant, ports.store.new_id(), by_grant=True))
+    id_, grant = parse_lease_id(lease.id)
+    return end_or_leave(ports, lease.semaphore, EndLease(id_, grant, ports.store.new_id(), by_grant=True))
 
 
 def end_or_leave(ports: Ports, name: str, command: EndLease) -> bool:

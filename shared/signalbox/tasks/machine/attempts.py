@@ -23,37 +23,21 @@ ended before the code would lose one of its starts; if it were never counted, th
 A unit that is given up is recorded as failed in its batch, and a step in its flow, so neither is kept as a failure.
 """
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.tasks.model import Attempt, Start
-
-
-def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the operation whose attempts a delivery continues, and the number of its earlier grants."""
-    lease = context.get("lease")
-    known = lease if isinstance(lease, dict) else {}
-    return str(known.get("resumes") or operation), int(known.get("resumed", 0))
-
-
-def with_unit(context: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the context of a task, with the unit for which it has waited for its lease."""
-    lease = context.get("lease")
-    unit = lease.get("unit") if isinstance(lease, dict) else None
-    return {**context, "unit": json.loads(unit)} if unit else context
-
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import Context, Plain
 
 EVENT_HANDLER = "document_written"
 """The name under which the failure of an event is listed."""
 
 
-def event_attempt(function: str, event_id: str, path: str, trace: str) -> Attempt:
-    """Return a delivery of the event of a record's write as an attempt. Its operation is the same in every delivery."""
+def delivered_event(function: str, event_id: str, path: str, trace: str) -> Delivered[Context]:
+    """Return the event of a record's write as a delivery. Its operation is the same in every delivery."""
     operation, payload = name_of("event", function, event_id), {"event": event_id, "path": path}
-    return Attempt(operation, {"event": event_id}, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
+    context = Plain({"event": event_id}, is_event=True)
+    return Delivered(operation, context, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
 
 
 @dataclass(frozen=True, slots=True)

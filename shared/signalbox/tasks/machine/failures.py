@@ -14,14 +14,15 @@ only a write of its document causes an event.
 
 import traceback as tracebacks
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.error_notes import ErrorNote, ErrorText
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.limits import LIMITS
-from signalbox.tasks.machine.waits import requested
-from signalbox.tasks.model import Attempt, ErrorNote, ErrorText, Failure, failure_path
+from signalbox.tasks.model.contexts import Context, OfLease, OfSection, Plain
+from signalbox.tasks.model.failures import Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
 
 # --- what is kept ---
@@ -43,11 +44,11 @@ def _readable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def failure_of(attempt: Attempt, problem: tuple[str, str], text: ErrorText, attempts: int) -> Failure:
+def failure_of(delivered: Delivered[Context], problem: tuple[str, str], text: ErrorText, attempts: int) -> Failure:
     """Return the failure of a delivery; `problem` is its type and its detail."""
     kind, detail = problem
-    what = attempt.operation, attempt.call, attempt.context, kind, _cut(detail, "").error
-    return Failure(*what, text, attempts, attempt.trace)
+    what = delivered.operation, delivered.call, delivered.context, kind, _cut(detail, "").error
+    return Failure(*what, text, attempts, delivered.trace)
 
 
 # --- retry ---
@@ -58,30 +59,30 @@ def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
 
     The id of the wait is derived, so a repeated retry is the same wait.
     """
-    lease = failure.context.get("lease")
-    if lease is None:
+    if not isinstance(failure.context, OfLease):
         return None
-    return lease["semaphore"], WaitRequest(name_of(failure_path(failure.id), "wait"), failure.call, **requested(lease))
+    granted = failure.context.granted
+    id_ = name_of(failure_path(failure.id), "wait")
+    return granted.semaphore, WaitRequest(id_, failure.call, **granted.options())
 
 
 def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
     """Return the key and the call of the critical section that a retry makes; None if the task had none."""
-    section = failure.context.get("section")
-    if section is None:
+    if not isinstance(failure.context, OfSection):
         return None
-    grant = Grant.from_context(section)
-    return grant.key, SectionRequest.repeating(grant, failure.call, name_of(failure_path(failure.id), "call"))
+    grant, id_ = failure.context.grant, name_of(failure_path(failure.id), "call")
+    return grant.key, SectionRequest.repeating(grant, failure.call, id_)
 
 
 def retry_task(failure: Failure) -> Effect:
-    """Return the task that runs a failed task again, under a name of its own: one for each failure."""
+    """Return the task that runs a failed task again. Its name is derived: each failure has one."""
     path, name, call = f"/tasks/{failure.call.task}", name_of(failure_path(failure.id), "retry"), failure.call
-    return Effect(name, call.queue, call.function, call.task, call.payload, path, context=failure.context)
+    return Effect(name, call.queue, call.function, call.task, call.payload, path, context=failure.context.members)
 
 
 def check_repeatable(failure: Failure) -> Failure:
     """Return a failure of a task. Raises `NotRepeatable` for one of an event, which only Firestore delivers."""
-    if "event" in failure.context:
+    if isinstance(failure.context, Plain) and failure.context.is_event:
         path = failure.call.payload["path"]
         raise NotRepeatable(f"Only a write causes an event: write {path} again, then delete this failure.", field="id")
     return failure

@@ -11,15 +11,7 @@
 If the next wait cannot be made, the permit is kept. A unit's permit is always released after a return.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from signalbox.core.problems import Problem
-
-
-def is_released_on_return(granted: Mapping[str, Any]) -> bool:
-    """Return whether the permit is released when the code has returned."""
-    return bool(granted.get("release_on_return"))
 
 
 def is_released_at_once(error: Exception) -> bool:
@@ -28,8 +20,3 @@ def is_released_at_once(error: Exception) -> bool:
     After any other error the retry needs the permit, which blocks other waiters until then.
     """
     return isinstance(error, Problem)
-
-
-def may_wait_again(granted: Mapping[str, Any]) -> bool:
-    """Return whether an attempt that fails commits the wait for the next attempt, then releases its permit."""
-    return bool(granted.get("release_on_failure"))

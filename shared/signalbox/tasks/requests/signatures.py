@@ -11,7 +11,7 @@ item, and the task receives them joined, in the order of the units.
 
 import inspect
 import typing
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Never, NoReturn, Self, Union, get_args, get_origin
 
@@ -22,12 +22,13 @@ from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_types import is_union, type_name
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
-from signalbox.tasks.model import KINDS, TaskContext, TaskSubject
+from signalbox.tasks.model.attempts import TaskContext
+from signalbox.tasks.model.contexts import SUBJECTS, TaskSubject
 
 UNITS = list[Unit]
 """The annotation of a parameter that receives several units."""
 
-_FILLED = (*KINDS.values(), TaskContext, UNITS)
+_FILLED = (*SUBJECTS, TaskContext, UNITS)
 _PASSED_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -202,8 +203,6 @@ def result_codec(function: Callable[..., Any], hints: Mapping[str, Any], own: tu
     The kit takes results of the classes `own` for itself. Raises `TypeError` for a type that has no codec.
     """
     annotation = hints.get("return", Any)
-    if inspect.isgeneratorfunction(function):
-        annotation = get_args(annotation)[-1] if get_origin(annotation) is Generator else Any
     parts = get_args(annotation) if is_union(annotation) else (annotation,)
     others = tuple(part for part in parts if not (isinstance(part, type) and issubclass(part, own)))
     if not others or annotation in (Never, NoReturn):

@@ -7,7 +7,9 @@ is delivered again, and the next delivery keeps it.
 from collections.abc import Callable
 from typing import Any
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Decision, Effect
+from signalbox.core.error_notes import ATTEMPTS, ERRED_AT, ErrorText, record_path, retrying_json
 from signalbox.core.keys import printable
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, write_page_token
@@ -26,31 +28,21 @@ from signalbox.tasks.machine.failures import (
     retry_wait,
     text_of,
 )
-from signalbox.tasks.model import (
-    ATTEMPTS,
-    ERRED_AT,
-    FAILED_AT,
-    FAILURES,
-    STATE,
-    Attempt,
-    ErrorText,
-    Failure,
-    Start,
-    failure_path,
-)
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import Context
+from signalbox.tasks.model.failures import FAILED_AT, FAILURES, STATE, Failure, failure_path
 from signalbox.tasks.problems import StillRetried
-from signalbox.tasks.storage import retrying_json
 
 NEWEST_FAILED = Order((FAILED_AT,), descending=True)
 NEWEST_ERRED = Order((ERRED_AT,), descending=True)
 DELETED = {"state": "deleted"}
 
 
-def keep(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None:
+def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Problem) -> None:
     """Write the failure of a task that is given up, unless an earlier delivery has. Raises `Unavailable`."""
     text = ErrorText(problem.error, problem.traceback) if isinstance(problem, GaveUp) else text_of(problem)
     number = start.number - isinstance(problem, GaveUp)
-    failure = failure_of(attempt, (problem.slug(), problem.detail), text, number)
+    failure = failure_of(delivered, (problem.slug(), problem.detail), text, number)
     times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
@@ -67,7 +59,7 @@ def keep(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None
 def get(ports: Ports, id_: str) -> dict[str, Any]:
     """Return a failure, or the last error of a task that is being retried. Raises `NotFound` or `Gone`."""
     read = ports.store.read(*_paths(id_))
-    shown = retrying_json(read[1]) if read[0].data is None else None
+    shown = retrying_json(id_, read[1].data) if read[0].data is None else None
     return shown or _failure(read).to_json()
 
 
@@ -95,7 +87,7 @@ class FailuresList:
 FAILED = FailuresList(FAILURES, NEWEST_FAILED, _failed)
 """The failures that were neither retried nor deleted."""
 
-RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, retrying_json)
+RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, lambda read: retrying_json(read.id, read.data))
 """The last errors of tasks that are being retried."""
 
 
@@ -132,14 +124,14 @@ def retry(ports: Ports, id_: str) -> None:
     read = ports.store.read(*paths)
     failure = check_repeatable(_failure(read))
     wait, section_call = retry_wait(failure), retry_section_call(failure)
-    if wait and _is_failed(read[0]):
+    if wait and is_failed(read[0]):
         waits.wait(ports, *wait)
-    if section_call and _is_failed(read[0]):
+    if section_call and is_failed(read[0]):
         critical_sections.call(ports, *section_call)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         failure = _failure(read)
-        if not _is_failed(read[0]):
+        if not is_failed(read[0]):
             return Decision((), None)
         return _retried(read[0], () if wait or section_call else (retry_task(failure),))
 
@@ -165,7 +157,7 @@ def delete(ports: Ports, id_: str) -> None:
 
 
 def _paths(id_: str) -> tuple[str, str]:
-    return failure_path(id_), f"{ATTEMPTS}/{id_}"
+    return failure_path(id_), record_path(id_)
 
 
 def _failure(read: tuple[Snapshot, ...]) -> Failure:
@@ -173,10 +165,11 @@ def _failure(read: tuple[Snapshot, ...]) -> Failure:
     failed, counted = read
     if failed.data is not None:
         return Failure.from_record(failed.id, failed.data)
-    if retrying_json(counted):
+    if retrying_json(counted.id, counted.data):
         raise StillRetried("The task has not been given up: the queue delivers it again.", field="id")
     raise NotFound(f"No failure {printable(failed.id)} is known; failures are kept for 30 days.", field="id")
 
 
-def _is_failed(read: Snapshot) -> bool:
+def is_failed(read: Snapshot) -> bool:
+    """Return whether a record is of a failure that was neither retried nor deleted."""
     return read.data is not None and read.data["state"] == "failed"

@@ -20,8 +20,7 @@ from threading import Lock
 from typing import Any
 
 from signalbox.adapters import tracing
-from signalbox.adapters.tracing import id_of
-from signalbox.core.effects import RecordedSpan
+from signalbox.core.effects import RecordedSpan, span_id
 from signalbox.core.times import microseconds, rfc3339
 from signalbox_tools.local.functions.request_labels import CONSOLE, current_labels
 
@@ -162,11 +161,11 @@ def _plain(value: object) -> str:
 
 
 def _trace(key: str) -> str:
-    return f"{id_of(key, 16):032x}"
+    return f"{span_id(key, 16):032x}"
 
 
 def _span(key: str) -> str:
-    return f"{id_of(key, 8):016x}"
+    return f"{span_id(key, 8):016x}"
 
 
 Span = Mapping[str, Any]

@@ -11,9 +11,10 @@ from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import UNITS, BatchRun, Counter
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
 from signalbox.batches.service import groups
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json
 from signalbox.core.ports import AlreadyExists, Change, Increment, Ports, Put, RecordMissing, Store, Write
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfGroup, OfUnit
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.batches import grouped_units
@@ -23,10 +24,10 @@ Outcomes = Mapping[PlacedUnit, UnitOutcome]
 commit = original("batches.commit_outcomes of groups")
 resume = original("batches.resume")
 run_group = original("tasks.run_group")
-outcome_of = original("tasks._outcome")
-attempt_of_unit = original("tasks._attempt_of_unit")
-end = original("tasks._GroupRun.end")
-group_run = original("tasks._GroupRun.run")
+outcome_of = original("tasks.outcome_of")
+delivered_unit = original("tasks.delivered_unit")
+end = original("tasks.GroupRun.end")
+group_run = original("tasks.GroupRun.run")
 find = original("batches.find_group")
 last_sub_batch = original("batches.last_sub_batch")
 
@@ -89,15 +90,17 @@ class _Smaller:
         return getattr(self._group, name)
 
 
-def _as_if_first(ports: Ports, attempt: Attempt, *more: Any) -> None:
+def _as_if_first(ports: Ports, delivered: Delivered[OfGroup], *more: Any) -> None:
     """A later delivery runs all units that are left at once, and counts no start."""
-    group = {**attempt.context["group"], "careful": False}
-    run_group(ports, replace(attempt, context={**attempt.context, "group": group}, executions=0, retries=0), *more)
+    context = replace(delivered.context, group=replace(delivered.context.group, careful=False))
+    run_group(ports, replace(delivered, context=context, executions=0, retries=0), *more)
 
 
-def _uncounted(attempt: Attempt, unit: PlacedUnit, payload: Any, *, is_repeated: bool) -> Attempt:
+def _uncounted(
+    delivered: Delivered[OfGroup], unit: PlacedUnit, payload: Any, *, is_repeated: bool
+) -> Delivered[OfUnit]:
     del is_repeated
-    return attempt_of_unit(attempt, unit, payload, is_repeated=False)
+    return delivered_unit(replace(delivered, retries=0), unit, payload, is_repeated=False)
 
 
 def _committed_at_the_end(self: Any, unit: PlacedUnit, code: Callable[[], Json]) -> None:
@@ -130,11 +133,11 @@ def _not_followed_when_repeated(ports: Ports, group: Group) -> bool:
     return resume(ports, replace(group, concurrency=None))
 
 
-def _followed_by_its_task(ports: Ports, attempt: Attempt, *more: Any) -> None:
+def _followed_by_its_task(ports: Ports, delivered: Delivered[OfGroup], *more: Any) -> None:
     """The next group is enqueued when this group's task has run, even if a unit raised."""
-    group = Group.from_record(attempt.context["group"])
+    group = delivered.context.group
     try:
-        run_group(ports, attempt, *more)
+        run_group(ports, delivered, *more)
     finally:
         groups.follow(ports, group)
 
@@ -177,12 +180,12 @@ FAULTS = (
     in_grouped(
         "batch-17", "marking the node by a whole group only", ("batches.commit_outcomes of groups", _marking_always)
     ),
-    in_grouped("batch-17", "leaving out a unit with a sub-batch", ("tasks._outcome", _counted_with_its_group)),
+    in_grouped("batch-17", "leaving out a unit with a sub-batch", ("tasks.outcome_of", _counted_with_its_group)),
     in_grouped("batch-18", "the care of a later delivery", ("tasks.run_group", _as_if_first)),
-    in_grouped("batch-18", "counting the starts of each unit", ("tasks._attempt_of_unit", _uncounted)),
-    in_grouped("batch-18", "a commit before the next start", ("tasks._GroupRun.run", _committed_at_the_end)),
+    in_grouped("batch-18", "counting the starts of each unit", ("tasks.delivered_unit", _uncounted)),
+    in_grouped("batch-18", "a commit before the next start", ("tasks.GroupRun.run", _committed_at_the_end)),
     in_grouped("batch-19", "the rest of a group", ("batches.enqueue_rest", lambda *_, **__: None)),
-    in_grouped("batch-19", "delivering a group again in which a unit raised", ("tasks._GroupRun.end", _acknowledged)),
+    in_grouped("batch-19", "delivering a group again in which a unit raised", ("tasks.GroupRun.end", _acknowledged)),
     in_grouped("batch-19", "propagating a group that is delivered again", ("batches.resume", _nothing_propagated)),
     in_grouped("batch-19", "propagating what a whole group has marked", ("batches.resume", _full_counters_only)),
     in_grouped("batch-19", "enqueuing the groups of a silent page again", ("batches.lost", lambda *_: [])),
@@ -193,7 +196,5 @@ FAULTS = (
     in_grouped("batch-20", "groups that wait", ("batches.due", lambda _, __, of_page: list(of_page))),
     in_grouped("batch-20", "looking before the groups of a new page", ("batches.due", _first_only)),
     in_grouped("batch-20", "groups on later pages", ("batches.find_group", _on_its_own_page)),
-    in_grouped(
-        "batch-20", "the look before a group's first delivery", ("tasks._is_complete_already", lambda *_: False)
-    ),
+    in_grouped("batch-20", "the look before a group's first delivery", ("tasks.is_complete_already", lambda *_: False)),
 )

@@ -9,18 +9,21 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.machine.units import chains_of_all
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.model.units import PlacedUnit, Retries
+from signalbox.batches.model.units import Retries
 from signalbox.batches.requests import RetryRequest
-from signalbox.batches.tasks import LATEST
+from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import Ports
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfUnit
 from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.points import original
+
+LATEST = 1 << 62
+"""A time after every failure, in microseconds."""
 
 retry = original("batches.retry")
 begin_chains = original("batches.begin_chains")
 retries_of = original("batches.retries_of")
-wait_for_rate = original("tasks._wait_for_rate")
+wait_for_rate = original("tasks.wait_for_rate")
 enqueue_retries = original("batches.enqueue_retries")
 
 
@@ -46,8 +49,9 @@ def _divided_by_each_request(
         )
 
 
-def _never_looked_at_again(ports: Ports, unit: PlacedUnit, record: Mapping[str, Any], attempt: Attempt) -> None:
-    wait_for_rate(ports, replace(unit, chain=None), record, attempt)
+def _never_looked_at_again(ports: Ports, delivered: Delivered[OfUnit]) -> None:
+    context = replace(delivered.context, unit=replace(delivered.context.unit, chain=None))
+    wait_for_rate(ports, replace(delivered, context=context))
 
 
 def _the_first_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> None:
@@ -60,5 +64,5 @@ FAULTS = (
     in_batches("batch-22", "one division into chains", "batches.begin_chains", _divided_by_each_request),
     in_batches("batch-22", "the next page of a retry", "batches.retry_page", _the_first_page),
     in_batches("batch-22", "looking again at a unit that another call retries", "batches.look_again", lambda *_: None),
-    in_batches("batch-22", "looking again at a unit that waits", "tasks._wait_for_rate", _never_looked_at_again),
+    in_batches("batch-22", "looking again at a unit that waits", "tasks.wait_for_rate", _never_looked_at_again),
 )

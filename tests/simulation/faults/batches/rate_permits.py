@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.rates.machine import Admitted, Loaded
 from signalbox.rates.model import RateWait, WaitAnswer
 from signalbox.rates.requests import RateWaitRequest
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfUnit
 from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.points import original
 from tests.simulation.faults.rates import without_the_receipt_first
@@ -22,10 +22,10 @@ ended_tasks = original("rates.ended_tasks")
 is_stale = original("rates.is_stale")
 
 
-def _a_wait_for_each_delivery(unit: PlacedUnit, attempt: Attempt) -> RateWaitRequest:
+def _a_wait_for_each_delivery(delivered: Delivered[OfUnit]) -> RateWaitRequest:
     """The wait has a new id in each delivery."""
-    request = unit_rate_wait(unit, attempt)
-    return replace(request, id=f"{request.id}-{attempt.retries}")
+    request = unit_rate_wait(delivered)
+    return replace(request, id=f"{request.id}-{delivered.retries}")
 
 
 def _nothing_lost(name: str, held: RateWait, now: datetime) -> WaitAnswer:

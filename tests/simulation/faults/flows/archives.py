@@ -74,10 +74,10 @@ def _without_the_log(read: Snapshot, header: FlowHeader, _: Any) -> Any:
 FAULTS = (
     in_flows("flow-37", "the retention of a run", ("flows.FlowHeader.kept_until", property(_as_all_others))),
     in_flows("flow-37", "the retention that the code says", ("flows.Flows.kept", lambda _, header: header)),
-    in_flows("flow-38", "waiting for the archive", ("flows._is_not_archived", lambda *_: False)),
+    in_flows("flow-38", "waiting for the archive", ("flows.is_not_archived", lambda *_: False)),
     in_flows("flow-38", "noting an archive after it is written", ("flows.archive", _noted_before)),
     in_flows("flow-38", "a failed write of an archive", ("flows.archive", _whatever_happens)),
-    in_flows("flow-38", "repeating the task of an archive", ("flows._archive_again", _only_looks)),
+    in_flows("flow-38", "repeating the task of an archive", ("flows.archive_again", _only_looks)),
     in_flows("flow-38", "the run in the name of an archive", ("flows.FlowHeader.archive", property(_of_any_run))),
     in_flows("flow-38", "the whole log in an archive", ("flows.rows_of", _without_the_log)),
 )

@@ -4,17 +4,16 @@ of suspensions (flow-34), of forks (flow-35) and of queries (flow-36).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from signalbox.core.effects import Decision
 from signalbox.core.ports import SERVER_TIME, Ports, Put, Snapshot, Store
-from signalbox.flows.api import flow
 from signalbox.flows.machine.combinations import Group
+from signalbox.flows.machine.deadlines import wake_at_deadline
 from signalbox.flows.machine.driver import Driver, Position
-from signalbox.flows.machine.effects import wake_at_deadline
 from signalbox.flows.machine.tree import Handle, HandleWait, cancelled
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.definitions import FlowDefinition
@@ -29,13 +28,13 @@ from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import begun_commands
 from tests.simulation.worlds.flows.observed_flows import TIME_OUT
 
-commit_start = original("flows._commit_start")
+commit_start = original("flows.commit_start")
 collect = original("flows.CommandWrites.collect")
 timed = original("flows.timed")
 next_header = original("flows.next_header")
 take = original("flows.FlowTurn.take")
 end_wait = original("flows.HandleWait.cancel")
-resumed = original("flows._resumed")
+resumed = original("flows.resumed")
 fork = original("flows.FlowTurn.fork")
 replayed = original("flows.replay")
 draw = original("flows.Position.draw")
@@ -73,8 +72,8 @@ def _without_a_path(driver: Driver, item: Any, location: str) -> Handle[Any]:
     return handle
 
 
-def _in_the_order_of_the_items(handles: flow.AsCompleted[Any]) -> Handle[Any]:
-    return next(handle for handle in handles._left if handle.done)
+def _in_the_order_of_the_items(handles: Iterable[Handle[Any]]) -> Handle[Any]:
+    return next(handle for handle in handles if handle.done)
 
 
 def _takes_the_first(group: Group, slot: int, outcome: CallOutcome) -> None:
@@ -170,30 +169,26 @@ FAULTS = (
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
     in_composed_flows("flow-31", "what was begun, after a cancel", ("flows.HandleWait.cancel", _cancels)),
     in_composed_flows("flow-31", "a path of what was begun", ("flows.Driver.begin", _without_a_path)),
-    in_composed_flows(
-        "flow-31", "handles in the order of the log", ("flows.AsCompleted._earliest", _in_the_order_of_the_items)
-    ),
-    in_composed_flows("flow-31", "a success after failures", ("flows.Group._take_success", _takes_the_first)),
-    in_composed_flows("flow-32", "the message of a deadline", ("flows._commit_start", _in_a_second_commit)),
+    in_composed_flows("flow-31", "handles in the order of the log", ("flows.earliest", _in_the_order_of_the_items)),
+    in_composed_flows("flow-31", "a success after failures", ("flows.Group.take_success", _takes_the_first)),
+    in_composed_flows("flow-32", "the message of a deadline", ("flows.commit_start", _in_a_second_commit)),
     in_composed_flows("flow-32", "the time of that message", ("flows.timed", _due_at_once)),
     in_composed_flows("flow-32", "the wake-up at a deadline", ("flows.timed", _without_wake_up)),
     in_composed_flows("flow-32", "the wake-up of a silent run", ("flows.CommandWrites.collect", _repeats_no_deadline)),
     in_composed_flows("flow-32", "the deadline of later generations", ("flows.next_header", _of_a_generation)),
     in_composed_flows("flow-32", "a deadline as a cancel", ("flows.FlowTurn.take", _ends_the_run)),
-    in_composed_flows("flow-33", "looking whether an id is in use", ("flows._refuse_sub_flows", _takes_any_id)),
-    in_composed_flows("flow-33", "the id in the header", ("flows.FlowHeader._children", lambda _: {})),
+    in_composed_flows("flow-33", "looking whether an id is in use", ("flows.refuse_sub_flows", _takes_any_id)),
+    in_composed_flows("flow-33", "the id in the header", ("flows.FlowHeader.children_record", lambda _: {})),
+    in_composed_flows("inline-7", "a cancel whose step has ended behind it", ("flows.is_cancel_due", lambda *_: False)),
+    in_composed_flows("flow-34", "the look at a suspension", ("flows.of_suspended", lambda _: None)),
     in_composed_flows(
-        "inline-7", "a cancel whose step has ended behind it", ("flows._is_cancel_due", lambda *_: False)
+        "flow-34", "an outcome in hand of a suspended run", ("flows.of_suspended", _loses_what_is_in_hand)
     ),
-    in_composed_flows("flow-34", "the look at a suspension", ("flows._of_suspended", lambda _: None)),
-    in_composed_flows(
-        "flow-34", "an outcome in hand of a suspended run", ("flows._of_suspended", _loses_what_is_in_hand)
-    ),
-    in_composed_flows("flow-34", "the wake-up of a resumed run", ("flows._resumed", _without_waking)),
+    in_composed_flows("flow-34", "the wake-up of a resumed run", ("flows.resumed", _without_waking)),
     in_composed_flows("flow-35", "what a fork waits for", ("flows.FlowTurn.fork", staticmethod(_schedules_nothing))),
     in_composed_flows("flow-35", "what its origin has sent", ("flows.replay", _sends_again)),
-    in_composed_flows("flow-35", "the locks of its origin", ("flows.FlowTurn._check_fork", lambda _: None)),
+    in_composed_flows("flow-35", "the locks of its origin", ("flows.FlowTurn.check_fork", lambda _: None)),
     in_composed_flows("flow-35", "draws of its own", ("flows.Position.draw", _as_its_origin)),
-    in_composed_flows("flow-36", "closing the code of a query", ("flows._drop", lambda _: None)),
+    in_composed_flows("flow-36", "closing the code of a query", ("flows.close_code", lambda _: None)),
     in_composed_flows("flow-36", "refusing what a query does", ("flows.refusal_of_query", lambda _: None)),
 )

@@ -17,8 +17,8 @@ from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import bulk_acts as bulk_world
 
 actions: Mapping[str, Callable[..., None]] = original("flows.ACTIONS")
-loaded = original("flows._loaded")
-matches = original("flows._matches")
+loaded = original("flows.loaded_last")
+matches = original("flows.matches")
 
 
 def in_bulk_acts(without: str, *replacements: Replacement) -> Fault:
@@ -49,12 +49,12 @@ def _under_any_id(ports: Ports, run: Any, of: Mapping[str, Any]) -> None:
 
 
 FAULTS = (
-    in_bulk_acts("listing behind the last unit that is loaded", ("flows._loaded", _from_the_beginning)),
-    in_bulk_acts("the time of the first request", ("flows._time_of", _of_this_repeat)),
+    in_bulk_acts("listing behind the last unit that is loaded", ("flows.loaded_last", _from_the_beginning)),
+    in_bulk_acts("the time of the first request", ("flows.requested_at", _of_this_repeat)),
     in_bulk_acts("the request's key in the id of its batch", ("flows.batch_of", lambda *of: name_of("runs", *of[:2]))),
-    in_bulk_acts("a run that was there at the request", ("flows._matches", _whenever_it_was_started)),
-    in_bulk_acts("looking again whether a run matches", ("flows._matches", _whatever_its_labels)),
-    in_bulk_acts("since when a run is in its state", ("flows._state_since", lambda _: None)),
+    in_bulk_acts("a run that was there at the request", ("flows.matches", _whenever_it_was_started)),
+    in_bulk_acts("looking again whether a run matches", ("flows.matches", _whatever_its_labels)),
+    in_bulk_acts("since when a run is in its state", ("flows.state_since", lambda _: None)),
     in_bulk_acts(
         "the batch and the run in the id of a cancel", ("flows.ACTIONS", {**actions, "cancel": _under_any_id})
     ),

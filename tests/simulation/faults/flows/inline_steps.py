@@ -27,11 +27,11 @@ wake_times = original("flows.FlowTurn.wake_times")
 new_claims = original("flows.new_claims")
 kept_claims = original("flows.kept_claims")
 must_wait = original("flows.FlowTurn.must_wait")
-counts = original("flows.FlowTurn._counts")
-commit_turn = original("flows._commit_turn")
-take = original("flows._take")
+counts = original("flows.FlowTurn.counts_failure")
+commit_turn = original("flows.commit_turn")
+take = original("flows.take_page")
 advance = original("flows.advance in turns")
-live_turn = original("flows._live")
+live_turn = original("flows.live_turn")
 
 
 def in_inline_steps(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -46,7 +46,7 @@ def _unclaimed(turn: FlowTurn) -> None:
 
 
 def _of_the_task(delivered: Any) -> str:
-    return str(delivered._delivery.id)
+    return str(delivered.delivery.id)
 
 
 def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
@@ -127,29 +127,35 @@ def _without_a_chunk(*arguments: Any) -> LiveTurn | None:
 FAULTS = (
     in_inline_steps("inline-1", "the claim in the commit before the code", ("flows.FlowTurn.claim_steps", _unclaimed)),
     in_inline_steps("inline-1", "leaving a claim until it is over", ("flows.is_free", lambda *_: True)),
-    in_inline_steps("inline-2", "a claim of the delivery", ("flows._identify", _of_the_task)),
-    in_inline_steps("inline-3", "the wake-up for the end of another's claim", ("flows._wake_for", lambda *_: None)),
-    in_inline_steps("inline-3", "looking at the claims although all is read", ("flows._has_work", lambda *_: False)),
+    in_inline_steps("inline-2", "a claim of the delivery", ("flows.FlowDelivery.identify", _of_the_task)),
+    in_inline_steps(
+        "inline-3", "the wake-up for the end of another's claim", ("flows.FlowDelivery.wake_for", lambda *_: None)
+    ),
+    in_inline_steps(
+        "inline-3", "looking at the claims although all is read", ("flows.FlowDelivery.has_work", lambda *_: False)
+    ),
     in_inline_steps("inline-4", "the guard of a commit without a read", ("flows.header_put", _unguarded)),
-    in_inline_steps("inline-4", "the last chunk of the previous commit", ("flows._live", _without_a_chunk)),
+    in_inline_steps("inline-4", "the last chunk of the previous commit", ("flows.live_turn", _without_a_chunk)),
     in_inline_steps("inline-6", "the wake-up for steps that are left", ("flows.FlowTurn.wake_times", _only_later)),
     in_inline_steps("inline-6", "the wake-up without a commit", ("flows.advance in turns", _leaves_steps)),
     in_inline_steps("inline-7", "a cancel that waits for code", ("flows.FlowTurn.must_wait", lambda *_: False)),
     in_inline_steps("inline-7", "the mark of a cancel that waits", ("flows.FlowTurn.must_wait", _unmarked)),
-    in_inline_steps("inline-8", "reading after a lost answer", ("flows._commit_turn", _landed)),
+    in_inline_steps("inline-8", "reading after a lost answer", ("flows.commit_turn", _landed)),
     in_inline_steps("inline-8", "giving back a claim that was not known", ("flows.kept_claims", _kept_unbegun)),
-    in_inline_steps("inline-9", "the claim of a failure", ("flows.FlowTurn._counts", _any_failure)),
+    in_inline_steps("inline-9", "the claim of a failure", ("flows.FlowTurn.counts_failure", _any_failure)),
     in_inline_steps("inline-10", "counting starts in the claim", ("flows.new_claims", _uncounted)),
     in_inline_steps("inline-10", "starting a step again alone", ("flows.new_claims", _together)),
     in_inline_steps(
-        "inline-10", "leaving an outcome before it is received", ("flows._leave_repeated", lambda _: False)
+        "inline-10", "leaving an outcome before it is received", ("flows.CarriedSteps.repeated", property(lambda _: []))
     ),
-    in_inline_steps("inline-10", "an outcome that waits, before giving up", ("flows._take", _gives_up_first)),
+    in_inline_steps("inline-10", "an outcome that waits, before giving up", ("flows.take_page", _gives_up_first)),
     in_inline_steps(
         "inline-10", "an outcome that waits, before a next start", ("flows.Carrier.may_start_again", lambda *_: True)
     ),
     in_inline_steps("inline-12", "the pause before an attempt", ("flows.due_at", lambda *_: None)),
     in_inline_steps("inline-12", "the growth of the pause", ("flows.Retried.pause_before", _same_pause)),
     in_inline_steps("inline-12", "the wake-up after a pause", ("flows.FlowTurn.wake_times", _only_now)),
-    in_inline_steps("inline-13", "leaving outcomes that cannot be applied", ("flows._leave_outcomes", lambda _: None)),
+    in_inline_steps(
+        "inline-13", "leaving outcomes that cannot be applied", ("flows.FlowDelivery.leave_outcomes", lambda _: None)
+    ),
 )

@@ -91,7 +91,7 @@ def _always_awaited(_: Ports, __: Mapping[str, Any]) -> bool:
 
 def _populates_without_a_second_look(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Look only before the batch is populated."""
-    if steps._is_awaited(ports, payload):
+    if steps.is_awaited(ports, payload):
         populate_whole(ports, steps._child_id(payload), _spec(payload), payload["units"])
 
 
@@ -105,18 +105,18 @@ FAULTS = (
         "looking again after the batch is populated",
         ("flows.COMMANDS", {**steps.COMMANDS, "populate": _populates_without_a_second_look}),
     ),
-    in_flows("flow-19", "looking whether a flow waits for its batch", ("flows._is_awaited", _always_awaited)),
+    in_flows("flow-19", "looking whether a flow waits for its batch", ("flows.is_awaited", _always_awaited)),
     in_flows(
         "flow-13",
         "releasing leases in dropped results",
-        ("flows.FlowTurn._drop", _drops),
+        ("flows.FlowTurn.drop", _drops),
         ("flows.leases_of", lambda _: ()),
     ),
     in_flows("flow-13", "releasing leases at the end", ("flows.FlowTurn.released", property(_keeps_at_the_end))),
-    in_flows("flow-14", "cancelling an abandoned sub-flow", ("flows.CommandWrites._cancel_flow", _continues)),
+    in_flows("flow-14", "cancelling an abandoned sub-flow", ("flows.CommandWrites.cancel_flow", _continues)),
     in_flows("flow-14", "the outcome in the last commit", ("flows.end_messages", _posts_nothing)),
     in_flows("flow-14", "the execution id in the id of a sub-flow", ("flows.child_id", _identified_by_path)),
-    in_flows("flow-13", "keeping a lease that the flow holds", ("flows.FlowTurn._drop", _releases_always)),
+    in_flows("flow-13", "keeping a lease that the flow holds", ("flows.FlowTurn.drop", _releases_always)),
     in_flows("flow-17", "the grant in a renewal", ("semaphores.renew_granted", _renews_the_token)),
 )
 
@@ -124,7 +124,7 @@ NESTED = (
     in_nested_flows(
         "flow-14",
         "creating a sub-flow in its parent's commit",
-        ("flows.CommandWrites._run_flow", _created_by_a_task),
+        ("flows.CommandWrites.run_flow", _created_by_a_task),
         ("flows.COMMANDS", {**steps.COMMANDS, "create": _create}),
     ),
     in_nested_flows(

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
@@ -33,15 +34,15 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfStep
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows.planting import in_nested_flows
 from tests.simulation.faults.points import original
 
-take_result = original("flows.FlowTurn._take_result")
-replayed = original("flows.FlowTurn._replayed")
-is_over = original("flows._is_over")
-repeat = original("flows.CommandWrites._repeat")
+take_result = original("flows.FlowTurn.take_result")
+replayed = original("flows.FlowTurn.replay_log")
+is_over = original("flows.is_over")
+repeat = original("flows.CommandWrites.repeat")
 mark_stuck = original("flows.mark_stuck")
 
 
@@ -70,9 +71,9 @@ def _knows_held_leases_only(turn: FlowTurn, log: Sequence[Message]) -> FlowTurn:
 # --- wake-ups ---
 
 
-def _over_without_wake_up(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool:
+def _over_without_wake_up(ports: Ports, step: steps.StepOfFlow, delivered: Delivered[OfStep]) -> bool:
     quiet = Ports(ports.store, _NoQueue(), ports.clock, ports.log)
-    return bool(is_over(quiet, step, attempt))
+    return bool(is_over(quiet, step, delivered))
 
 
 class _NoQueue:
@@ -148,26 +149,26 @@ def _acknowledged(ports: Ports, flows: Flows, step: steps.StepOfFlow, result: Re
 
 FAULTS: tuple[Fault, ...] = (
     in_nested_flows(
-        "flow-13", "releasing grants of an earlier execution", ("flows.FlowTurn._take_result", _keeps_earlier_grants)
+        "flow-13", "releasing grants of an earlier execution", ("flows.FlowTurn.take_result", _keeps_earlier_grants)
     ),
-    in_nested_flows("flow-13", "releasing grants that a removal deletes", ("flows._delete_messages", _deletes_grants)),
-    in_nested_flows("flow-13", "releasing locks in nested results", ("flows._locks_in", _outer_locks)),
+    in_nested_flows("flow-13", "releasing grants that a removal deletes", ("flows.delete_messages", _deletes_grants)),
+    in_nested_flows("flow-13", "releasing locks in nested results", ("flows.locks_in", _outer_locks)),
     in_nested_flows(
-        "flow-13", "releasing leases that only the header has", ("flows.FlowTurn._replayed", _knows_held_leases_only)
+        "flow-13", "releasing leases that only the header has", ("flows.FlowTurn.replay_log", _knows_held_leases_only)
     ),
-    in_nested_flows("flow-13", "waking for a posted grant", ("flows._wake", lambda *_: None)),
-    in_nested_flows("flow-10", "waking for a posted outcome", ("flows._is_over", _over_without_wake_up)),
+    in_nested_flows("flow-13", "waking for a posted grant", ("flows.wake_again", lambda *_: None)),
+    in_nested_flows("flow-10", "waking for a posted outcome", ("flows.is_over", _over_without_wake_up)),
     in_nested_flows(
         "flow-21",
         "keeping an outcome whose turn is refused",
-        ("flows._apply_at_once", _acknowledged),
+        ("flows.apply_at_once", _acknowledged),
         ("flows.mark_stuck", _refused),
     ),
-    in_nested_flows("flow-24", "looking at a silent flow again", ("flows._check_silent", _checked_once)),
-    in_nested_flows("flow-24", "requesting the outcome of a call", ("flows.CommandWrites._repeat", _repeats_no_call)),
-    in_nested_flows("flow-24", "repeating a lock", ("flows.CommandWrites._repeat", _repeats_no_lock)),
-    in_nested_flows("flow-25", "the leases of a terminated flow", ("flows._end_at_once", _without("leases"))),
-    in_nested_flows("flow-25", "the wake-up of a terminated flow", ("flows._end_at_once", _without("wake-up"))),
-    in_nested_flows("flow-25", "the message of a terminated sub-flow", ("flows._end_at_once", _without("message"))),
-    in_nested_flows("flow-25", "the sub-flows of a terminated flow", ("flows._cancel_sub_flows", lambda *_: None)),
+    in_nested_flows("flow-24", "looking at a silent flow again", ("flows.check_silent", _checked_once)),
+    in_nested_flows("flow-24", "requesting the outcome of a call", ("flows.CommandWrites.repeat", _repeats_no_call)),
+    in_nested_flows("flow-24", "repeating a lock", ("flows.CommandWrites.repeat", _repeats_no_lock)),
+    in_nested_flows("flow-25", "the leases of a terminated flow", ("flows.end_at_once", _without("leases"))),
+    in_nested_flows("flow-25", "the wake-up of a terminated flow", ("flows.end_at_once", _without("wake-up"))),
+    in_nested_flows("flow-25", "the message of a terminated sub-flow", ("flows.end_at_once", _without("message"))),
+    in_nested_flows("flow-25", "the sub-flows of a terminated flow", ("flows.cancel_sub_flows", lambda *_: None)),
 )

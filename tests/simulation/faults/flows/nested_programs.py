@@ -29,7 +29,7 @@ divided = original("core.divided")
 
 
 def _closed_outside(branch: Branch) -> None:
-    """Close the generator as code of no flow."""
+    """Close the coroutine as code of no flow."""
     for _ in range(CLOSES_MAX):
         if is_open(branch._code):
             with suppress(BaseException):
@@ -84,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
     in_nested_flows("flow-15", "closing a driver as code of its flow", ("flows.Branch.close", _closed_outside)),
     in_nested_flows("flow-21", "keeping an outcome that has no room", ("flows.advance in tasks", _acknowledged)),
     in_nested_flows("flow-21", "counting the bytes of a commit", ("flows.Commit.checked", _uncounted)),
-    in_nested_flows("flow-22", "all commands of an `any`", ("flows.Group._stops", _stops_at_anything)),
+    in_nested_flows("flow-22", "all commands of an `any`", ("flows.Group.stops", _stops_at_anything)),
     in_nested_flows("flow-27", "shielding from a cancel", ("flows.Shielded.cancel", _passed_on)),
     in_nested_flows("flow-27", "the cancel after a shield", ("flows.Shielded.cancel", _lost)),
     in_nested_flows("flow-27", "carrying over a cancel that is due", ("flows.new_entries", _carries_no_cancel)),

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
@@ -36,17 +37,17 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.semaphores.machine.decision_types import unit_task
 from signalbox.semaphores.model.waiters import Waiter
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfStep
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 from tests.simulation.worlds.flows.world import FlowsWorld
 
 new_entries = headers.new_entries
-apply_at_once = original("flows._apply_at_once")
-is_over = original("flows._is_over")
+apply_at_once = original("flows.apply_at_once")
+is_over = original("flows.is_over")
 run_step = original("flows.run_step")
-run_driver = original("flows.Driver._run")
-schedule_sleep = original("flows.CommandWrites._sleep")
+run_driver = original("flows.Driver.resume")
+schedule_sleep = original("flows.CommandWrites.sleep")
 begin_world = original("world.FlowsWorld.__init__")
 
 
@@ -116,25 +117,25 @@ def _any_revision(_: Flows, __: int) -> None:
     """Let older code run a turn on the header of newer code."""
 
 
-def _as_the_first_time(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
-    run_step(ports, flows, replace(attempt, executions=0, retries=0), *others)
+def _as_the_first_time(ports: Ports, flows: Flows, delivered: Delivered[OfStep], *others: Any) -> None:
+    run_step(ports, flows, replace(delivered, executions=0, retries=0), *others)
 
 
-def _begins_later(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
+def _begins_later(ports: Ports, flows: Flows, delivered: Delivered[OfStep], *others: Any) -> None:
     """Look first only in deliveries after the first one."""
-    step = {name: value for name, value in attempt.context["step"].items() if name != "delayed"}
+    step = {name: value for name, value in delivered.context.step.items() if name != "delayed"}
     with patch.object(steps.StepOfFlow, "is_later", False):
-        run_step(ports, flows, replace(attempt, context={"step": step}, is_late=False), *others)
+        run_step(ports, flows, replace(delivered, context=OfStep({"step": step}, step), is_late=False), *others)
 
 
-def _any_attempt(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool:
+def _any_attempt(ports: Ports, step: steps.StepOfFlow, delivered: Delivered[OfStep]) -> bool:
     """Begin a step whose path is pending, whichever attempt the flow waits for."""
     wait = replace(step.wait, attempt=LIMITS.flow_step_attempts_max)
-    return is_over(ports, replace(step, wait=wait), attempt)
+    return is_over(ports, replace(step, wait=wait), delivered)
 
 
 COLLECTED: list[Branch] = []
-"""Generators that the collector will close later."""
+"""Coroutines that the collector will close later."""
 
 
 def _collected_later(driver: Driver) -> None:
@@ -186,23 +187,23 @@ def _tells_units_only(name: str, waiter: Waiter, now: datetime) -> tuple[Effect,
 
 FAULTS = (
     in_flows("flow-3", "replay in the order of the log", ("flows.replay", _by_path)),
-    in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver._apply_event", _keeps_no_event)),
+    in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver.apply_event", _keeps_no_event)),
     in_flows("flow-4", "carrying over kept events", ("flows.new_entries", _carries_nothing_over)),
-    in_flows("flow-4", "a cancel before the events of its page", ("flows._cancels_before_events", lambda page: page)),
-    in_flows("flow-5", "accepting a repeat after the end", ("flows._is_posted", lambda *_: False)),
-    in_flows("flow-6", "the wake-up of a sleep", ("flows.CommandWrites._sleep", _sleeps_without_wake_up)),
+    in_flows("flow-4", "a cancel before the events of its page", ("flows.cancels_before_events", lambda page: page)),
+    in_flows("flow-5", "accepting a repeat after the end", ("flows.is_posted", lambda *_: False)),
+    in_flows("flow-6", "the wake-up of a sleep", ("flows.CommandWrites.sleep", _sleeps_without_wake_up)),
     in_flows("flow-7", "a cancel as a message", ("flows.cancel", _cancels_the_header)),
     in_flows("flow-10", "the check before a step runs again", ("flows.run_step", _as_the_first_time)),
     in_flows("flow-18", "the check before a step that comes later", ("flows.run_step", _begins_later)),
-    in_flows("flow-18", "the attempt that the flow waits for", ("flows._is_over", _any_attempt)),
+    in_flows("flow-18", "the attempt that the flow waits for", ("flows.is_over", _any_attempt)),
     in_flows(
         "flow-11",
         "comparing replay with the header",
-        ("flows.FlowTurn._compare", _compares_nothing),
-        ("flows.Driver._apply_result", _applies_any_result),
+        ("flows.FlowTurn.compare_waits", _compares_nothing),
+        ("flows.Driver.apply_result", _applies_any_result),
     ),
     in_flows(
-        "flow-11", "posting the outcome of a step whose flow is stuck", ("flows._apply_at_once", _loses_its_outcome)
+        "flow-11", "posting the outcome of a step whose flow is stuck", ("flows.apply_at_once", _loses_its_outcome)
     ),
     in_flows(
         "flow-11",
@@ -210,7 +211,7 @@ FAULTS = (
         ("semaphores.end_tasks in sweep", _tells_units_only),
         ("semaphores.end_tasks in wait_queue", _tells_units_only),
     ),
-    in_flows("flow-21", "posting an outcome behind a full page", ("flows._apply_at_once", _overtaking)),
+    in_flows("flow-21", "posting an outcome behind a full page", ("flows.apply_at_once", _overtaking)),
     in_flows("flow-12", "the position of a patch", ("flows.Position.patched", _patched_everywhere)),
     in_flows("flow-12", "patching uncommitted positions only", ("flows.Position.patched", _patched_at_once)),
     in_flows("flow-12", "refusing headers of newer code", ("flows.Flows.check_revision", _any_revision)),
@@ -220,7 +221,7 @@ FAULTS = (
         "flow-15",
         "closing a dropped driver",
         ("flows.Driver.drop", _collected_later),
-        ("flows.Driver._run", _runs_while_collecting),
+        ("flows.Driver.resume", _runs_while_collecting),
         ("world.FlowsWorld.__init__", _begins_with_none),
     ),
 )

@@ -33,12 +33,12 @@ from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original
 
 remove = original("flows.remove")
-take_result = original("flows.FlowTurn._take_result")
+take_result = original("flows.FlowTurn.take_result")
 take = original("flows.FlowTurn.take")
 post_callback = original("flows.post_callback")
 listing_writes = original("flows.listing_writes")
 run_turn = original("flows.run_turn")
-sweep_flow = original("flows._sweep_flow")
+sweep_flow = original("flows.sweep_flow")
 
 
 def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
@@ -130,11 +130,11 @@ def _permanent(*arguments: Any) -> None:
 def _counts_deliveries(self: Any, read: FlowMailbox) -> Advanced:
     """Count the deliveries of a wake-up, whether or not they start the code."""
     header = read.header
-    if header and not header.end and self._delivery.deliveries >= LIMITS.flow_starts_max:
-        self._flows.check_revision(header.written_by)
-        mark_stuck(self._ports, read, header, Stuck("flow-failed", "delivered too often"))
+    if header and not header.end and self.delivery.deliveries >= LIMITS.flow_starts_max:
+        self.flows.check_revision(header.written_by)
+        mark_stuck(self.ports, read, header, Stuck("flow-failed", "delivered too often"))
         return Advanced(complete=False)
-    return advance(self._ports, self._flows, read)
+    return advance(self.ports, self.flows, read)
 
 
 def _nothing(_: FlowTurn) -> list[Any]:
@@ -156,7 +156,7 @@ def _removes_without_guard(ports: Ports, address: FlowAddress, read: Snapshot, *
 
 def _delete_below(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
     while messages := sweep._messages(ports, collection_of(address.base)):
-        sweep._delete_messages(ports, address, read, messages, Put("elsewhere/one", {}))
+        sweep.delete_messages(ports, address, read, messages, Put("elsewhere/one", {}))
     while chunks := ports.store.query(Query(f"{address.base}/log")):
         ports.store.commit([Delete(chunk.path) for chunk in chunks])
 
@@ -207,15 +207,17 @@ FAULTS = (
     in_flows("flow-28", "the run in the event of a callback", ("flows.FlowTurn.take", _of_any_run)),
     in_flows("flow-28", "one event for all uses of a callback", ("flows.post_callback", _new_at_each_use)),
     in_flows("flow-1", "the header's guard", ("flows.header_put", _unguarded)),
-    in_flows("flow-1", "removing applied messages in the same commit", ("flows._commit_turn", _removes_afterwards)),
-    in_flows("flow-1", "the wake-up for the next page", ("flows.TurnCommit._next_wake", _wakes_no_other_run)),
-    in_flows("flow-1", "the tasks of a start in its outbox", ("flows._commit_start", _enqueues_without_outbox)),
-    in_flows("flow-1", "the tasks of a turn in its outbox", ("flows._commit_turn", _enqueues_without_outbox)),
+    in_flows("flow-1", "removing applied messages in the same commit", ("flows.commit_turn", _removes_afterwards)),
+    in_flows("flow-1", "the wake-up for the next page", ("flows.TurnCommit.next_wake", _wakes_no_other_run)),
+    in_flows("flow-1", "the tasks of a start in its outbox", ("flows.commit_start", _enqueues_without_outbox)),
+    in_flows("flow-1", "the tasks of a turn in its outbox", ("flows.commit_turn", _enqueues_without_outbox)),
     in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
-    in_flows("flow-10", "counting starts of a turn, not its deliveries", ("flows._run_turn", _counts_deliveries)),
+    in_flows(
+        "flow-10", "counting starts of a turn, not its deliveries", ("flows.FlowDelivery.advance", _counts_deliveries)
+    ),
     in_flows("flow-23", "removing the header last", ("flows.remove", _removes_the_header_first)),
-    in_flows("flow-23", "removing a flow that has just ended", ("flows._sweep_flow", _removed_as_listed)),
-    in_flows("flow-24", "waking flows that are silent", ("flows._sweep_silent", lambda _, __: 0)),
+    in_flows("flow-23", "removing a flow that has just ended", ("flows.sweep_flow", _removed_as_listed)),
+    in_flows("flow-24", "waking flows that are silent", ("flows.sweep_silent", lambda _, __: 0)),
     in_flows("flow-24", "repeating what a silent flow waits for", ("flows.FlowTurn.repeated", property(_nothing))),
     in_flows(
         "flow-26",
@@ -226,17 +228,17 @@ FAULTS = (
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),
     in_flows("flow-5", "an event's receipt", ("flows.taken_messages", _no_receipt)),
     in_flows("flow-8", "a driver for each turn", ("flows.FlowTurn", CachedTurn)),
-    in_flows("flow-9", "the attempt of a failure", ("flows.FlowTurn._take_result", _any_failure)),
+    in_flows("flow-9", "the attempt of a failure", ("flows.FlowTurn.take_result", _any_failure)),
 )
 
 NESTED = (
     in_nested_flows(
-        "flow-1", "the wake-up for the next page of dropped messages", ("flows._next_wake", _drops_one_page)
+        "flow-1", "the wake-up for the next page of dropped messages", ("flows.next_wake", _drops_one_page)
     ),
     in_nested_flows(
         "flow-20", "the header's guard on each page of a removal", ("flows.remove", _removes_without_guard)
     ),
     in_nested_flows("flow-20", "the incarnation that a removal is of", ("flows.remove", _removes_any_run)),
-    in_nested_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
+    in_nested_flows("flow-2", "the execution id of a result", ("flows.FlowTurn.take_result", _of_any_execution)),
 )
 """Faults that nested flows notice sooner, since people remove and end flows there."""

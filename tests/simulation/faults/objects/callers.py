@@ -17,8 +17,8 @@ from signalbox.objects.service import Code
 from tests.simulation.faults.objects.planting import in_objects
 from tests.simulation.faults.points import original
 
-post_and_take_part = original("objects._post_and_take_part")
-committed_turn = original("objects._committed")
+post_and_take_part = original("objects.post_and_take_part")
+committed_turn = original("objects.committed")
 
 
 def _kept_in_memory(ports: Ports, writes: Sequence[Write], _: Effect, __: str) -> Committed:
@@ -64,6 +64,6 @@ def _answered_before_it_lands(
 
 FAULTS = (
     in_objects("obj-18", "a kept wake-up in the outbox", "core.keep", _kept_in_memory),
-    in_objects("obj-18", "leaving a repeated call to others", "objects._post_and_take_part", _also_as_a_repeat),
-    in_objects("obj-18", "an answer from a commit that succeeded", "objects._committed", _answered_before_it_lands),
+    in_objects("obj-18", "leaving a repeated call to others", "objects.post_and_take_part", _also_as_a_repeat),
+    in_objects("obj-18", "an answer from a commit that succeeded", "objects.committed", _answered_before_it_lands),
 )

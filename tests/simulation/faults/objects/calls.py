@@ -26,11 +26,11 @@ from tests.simulation.faults.points import always, original
 from tests.simulation.worlds.objects import world as objects_world
 
 mark_next = original("objects.Mark.next")
-follow = original("objects.Turn._follow")
-forward = original("objects.Turn._forward")
-end = original("objects.Turn._end")
-page_of = original("objects._page")
-refused = original("objects.Turn._refused")
+follow = original("objects.Turn.follow")
+forward = original("objects.Turn.forward")
+end = original("objects.Turn.end")
+page_of = original("objects.page_of")
+refused = original("objects.Turn.refused")
 
 
 def _never_marked(_: Ports, __: Delivery, ___: Mailbox, message: StoredMessage, ____: set[str]) -> StoredMessage:
@@ -153,29 +153,29 @@ def _any_method(_: Any, __: ObjectAddress, ___: Mailbox, page: tuple[StoredMessa
 
 
 FAULTS = (
-    in_objects("obj-7", "marks", "objects._marked", _never_marked),
-    in_objects("obj-7", "marks on the call, not on the run", "objects._marked", _marked_by_deliveries),
+    in_objects("obj-7", "marks", "objects.marked", _never_marked),
+    in_objects("obj-7", "marks on the call, not on the run", "objects.marked", _marked_by_deliveries),
     in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
     in_objects("obj-7", "the time of the last start", "objects.Mark.next", _given_up_at_once),
     in_objects("obj-7", "the last start of another delivery", "objects.Mark.next", _given_up_by_its_run),
-    in_objects("obj-7", "one start a delivery", "objects._has_started", _never_started),
+    in_objects("obj-7", "one start a delivery", "objects.has_started", _never_started),
     in_objects("obj-7", "all attempts of a call", "objects.Mark.is_spent", property(_is_spent_early)),
-    in_objects("obj-7", "one call at a time", "objects._page", _whole_page),
-    in_objects("obj-7", "a failure for each call that was given up", "objects._failures", _not_among_failures),
-    in_objects("obj-9", "keeping a continuation with its call", "objects.Turn._follow", _dropped),
+    in_objects("obj-7", "one call at a time", "objects.page_of", _whole_page),
+    in_objects("obj-7", "a failure for each call that was given up", "objects.failures_of", _not_among_failures),
+    in_objects("obj-9", "keeping a continuation with its call", "objects.Turn.follow", _dropped),
     Fault(
         "obj-9",
         "a record of each continuation that waits",
-        always(("objects.Turn._follow", _with_its_call), ("objects._kept", _kept_with_its_call)),
+        always(("objects.Turn.follow", _with_its_call), ("objects.kept_reply", _kept_with_its_call)),
         objects_world.run,
     ),
-    in_objects("obj-10", "keeping calls on a result", "objects.Turn._end", _forgotten),
-    in_objects("obj-10", "the place of calls on a result", "objects.Turn._end", _at_the_end),
-    in_objects("obj-10", "the order of calls that wait again", "objects.Turn._end", _at_once),
-    in_objects("obj-10", "ending a turn with what others waited for", "objects.Turn._is_cut", _never_cut),
-    in_objects("obj-10", "the continuations of a forwarded call", "objects.Turn._forward", _without_continuations),
-    in_objects("obj-13", "waiting for newer code", "objects._understood", _any_method),
-    in_objects("obj-12", "leaving newer state alone", "objects.ObjectClass._check_version", _any_version),
+    in_objects("obj-10", "keeping calls on a result", "objects.Turn.end", _forgotten),
+    in_objects("obj-10", "the place of calls on a result", "objects.Turn.end", _at_the_end),
+    in_objects("obj-10", "the order of calls that wait again", "objects.Turn.end", _at_once),
+    in_objects("obj-10", "ending a turn with what others waited for", "objects.Turn.is_cut", _never_cut),
+    in_objects("obj-10", "the continuations of a forwarded call", "objects.Turn.forward", _without_continuations),
+    in_objects("obj-13", "waiting for newer code", "objects.understood", _any_method),
+    in_objects("obj-12", "leaving newer state alone", "objects.ObjectClass.check_version", _any_version),
     in_objects("obj-12", "a look at the version before a start counts", "remembering.Version.check", _not_checked),
     replace(
         in_objects(
@@ -186,5 +186,5 @@ FAULTS = (
         ),
         run=_with_nothing_read,
     ),
-    in_objects("obj-16", "the limit in time", "objects.Turn._refused", _whenever),
+    in_objects("obj-16", "the limit in time", "objects.Turn.refused", _whenever),
 )

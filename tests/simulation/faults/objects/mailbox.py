@@ -21,7 +21,7 @@ from tests.simulation.faults.points import original
 
 header_put = storage.header_put
 commit = original("core.commit")
-writes_of_calls = original("objects.TurnWrites._calls")
+writes_of_calls = original("objects.TurnWrites.calls")
 writes_of_turn = original("objects.TurnWrites.writes")
 
 
@@ -98,10 +98,10 @@ FAULTS = (
     torn(in_objects("obj-3", "the header as the last write", "objects.TurnWrites.writes", _header_first)),
     in_objects("obj-3", "a look before a call passes", "objects.read_if_free", _never_looks),
     in_objects("obj-4", "the order of commit times", "mailboxes.due_messages", _by_since),
-    in_objects("obj-4", "the order of one commit's messages", "objects.Turn._message_id", _hashed),
+    in_objects("obj-4", "the order of one commit's messages", "objects.Turn.message_id", _hashed),
     in_objects("obj-4", "leaving out the end of a full page", "mailboxes.settled", _whole),
     in_objects("obj-4", "what a call for later may hide", "mailboxes.blocks", _due_only),
-    in_objects("obj-8", "receipts", "objects.TurnWrites._calls", _without_receipts),
+    in_objects("obj-8", "receipts", "objects.TurnWrites.calls", _without_receipts),
     in_objects("obj-8", "comparing a repeat with its receipt", "mailboxes.check_same_body", _any_body),
     in_objects("obj-14", "revisions that grow", "objects.next_revision", _same_revision),
 )

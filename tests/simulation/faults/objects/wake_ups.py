@@ -27,7 +27,7 @@ effects_of = storage.effects_of
 complete = original("core.complete_wake_up")
 commit = original("core.commit")
 run = original("objects.run")
-post_message = original("objects.Turn._post")
+post_message = original("objects.Turn.post")
 post = mailboxes_service.post
 is_over = original("mailboxes.is_over")
 
@@ -112,7 +112,7 @@ FAULTS = (
     in_objects("obj-6", "what another turn has read, not written", "mailboxes.is_over", _committed_since),
     in_objects("obj-6", "only what landed before its time", "mailboxes.is_over", _of_any_time),
     in_objects("obj-6", "no trust in the turn that made the header", "mailboxes.is_over", _read_since),
-    in_objects("obj-11", "the time of a call that is sent for later", "objects.Turn._post", _posted_at_once),
+    in_objects("obj-11", "the time of a call that is sent for later", "objects.Turn.post", _posted_at_once),
     in_objects("obj-11", "waiting for the time", "mailboxes.due_messages", _always_due),
     in_objects("obj-11", "waking again", "mailboxes.wake_again", _not_again),
     in_objects("obj-11", "the next time in the name", "core.complete_wake_up", _named_by_its_end),

@@ -21,12 +21,14 @@ from signalbox.batches.model.headers import header_of_run
 from signalbox.batches.model.tree import PageNode
 from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.service import units
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Store
 from signalbox.core.problems import Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt, Start, TaskSubject
-from signalbox.tasks.service import runs
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import OfUnit, TaskSubject, parsed
+from signalbox.tasks.service import group_runs
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED
 from tests.simulation.versions import versions_of
@@ -96,7 +98,7 @@ class GroupedWorld(BatchesWorld):
         REACHED[GROUPS_AGAIN] += is_repeated
         has_parts = is_repeated and bool(self.checks.sub_batches())
         what = effect.function, effect.task, effect.payload, effect.queue
-        attempt = Attempt(effect.name, effect.context, 0, self.deliveries[effect.name] - 1, *what)
+        delivered: Any = parsed(Delivered(effect.name, effect.context, 0, self.deliveries[effect.name] - 1, *what))
 
         def is_live(unit: PlacedUnit) -> bool:
             return self.world.random.random() < 0.5 or units.unit_is_live(ports, unit)
@@ -104,14 +106,14 @@ class GroupedWorld(BatchesWorld):
         may_check = group.concurrency is not None and not self.kind.removed
         was_complete = may_check and self.groups_under_way.is_complete(group)
 
-        def code(attempt: Attempt, _: TaskSubject | list[Unit] | None, __: Start) -> Any:
+        def code(own: Delivered[OfUnit], _: TaskSubject | list[Unit] | None, __: Start) -> Any:
             if was_complete:
                 raise Violation(f"group {group.number} of page {group.page} is complete, and runs")
-            return self._code(PlacedUnit.from_record(attempt.context["unit"]), has_parts)
+            return self._code(own.context.unit, has_parts)
 
-        pace = runs.GroupTime(self._is_cut, lambda: self._is_flushed)
+        pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
         try:
-            runs.run_group(ports, attempt, self.retry_limits, is_live, code, pace)
+            group_runs.run_group(ports, delivered, self.retry_limits, is_live, code, pace)
         except Broken as error:
             raise Unavailable("the code of a unit raised") from error
 

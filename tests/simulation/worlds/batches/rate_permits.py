@@ -28,9 +28,8 @@ from signalbox.core.kit_names import RATE_DROP
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service, sweep, tasks
-from signalbox.rates.model import waits_of
+from signalbox.rates.model import RateSettings, waits_of
 from signalbox.rates.problems import NoRate
-from signalbox.rates.requests import RateSettings
 from signalbox.rates.storage import wait_of
 from tests.simulation.reached_counts import RATED_UNITS, RATES_AGAIN, RATES_PAUSED, REACHED, UNITS_FAILED_BY_HAND
 from tests.simulation.world import Violation

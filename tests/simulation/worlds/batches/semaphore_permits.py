@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING
 
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
-from signalbox.semaphores.model.leases import lease_id
+from signalbox.semaphores.model.leases import Granted, lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
-from signalbox.tasks.machine.attempts import RetryLimits, resumed, with_unit
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
+from signalbox.tasks.service.unit_runs import IsLive
 from tests.simulation.reached_counts import PERMITS_WAITED, REACHED, SEMAPHORES_AGAIN, UNITS_FAILED_BY_HAND
 from tests.simulation.world import Violation
 
@@ -117,7 +119,7 @@ class Permits:
 
         def act() -> None:
             for lease in views.get(self._world.ports, NAME).semaphore.leases[:1]:
-                granted = {"semaphore": NAME, "id": lease_id(lease.id, lease.grant)}
+                granted = Granted(NAME, lease_id(lease.id, lease.grant))
                 leases.release(self._world.ports, granted)
 
         self._later("ends a lease", act)
@@ -185,16 +187,15 @@ class Permits:
             raise Violation(f"leases {held} are held, and {len(waiting)} wait for a permit for ever")
 
 
-def deliver(ports: Ports, effect: Effect, deliveries: int, code: runs.Code, is_live: runs.IsLive) -> None:
+def deliver(ports: Ports, effect: Effect, deliveries: int, code: runs.Code, is_live: IsLive) -> None:
     """Deliver a unit's task as a queue does: `deliveries` counts this one."""
-    operation, earlier = resumed(effect.name, effect.context)
     what = effect.function, effect.task, effect.payload, effect.queue
-    attempt = Attempt(operation, with_unit(effect.context), 0, deliveries - 1 + earlier, *what)
-    runs.run(ports, attempt, RetryLimits(STARTS_MAX), is_live, code)
+    delivered = parsed(Delivered(effect.name, effect.context, 0, deliveries - 1, *what))
+    runs.run(ports, delivered, RetryLimits(STARTS_MAX), is_live, code)
 
 
 def _run_another(ports: Ports, effect: Effect) -> None:
-    claimed = leases.claim(ports, effect.context["lease"])
+    claimed = leases.claim(ports, Granted.from_context(effect.context["lease"]))
     if claimed is not None:
         leases.release(ports, claimed)
 

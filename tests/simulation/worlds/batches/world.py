@@ -35,9 +35,9 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
-from signalbox.tasks.machine.attempts import with_unit
-from signalbox.tasks.model import Start, TaskSubject
-from signalbox.tasks.service import runs
+from signalbox.tasks.model.attempts import Start
+from signalbox.tasks.model.contexts import OfUnit, TaskSubject, context_of
+from signalbox.tasks.service import unit_runs
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
@@ -225,7 +225,7 @@ class BatchesWorld:
             self.checks.alarms.add(effect.name)
             storage.forget_completion(ports, effect.name)
             return
-        unit = PlacedUnit.from_record(with_unit(effect.context)["unit"])
+        unit = unit_of(effect)
         if unit.batch == "b" and unit.index == self.purged:
             return
         self.unit_tasks.append(effect)
@@ -249,7 +249,7 @@ class BatchesWorld:
         units.complete_unit(ports, unit, self._outcome(unit))
 
     def _paint_with_permits(self, ports: Ports, effect: Effect) -> None:
-        unit = PlacedUnit.from_record(with_unit(effect.context)["unit"])
+        unit = unit_of(effect)
         granted = "lease" in effect.context or effect.context.get("unit", {}).get("granted", False)
         is_repeated = self.deliveries[effect.name] > 1 or granted
         has_parts = is_repeated and bool(self.checks.sub_batches())
@@ -283,7 +283,7 @@ class BatchesWorld:
 
     def _paint_in_parts(self, ports: Ports, unit: PlacedUnit, has_parts: bool) -> None:
         spec = self._parts(unit, has_parts)
-        runs._run_unit(ports, unit, lambda: spec)
+        unit_runs.run_unit(ports, unit, lambda: spec)
 
     def _parts(self, unit: PlacedUnit, has_parts: bool) -> BatchSpec:
         """Return another sub-batch at each run. The code does not run if there was one when it was redelivered."""
@@ -413,3 +413,10 @@ def _follows(seed: int) -> int:
 
 def _run_batch_task(ports: Ports, effect: Effect) -> None:
     tasks.run_batch_task(ports, effect.task, effect.payload)
+
+
+def unit_of(effect: Effect) -> PlacedUnit:
+    """Return the unit that a task runs for, or for which it waits."""
+    context = context_of(effect.context)
+    assert isinstance(context, OfUnit), "a task of a unit"
+    return context.unit

@@ -14,6 +14,7 @@ from typing import Any
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import COLLECTION
 from signalbox.core import outbox
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query
@@ -28,7 +29,7 @@ from signalbox.flows.service import messages, reads, starts
 from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.tasks.api import Call
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import faults
@@ -75,7 +76,7 @@ class AbandonedWorld:
             turns.run_turn(ports, self.flows, wake, workers)
         elif effect.task in steps.OWN_TASKS:
             what = effect.function, effect.task, effect.payload, effect.queue
-            steps.run_own_task(ports, Attempt(effect.name, effect.context, 0, before, *what))
+            steps.run_own_task(ports, parsed(Delivered(effect.name, effect.context, 0, before, *what)))
 
     def _start(self) -> None:
         def start() -> None:

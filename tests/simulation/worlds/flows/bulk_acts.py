@@ -32,6 +32,7 @@ from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
 from signalbox.batches.service import lifecycle, units
 from signalbox.core import outbox
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.kit_names import ACT_ON_RUN
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -48,8 +49,8 @@ from signalbox.flows.service import lists, messages, starts, suspensions
 from signalbox.flows.tasks import bulk, turns
 from signalbox.mailboxes.model.messages import HEADER, Delivery
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt
-from signalbox.tasks.service import runs
+from signalbox.tasks.model.contexts import OfUnit, parsed
+from signalbox.tasks.service import group_runs
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import ACTED_ON, REACHED, SKIPPED
@@ -293,18 +294,20 @@ class BulkWorld:
         assert effect.task == ACT_ON_RUN, "a flow without steps has no other tasks"
         self.unit_tasks[effect.name] = effect
         what = effect.function, effect.task, effect.payload, effect.queue
-        attempt = Attempt(effect.name, effect.context, 0, before, *what)
-        pace = runs.GroupTime(lambda: self.own.random() < CUT_RATE, lambda: lambda: self.own.random() < FLUSH_RATE)
+        delivered: Any = parsed(Delivered(effect.name, effect.context, 0, before, *what))
+        pace = group_runs.GroupTime(
+            lambda: self.own.random() < CUT_RATE, lambda: lambda: self.own.random() < FLUSH_RATE
+        )
         is_live = partial(units.unit_is_live, ports)
-        runs.run_group(ports, attempt, RetryLimits(STARTS_MAX), is_live, self._act_on_run, pace)
+        group_runs.run_group(ports, delivered, RetryLimits(STARTS_MAX), is_live, self._act_on_run, pace)
 
-    def _act_on_run(self, attempt: Attempt, *_: object) -> str:
-        request, here = self._request_of(attempt.payload), greenlet.getcurrent()
-        unit = Unit(request, attempt.payload["id"])
+    def _act_on_run(self, own: Delivered[OfUnit], *_: object) -> str:
+        request, here = self._request_of(own.payload), greenlet.getcurrent()
+        unit = Unit(request, own.payload["id"])
         self.units[here] = unit
         self._look(unit)
         try:
-            result = bulk.act_on_run(self.world.ports, attempt.payload)
+            result = bulk.act_on_run(self.world.ports, own.payload)
         except Problem as problem:
             if request.matches(self.runs.get(unit.id), request.created_at or self.world.now()):
                 raise Violation(f"{request.wanted} is refused by {unit.id}, which matches") from problem

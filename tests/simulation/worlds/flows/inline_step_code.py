@@ -17,7 +17,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import is_over
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 from tests.simulation.fault_rates import INLINE_STEP_FAILS_RATE, INLINE_STEP_RAISES_RATE
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import INLINE_STEPS_RUN, REACHED

@@ -6,8 +6,7 @@ deployment.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,7 +23,7 @@ from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.tasks.api import Call
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.worlds.objects.remembering_class import CLASS
 
@@ -53,7 +52,6 @@ NESTED = (
 )
 TREES = ("each of", "settled of", "one of")
 Program = list[Any]
-Generated = Generator[Any, Any, Any]
 
 
 import_module("signalbox.flows.api.host")  # as in a function that has flows: it connects calls with the flow that runs
@@ -62,18 +60,6 @@ import_module("signalbox.flows.api.host")  # as in a function that has flows: it
 @Function(FUNCTION).task
 def priced(item: str = "", amount: int = 0) -> None:
     """Not run: a flow calls it with a wrong argument."""
-
-
-@types.coroutine
-def as_generator(code: Callable[[], Coroutine[Any, Any, Any]]) -> Generated:
-    """Run a coroutine's code as a generator."""
-    return (yield from code())
-
-
-@types.coroutine
-def yielded(item: Any) -> Generated:
-    """Wait for a command, or for a list as generators do."""
-    return (yield item)
 
 
 @dataclass
@@ -88,8 +74,7 @@ class Code:
     may hold now.
 
     `runs` runs an inline step of a name. `early`: a lock is released before the operation that other deployments run
-    under it. `generators`: the flow and its branches are generators, and groups of commands are lists; else they are
-    coroutines. `labels`: it labels its run with what it has received. `answers`: it answers queries.
+    under it. `labels`: it labels its run with what it has received. `answers`: it answers queries.
     """
 
     revision: int
@@ -103,7 +88,6 @@ class Code:
     interrupted: list[str] = field(default_factory=list)
     leases_max: list[int] = field(default_factory=list)
     early: bool = True
-    generators: bool = False
     labels: bool = False
     keeping: Keeping = AS_LONG_AS_NEEDED
     answers: bool = False
@@ -117,11 +101,7 @@ class Code:
         async def work(program: list[Any], total: int = 0) -> Any:
             return await self._work(program, total)
 
-        def generated(program: list[Any], total: int = 0) -> Generated:
-            return (yield from as_generator(partial(self._work, program, total)))
-
-        generated.__name__ = work.__name__
-        definition = FlowDefinition.from_function(generated if self.generators else work, keeping=self.keeping)
+        definition = FlowDefinition.from_function(work, keeping=self.keeping)
         return Flows(FUNCTION, {FLOW: definition}, self.revision)
 
     async def _work(self, program: Program, total: int) -> Any:
@@ -148,7 +128,7 @@ class Code:
         if kind == "any":
             return await self._any(*parts)
         if kind == "all":
-            return await yielded(self._each_of([self._branch(each) for each in parts[0]]))
+            return await flow.all(*[self._run(each) for each in parts[0]])
         if kind == "settled":
             results = await flow.settled(*[self._command(each) for each in parts[0]])
             return [each.result if each.ok else str(each.error) for each in results]
@@ -204,7 +184,7 @@ class Code:
         got = "sent"
         match kind:
             case "settled branches":
-                branches: list[Any] = [self._branch(operation) for operation in parts[0]]
+                branches: list[Any] = [self._run(operation) for operation in parts[0]]
                 results = await flow.settled(*branches)
                 return [each.result if each.ok else "?" for each in results]
             case "caught":
@@ -267,7 +247,7 @@ class Code:
                 self.interrupted.append(str(operation))
                 raise
 
-        got = await flow.shield(self._generated(inner))
+        got = await flow.shield(inner())
         if then == "waits":
             await flow.sleep(0.01)
         return got
@@ -304,7 +284,7 @@ class Code:
             case "success":
                 return _released(await self._awaited([["each of", items]], self._succeeding(handles)))
             case "all":
-                return _released(await yielded(self._each_of([*handles])))
+                return _released(await flow.all(*handles))
             case "as completed":
                 return await self._as_completed(items, handles)
             case "left":
@@ -370,7 +350,7 @@ class Code:
         """Wait for a tree of commands, and then for an operation without the locks among the results."""
         try:
             with self._may_hold(locks_in(tree)):
-                got = _released(await yielded(self._tree(tree)))
+                got = _released(await self._tree(tree))
         except Problem:
             got = "?"
         return [got, await self._run(after)]
@@ -389,15 +369,12 @@ class Code:
         kind, *parts = item
         match kind:
             case "each of":
-                return self._each_of([self._tree(inner) for inner in parts[0]])
+                return flow.all(*[self._tree(inner) for inner in parts[0]])
             case "settled of":
                 return flow.settled(*[self._tree(inner) for inner in parts[0]])
             case "one of":
                 return flow.first(*map(self._tree, parts[0]))
         return self._command(item)
-
-    def _each_of(self, items: list[Any]) -> Any:
-        return items if self.generators else flow.all(*items)
 
     def _is_new(self, patch: str) -> bool:
         return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
@@ -415,12 +392,6 @@ class Code:
         if isinstance(value, list):
             value.append("received")  # in its own list, and not in the log
         return value
-
-    def _branch(self, operation: list[Any]) -> Any:
-        return self._generated(partial(self._run, operation))
-
-    def _generated(self, code: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        return as_generator(code) if self.generators else code()
 
     async def _any(self, items: list[Any], after: list[Any]) -> Any:
         """Wait for the first, and then for what follows on that one."""

@@ -137,7 +137,7 @@ class NestedWorld(FlowsWorld):
         if more.random() < UPGRADED_SHARE:
             before = Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)
             before.keeping = self.code.keeping
-            self.others = [replace(before, generators=seed % 8 < 4)]
+            self.others = [before]
             self.others_left = more.choice(OLD_DELIVERIES)
 
     def _keep_quiet(self, random: Random) -> None:

@@ -1,6 +1,6 @@
 """What must hold when a simulated world of flows is at rest.
 
-The oracle: the same generator, run plainly with what its log says in the order of the log, waits for what the header
+The oracle: the same coroutine, run plainly with what its log says in the order of the log, waits for what the header
 says, and ended as it says.
 """
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from signalbox.adapters.http.task_deliveries import LATE_SECONDS
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.kit_names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
@@ -22,7 +23,7 @@ from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import parsed
 from tests.simulation.cloud_tasks import NAME_KEPT_SECONDS
 from tests.simulation.fault_rates import STEP_ERROR_PASSES_RATE, STEP_FAILS_RATE
 from tests.simulation.reached_counts import REACHED, STEPS_RUN, TASKS_PURGED
@@ -102,7 +103,7 @@ class FlowDeliveries:
         self._deliveries[effect.name] += 1
         what = effect.function, effect.task, effect.payload, effect.queue
         late = self.world.now() - self._due[effect.name] > timedelta(seconds=LATE_SECONDS)
-        attempt = Attempt(effect.name, effect.context, 0, before, *what, is_late=late)
+        delivered: Any = parsed(Delivered(effect.name, effect.context, 0, before, *what, is_late=late))
         flows = self.code().flows
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
@@ -110,12 +111,12 @@ class FlowDeliveries:
         elif effect.payload.get("act") == "archive":
             archives.archive(ports, effect.payload, self.archive.write)
         elif effect.task in steps.OWN_TASKS:
-            steps.run_own_task(ports, attempt)
-        elif steps.is_step(effect.context):
+            steps.run_own_task(ports, delivered)
+        elif "step" in effect.context:
             looks = before > 0 or late or effect.context["step"]["attempt"] > 1
             begins = not looks or self.history.is_awaited(effect.context["step"])
             code = lambda _, __: self._step(effect, begins=begins)  # noqa: E731  what the step runs
-            steps.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), code)
+            steps.run_step(ports, flows, delivered, RetryLimits(STARTS_MAX), code)
         else:
             self._user_task(effect)
 
@@ -168,7 +169,7 @@ class FlowDeliveries:
         """
         self._deliveries[effect.name] = 0
         repeated = effect.name in self.purged or effect.payload.get("act") in REPEATED
-        if steps.is_step(effect.context):
+        if "step" in effect.context:
             repeated |= effect.name in names_in_old_records(self.world)
         if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and not repeated:
             allow_from_an_old_outbox_record(self.world, effect)
@@ -176,7 +177,7 @@ class FlowDeliveries:
 
 def _is_found_again(effect: Effect) -> bool:
     """Return whether a silent flow enqueues the task again."""
-    if effect.task == WAKE_UP_TASK or steps.is_step(effect.context):
+    if effect.task == WAKE_UP_TASK or "step" in effect.context:
         return True
     return effect.payload.get("act") in (*REPEATED[1:], "archive") or (
         effect.task == FLOW_RESULT_TASK and "outcome" in effect.context

@@ -1,10 +1,10 @@
-"""Flows with real generators, which many callers start, send events, cancel, deploy, delete and start again at once.
+"""Flows with real coroutines, which many callers start, send events, cancel, deploy, delete and start again at once.
 
 Each world is about one thing (`kinds.Kind`). Every run of a step has a different outcome, so that a wrong one in a log
 is noticed. Limits are small, so that logs are cut into chunks and turns are split.
 
 Checked whenever a header is written: no event is applied twice, each result of a step is one that the step had, no log
-gets shorter, no flow ends twice. Checked at rest: no message waits; each flow is at the position of the same generator,
+gets shorter, no flow ends twice. Checked at rest: no message waits; each flow is at the position of the same coroutine,
 run without turns on the log; no flow waits for an event that has arrived; at the end each flow has reported its end
 once, and no permit is held; after the removal no record is left.
 """
@@ -169,9 +169,9 @@ class FlowsWorld:
         self.history = FlowsHistory(sound=kind not in UNSOUND)
         self.history.is_swept = lambda: self.world.processes.current == "sweep"
         self.world.observers.append(self.history.observed)
-        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place", generators=seed % 8 == 0)
+        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place")
         others = [Code(1, "never"), Code(2, "always")] if kind is Kind.CARELESS else [Code(1, "never")]
-        self.others = [replace(each, consumed=self.code.consumed, generators=seed % 8 < 4) for each in others]
+        self.others = [replace(each, consumed=self.code.consumed) for each in others]
         self.others_left = own.choice(OLD_DELIVERIES) if kind in (Kind.DEPLOYED, Kind.CARELESS) else 0
         failing = STEP_FAILS_OFTEN_RATE if kind is Kind.RETRIES else STEP_FAILS_RATE
         self.deliveries = FlowDeliveries(self.world, self.history, self._deployed, own, failing)

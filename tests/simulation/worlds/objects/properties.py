@@ -14,7 +14,7 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import HEADER, header_path, message_path
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import CallRecord, Kind
-from signalbox.tasks.model import failure_path
+from signalbox.tasks.model.failures import failure_path
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.objects.call_order import check_order, check_sent_order

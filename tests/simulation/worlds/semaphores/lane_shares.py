@@ -25,6 +25,7 @@ from signalbox.semaphores import tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
@@ -205,7 +206,7 @@ class SharesWorld:
 
     def _continue(self, ports: Ports, effect: Effect) -> None:
         """Hold the permit for a moment; wait again before or after it is released."""
-        lease = leases.claim(ports, effect.context["lease"])
+        lease = leases.claim(ports, Granted.from_context(effect.context["lease"]))
         if lease is None:
             return
         self.done.add(effect.payload["id"])

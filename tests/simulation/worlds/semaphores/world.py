@@ -22,7 +22,7 @@ from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
-from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
+from signalbox.semaphores.model.leases import Granted, Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore, release_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
@@ -533,7 +533,7 @@ class SemaphoresWorld:
             if id_ in self.started and effect.context["reason"] == "deadline" and not self.recreated:
                 raise Violation(f"{id_} was started in time, and timed out")
             return
-        given = effect.context["lease"]
+        given = Granted.from_context(effect.context["lease"])
         began, cancelled = self.world.now(), id_ in self.cancelled
         lease = leases.claim(ports, given)
         if lease is None:

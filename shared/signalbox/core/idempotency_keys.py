@@ -16,9 +16,6 @@ from typing import Any
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.times import rfc3339
-from signalbox.critical_sections.model import SectionRun
-from signalbox.semaphores.model.leases import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +50,11 @@ def is_repeated() -> bool:
     return task is None or task.is_repeated
 
 
-def hold(lease: object) -> None:
-    """Remember the running task's lease, to replace it in the content of the task's calls. Ignore other subjects."""
+def hold(names: Mapping[Any, str]) -> None:
+    """Remember the values of the running task's lease, each with its name in the content of the task's calls."""
     task = _running_task.get()
-    if task is not None and isinstance(lease, Lease):
-        parts = (lease.id, lease.token, rfc3339(lease.ends_at))
-        task.leases.update(dict.fromkeys(parts, f"lease of {lease.semaphore}"))
-    if task is not None and isinstance(lease, SectionRun):
-        task.leases.update(dict.fromkeys((lease.token, rfc3339(lease.ends_at)), f"run of {lease.key}"))
+    if task is not None:
+        task.leases.update(names)
 
 
 def content_of(call: Call) -> str:

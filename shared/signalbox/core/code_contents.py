@@ -16,9 +16,9 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from signalbox.core.effects import name_of
+from signalbox.core.idempotency_keys import sorted_json, without_leases
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
-from signalbox.tasks.machine.idempotency_keys import sorted_json, without_leases
 
 
 class UnknownContentError(ValueError):

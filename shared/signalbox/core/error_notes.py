@@ -1,0 +1,78 @@
+"""The record of a task that was started: how often, and its last error while the queue retries it.
+
+    attempts/{operation}    the starts of its code that were counted, and the note of its last error
+
+Tasks write the record. A batch shows the last error of its units.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from signalbox.core.deliveries import Delivered
+from signalbox.core.lazy_dataclasses import dataclass
+
+ATTEMPTS = "attempts"
+ERRED_AT, BATCH = "erred_at", "batch"
+
+
+def record_path(operation: str) -> str:
+    """Return the path of the record that counts the starts of a task's code."""
+    return f"{ATTEMPTS}/{operation}"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """The texts of an exception that are stored: one line, and the end of its traceback."""
+
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorNote:
+    """The error of the start `attempt` of a task's code. The queue delivers the task again after `pause_seconds`.
+
+    The note is in the record that counts the starts. It is shown while it has `erred_at`: until the task returns or is
+    given up. A unit's note also has `batch` for that time, so that the batch can show it. No rule depends on a note: if
+    it cannot be written, it is left out.
+    """
+
+    function: str
+    task: str
+    attempt: int
+    error: str
+    traceback: str
+    trace: str
+    pause_seconds: float
+
+    @classmethod
+    def of(cls, delivered: Delivered[Any], number: int, text: ErrorText) -> Self:
+        """Return the note of a delivery's error."""
+        what = delivered.function, delivered.task, number
+        return cls(*what, text.error, text.traceback, delivered.trace, delivered.pause_seconds)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
+        """Return the note in the record that counts starts, or None if there is none."""
+        if record is None or "error" not in record:
+            return None
+        return cls(**{part.name: record[part.name] for part in fields(cls)})
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_json(self, erred_at: datetime) -> dict[str, Any]:
+        """Return the note as an answer shows it."""
+        shown = {name: value for name, value in asdict(self).items() if name not in ("attempt", "pause_seconds")}
+        next_at = erred_at + timedelta(seconds=self.pause_seconds)
+        return shown | {"attempts": self.attempt, "failed_at": erred_at, "next_at": next_at}
+
+
+def retrying_json(operation: str, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the last error of a task that is being retried, as an answer shows it; None for any other record."""
+    note = ErrorNote.from_record(record)
+    if note is None or record is None or ERRED_AT not in record:
+        return None
+    return {"id": operation, "state": "retrying", **note.to_json(record[ERRED_AT])}

@@ -1,0 +1,47 @@
+"""A run's deadline: the end of its time-out, counted from its start by the server's time. At it the run is cancelled.
+
+    run = order.with_(timeout_seconds=3_600).start("1")     started at 12:00; its deadline is 13:00
+
+The commit that creates the run writes the deadline into the header, and a cancel into the mailbox, which is due at the
+deadline. Its wake-up is enqueued then, and again with the commands of each turn that repeats them, since its task may
+be lost. `continue_as_new` keeps the deadline.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.effects import Effect, name_of
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel
+from signalbox.flows.problems import BadFlow
+
+
+def checked_timeout(seconds: Any) -> float | None:
+    """Return the time-out of a start, or None if it has none. Raises `BadFlow`."""
+    most = LIMITS.flow_timeout_seconds_max
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= most:
+        raise BadFlow(f"`timeout_seconds` must be a number above 0 and at most {most:,.0f}.", field="timeout_seconds")
+    return seconds
+
+
+def with_deadline(header: FlowHeader, timeout_seconds: float | None, now: datetime) -> FlowHeader:
+    """Return the header of a run that starts now, with its deadline if it has a time-out."""
+    return replace(header, deadline_at=now + timedelta(seconds=timeout_seconds)) if timeout_seconds else header
+
+
+def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Cancel]:
+    """Return the message that cancels a run at its deadline, and its id."""
+    reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
+    return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)
+
+
+def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
+    """Iterate over the wake-up at the deadline of a run, if it has one."""
+    if header.deadline_at:
+        yield wake_flow(header.address.base, header.function, header.deadline_at)

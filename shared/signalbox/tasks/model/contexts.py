@@ -1,0 +1,246 @@
+"""The context of a task: what it runs for, parsed once from the JSON that travels with its payload.
+
+    member                 parsed        a task receives
+    ---------------------  ------------  ---------------
+    group                  OfGroup       Unit
+    step                   OfStep        -
+    unit                   OfUnit        Unit
+    lease, with a unit     OfUnit        Unit
+    lease                  OfLease       Lease
+    section                OfSection     SectionRun
+    batch                  OfCompletion  Completion
+    outcome                OfOutcome     Outcome
+    reason, event, none    Plain         -
+
+The first of these members that a context has decides. No other code reads a context by its members' names, but for the
+parts that another subject parses: a flow parses its step.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.units import Completion, PlacedUnit, Unit
+from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.problems import BadTaskEnvelope
+from signalbox.critical_sections import model as critical_sections
+from signalbox.critical_sections.model import Grant, SectionRun
+from signalbox.mailboxes.model.outcomes import Outcome
+from signalbox.semaphores.model import leases
+from signalbox.semaphores.model.leases import Granted, Lease
+
+TaskSubject = Lease | SectionRun | Unit | Completion | Outcome
+"""What a task with a parameter of its type receives."""
+
+SUBJECTS: tuple[type[TaskSubject], ...] = (Unit, Lease, SectionRun, Completion, Outcome)
+
+Kind = TypeVar("Kind", Lease, SectionRun, Unit, Completion, Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class OfLease:
+    """The task is the continuation of a wait, and runs under its lease."""
+
+    members: Members
+    granted: Granted
+
+
+@dataclass(frozen=True, slots=True)
+class OfSection:
+    """The task is a run of a critical section."""
+
+    members: Members
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class OfUnit:
+    """The task is a unit of a batch."""
+
+    members: Members
+    unit: PlacedUnit
+    granted: Granted | None = None
+    """The lease under which it runs, if its batch names a semaphore."""
+
+    semaphore: str = ""
+    """The semaphore for whose permit it waits."""
+
+    rate: str = ""
+    """The rate for whose permits it waits, `weight` of them."""
+
+    weight: Any = 1
+    has_permits: bool = False
+    """Whether the rate has granted its permits."""
+
+    wait_ended: str = ""
+    """How its wait ended without a grant: cancelled or deleted."""
+
+    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The JSON that was parsed, for the unit's wait, whose grant runs it."""
+
+    @property
+    def subject(self) -> Unit:
+        """The unit as its task receives it."""
+        return Unit(self.unit.batch, self.unit.index, self.unit.attempt)
+
+    @property
+    def limiter(self) -> str:
+        """The rate or the semaphore, as a message names it."""
+        return f"the rate {self.rate!r}" if self.rate else f"the semaphore {self.semaphore!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    """The task is a group of units. `payloads` are theirs, or None if the page has them."""
+
+    members: Members
+    group: Group
+    payloads: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfStep:
+    """The task is a step of a flow, which parses `step`."""
+
+    members: Members
+    step: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OfCompletion:
+    """The task follows a batch that has ended. `completion` is the JSON of its subject."""
+
+    members: Members
+    completion: Mapping[str, Any]
+
+    @property
+    def subject(self) -> Completion:
+        """The batch that has ended. Raises `BadTaskEnvelope`."""
+        return _parse(Completion, self.completion, "batch")
+
+
+@dataclass(frozen=True, slots=True)
+class OfOutcome:
+    """The task follows a call of an object, or a flow, that has ended. `outcome` is the JSON of its subject."""
+
+    members: Members
+    outcome: Mapping[str, Any]
+
+    @property
+    def subject(self) -> Outcome:
+        """The call that has ended. Raises `BadTaskEnvelope`."""
+        return _parse(Outcome, self.outcome, "outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The task runs for none of these.
+
+    `reason` says why the wait of an `on_timeout` task ended. `is_event`: the task is an event, which only Firestore
+    delivers.
+    """
+
+    members: Members = field(default_factory=dict)
+    reason: str = ""
+    is_event: bool = False
+
+
+Context = OfLease | OfSection | OfUnit | OfGroup | OfStep | OfCompletion | OfOutcome | Plain
+
+
+def context_of(members: Members) -> Context:
+    """Parse a task's context. Raises `BadTaskEnvelope` for a lease, a unit or a run that lacks a part."""
+    match members:
+        case {"group": group}:
+            return OfGroup(members, Group.from_record(group), group.get("payloads"))
+        case {"step": step}:
+            return OfStep(members, step)
+        case {"lease": {"unit": str(text)} as lease} if text:
+            return _of_unit(members, json.loads(text), Granted.from_context(lease))
+        case {"unit": unit, "lease": lease}:
+            return _of_unit(members, unit, Granted.from_context(lease))
+        case {"unit": unit}:
+            return _of_unit(members, unit)
+        case {"lease": lease}:
+            _parse(Lease, lease, "lease")
+            return OfLease(members, Granted.from_context(lease))
+        case {"section": section}:
+            _parse(SectionRun, section, "section")
+            return OfSection(members, Grant.from_context(section))
+        case {"batch": completion}:
+            return OfCompletion(members, completion)
+        case {"outcome": outcome}:
+            return OfOutcome(members, outcome)
+    return Plain(members, str(members.get("reason", "")), "event" in members)
+
+
+def _of_unit(members: Members, unit: Mapping[str, Any], granted: Granted | None = None) -> OfUnit:
+    _parse(Unit, unit, "unit")
+    return OfUnit(
+        members,
+        PlacedUnit.from_record(unit),
+        granted,
+        semaphore=unit.get("semaphore", ""),
+        rate=unit.get("rate", ""),
+        weight=unit.get("weight", 1),
+        has_permits=unit.get("granted", False),
+        wait_ended=unit.get("wait_ended", ""),
+        record=unit,
+    )
+
+
+def _parse(kind: type[Kind], value: Any, name: str) -> Kind:
+    known = {part.name for part in fields(kind)}
+    try:
+        return kind(**{part: _part(part, item) for part, item in value.items() if part in known})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadTaskEnvelope(f"A task's {name} has {', '.join(sorted(known))}.", field=name) from error
+
+
+def _part(name: str, value: Any) -> Any:
+    return datetime.fromisoformat(value) if name == "ends_at" else value
+
+
+def parsed(delivered: Delivered[Members]) -> Delivered[Context]:
+    """Return a delivery with its context parsed. Raises as `context_of`.
+
+    One that continues another task has that task's operation, and its earlier grants count as deliveries.
+    """
+    context = context_of(delivered.context)
+    granted = context.granted if isinstance(context, OfLease | OfUnit) else None
+    if granted is None:
+        return delivered.within(context)
+    continued = replace(
+        delivered,
+        operation=granted.resumes or delivered.operation,
+        executions=delivered.executions + granted.resumed,
+        retries=delivered.retries + granted.resumed,
+    )
+    return continued.within(context)
+
+
+def stable_names(subject: object) -> Mapping[Any, str]:
+    """Return the values that name a subject's lease, each with a name that is the same in every delivery.
+
+    Subjects without a lease have none.
+    """
+    match subject:
+        case Lease():
+            return leases.stable_names(subject)
+        case SectionRun():
+            return critical_sections.stable_names(subject)
+    return {}
+
+
+def of_unit(unit: PlacedUnit) -> OfUnit:
+    """Return the context of one unit of a group."""
+    return OfUnit({"unit": unit.to_record()}, unit)
+
+
+def is_of_completion(members: Members) -> bool:
+    """Return whether a task follows a batch that has ended, which need not be parsed for it."""
+    return "batch" in members

@@ -1,0 +1,161 @@
+"""Run the units of a group one after another, and record their outcomes together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, succeeded
+from signalbox.batches.service import groups
+from signalbox.core.deliveries import Delivered
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.ports import Budget, OutOfTime, Ports
+from signalbox.core.problems import Unavailable
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model.attempts import FIRST, Start
+from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, of_unit
+from signalbox.tasks.service import starts, unit_runs
+from signalbox.tasks.service.unit_runs import CodeOfUnit, IsLive
+from signalbox.tasks.storage import read_starts
+
+UnitCode = Callable[[Delivered[OfUnit], TaskSubject | list[Unit] | None, Start], Any]
+"""The user's function for the unit of a delivery, or for several units, whose payload is in the delivery."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTime:
+    """The time of one delivery of a group: `is_over` for all of it, `hold` for the results that it holds in memory."""
+
+    is_over: OutOfTime
+    hold: Budget
+
+
+def run_group(
+    ports: Ports,
+    delivered: Delivered[OfGroup],
+    retry_limits: RetryLimits,
+    is_live: IsLive,
+    code: UnitCode,
+    pace: GroupTime,
+    *,
+    at_once: bool = False,
+) -> None:
+    """Run the units of a group one after another, and record their outcomes together.
+
+    A first delivery holds outcomes in memory, and commits them when it has run all, held them long enough, or holds
+    much. A later delivery is careful: it runs only units without an outcome, those with the fewest starts first, counts
+    each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
+
+    If the time is over, the rest is enqueued as a separate task. If a unit raised, the others run, and then its error
+    is raised, so that the task is delivered again. Code that takes all units `at_once` is called once by a first
+    delivery; a later delivery calls it with one unit at a time.
+    """
+    group = delivered.context.group
+    is_careful = group.careful or delivered.is_repeated
+    if not is_live(group.units()[0]):
+        return
+    if not is_careful and is_complete_already(ports, group):
+        return
+    todo = _fewest_starts_first(ports, groups.units_to_run(ports, group)) if is_careful else group.units()
+    if not todo:
+        groups.resume(ports, group)
+        return
+    payloads = groups.payloads_of(ports, group, delivered.context.payloads)
+    run = GroupRun(ports, group, is_careful, pace.hold)
+    if at_once and payloads and not is_careful:
+        for unit, result in zip(todo, _results_at_once(ports, delivered, todo, payloads, code), strict=True):
+            run.hold(unit, succeeded(result))
+        run.end()
+        return
+    for place, unit in enumerate(todo if payloads else ()):
+        if place and not is_live(unit):
+            run.commit()
+            return
+        if place and pace.is_over():
+            run.end()
+            groups.enqueue_rest(ports, group, todo[place:], careful=is_careful)
+            return
+        own = delivered_unit(delivered, unit, payloads[unit.offset], is_repeated=is_careful)
+        run.run(unit, partial(starts.start, ports, own, retry_limits, partial(code, own, own.context.subject)))
+    run.end()
+
+
+def is_complete_already(ports: Ports, group: Group) -> bool:
+    """Return whether a group of a chain is complete before its first delivery: units may be completed from outside."""
+    return group.concurrency is not None and groups.resume(ports, group)
+
+
+class GroupRun:
+    """The outcomes that a delivery of a group holds, and the error that it raises in the end."""
+
+    def __init__(self, ports: Ports, group: Group, is_careful: bool, hold: Budget) -> None:
+        self._ports, self._group, self._is_careful, self._hold = ports, group, is_careful, hold
+        self._held: dict[PlacedUnit, UnitOutcome] = {}
+        self._is_held_long = hold()
+        self._error: Exception | None = None
+
+    def run(self, unit: PlacedUnit, code: CodeOfUnit) -> None:
+        """Run a unit. What it raises, except for a `Problem`, is left to the end of the delivery."""
+        try:
+            outcome = unit_runs.outcome_of(self._ports, unit, code)
+        except Exception as error:  # noqa: BLE001 - the other units of the group run first
+            log = self._ports.log
+            log.error("unit raised, to be retried", batch=unit.batch, index=unit.index, exception=error)
+            self._error = error
+            return
+        if outcome is not None:
+            self.hold(unit, outcome)
+
+    def hold(self, unit: PlacedUnit, outcome: UnitOutcome) -> None:
+        """Hold the outcome of a unit, and commit if that is due."""
+        if not self._held:
+            self._is_held_long = self._hold()
+        self._held[unit] = outcome
+        held_bytes = sum(len(outcome.text) for outcome in self._held.values())
+        if self._is_careful or held_bytes >= BATCHES_LIMITS.group_commit_bytes_max or self._is_held_long():
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit the outcomes that are held."""
+        if self._held:
+            groups.complete_units(self._ports, self._group, self._held)
+            self._held = {}
+
+    def end(self) -> None:
+        """Commit, and raise what a unit raised: the task is delivered again."""
+        self.commit()
+        if self._error is not None:
+            raise self._error
+
+
+def delivered_unit(
+    delivered: Delivered[OfGroup], unit: PlacedUnit, payload: Mapping[str, Any], *, is_repeated: bool
+) -> Delivered[OfUnit]:
+    """Return a unit's part of a delivery of its group: under its own operation, which counts its starts.
+
+    A group that was delivered before is always careful, so its units are repeated.
+    """
+    own = replace(delivered, operation=unit.operation, executions=int(is_repeated))
+    return replace(own, payload={**delivered.payload, **payload}).within(of_unit(unit))
+
+
+def _results_at_once(
+    ports: Ports, delivered: Delivered[OfGroup], todo: Sequence[PlacedUnit], payloads: Mapping[int, Any], code: UnitCode
+) -> Sequence[Any]:
+    """Call the code with all units, and return its results. Whatever it raises is retried, one unit at a time."""
+    calls = [{**delivered.payload, **payloads[unit.offset]} for unit in todo]
+    try:
+        joined = {name: [item for call in calls for item in call[name]] for name in calls[0]}
+        own = replace(delivered, payload=joined).within(of_unit(todo[0]))
+        results: Sequence[Any] = code(own, [Unit(unit.batch, unit.index, unit.attempt) for unit in todo], FIRST)
+    except Exception as error:
+        ports.log.error("units raised, to be retried one by one", batch=todo[0].batch, exception=error)
+        raise Unavailable("the code of several units raised") from error
+    return results
+
+
+def _fewest_starts_first(ports: Ports, todo: Sequence[PlacedUnit]) -> list[PlacedUnit]:
+    starts = read_starts(ports, [unit.operation for unit in todo])
+    return sorted(todo, key=lambda unit: (starts[unit.operation], unit.index))

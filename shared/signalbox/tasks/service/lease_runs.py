@@ -1,0 +1,98 @@
+"""Run the continuation of a wait under its lease, which is released afterwards, or kept for the next attempt.
+
+With `release_on_failure`, an attempt that failed makes the wait for the next attempt, then releases its lease, and is
+acknowledged. If a process ends in between, either its delivery is repeated or the wait continues
+(docs/protocols/tasks.md).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from signalbox.core.deliveries import Delivered
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.times import rfc3339
+from signalbox.semaphores.model.leases import Granted, Lease
+from signalbox.semaphores.model.semaphore import waiter_path
+from signalbox.semaphores.service import leases, waits
+from signalbox.tasks.machine.permit_release import is_released_at_once
+from signalbox.tasks.machine.waits import next_wait, next_wait_id
+from signalbox.tasks.model.contexts import OfLease
+
+
+def run_with_lease(ports: Ports, delivered: Delivered[OfLease], code: Callable[[Lease], object]) -> None:
+    """Claim the lease and run the code. If the lease is lost, or the task continues from its next wait, run nothing."""
+    granted = delivered.context.granted
+    if delivered.is_repeated and is_resumed(ports, granted):
+        confirm_and_release(ports, granted)
+        return
+    claimed = leases.claim(ports, granted)
+    if claimed is None:
+        ports.log.info("lease lost, task dropped", semaphore=granted.semaphore, lease=granted.id)
+        return
+    with kept_or_released(ports, claimed):
+        returned = run_or_wait_again(ports, delivered, claimed, code)
+    if returned and granted.release_on_return:
+        leases.release(ports, claimed)
+
+
+def is_resumed(ports: Ports, granted: Granted) -> bool:
+    """Return whether a delivery of the task under this grant has made the next wait, from which the task continues."""
+    if not granted.release_on_failure:
+        return False
+    [waiter] = ports.store.read(waiter_path(granted.semaphore, next_wait_id(granted)))
+    return waiter.data is not None
+
+
+def confirm_and_release(ports: Ports, granted: Granted) -> None:
+    """Release the permit of an attempt whose next wait exists, once the semaphore is closed for that wait.
+
+    The delivery that made the wait may have died before it closed the semaphore. In an open semaphore, no operation
+    would find the wait.
+    """
+    waits.confirm_again(ports, granted.semaphore, next_wait_id(granted))
+    leases.release(ports, granted)
+
+
+@contextmanager
+def kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[None]:
+    """If an error is raised, release the permit or keep it for the retry. `named` are added to the log line."""
+    try:
+        yield
+    except Exception as error:
+        if is_released_at_once(error):
+            leases.release(ports, lease)
+            raise
+        ends_at = rfc3339(lease.ends_at)
+        ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at, **named)
+        raise
+
+
+def run_or_wait_again(
+    ports: Ports, delivered: Delivered[OfLease], lease: Lease, code: Callable[[Lease], object]
+) -> bool:
+    """Run the code; return whether it returned. Otherwise it raised, and its next attempt waits for a permit.
+
+    Raises what the code raises: a `Problem`, or any error if the task does not wait again.
+    """
+    granted = delivered.context.granted
+    try:
+        code(lease)
+    except Exception as error:
+        if is_released_at_once(error) or not granted.release_on_failure:
+            raise
+        if not wait_again(ports, delivered, granted):
+            raise
+        ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
+        leases.release(ports, lease)
+        return False
+    return True
+
+
+def wait_again(ports: Ports, delivered: Delivered[OfLease], granted: Granted) -> bool:
+    """Make the wait for the next attempt; return False if that is impossible, or if its outcome is unknown."""
+    try:
+        waits.wait(ports, granted.semaphore, next_wait(delivered, granted))
+    except (Problem, Unavailable):
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""Each setting is kept wherever it goes: requests, records, answers, the catalogue and the clients.
+
+The fields are enumerated, and their values follow from their schemas, so a new field that is forgotten somewhere fails.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signalbox.adapters.http.description import Schemas
+from signalbox.adapters.http.json_bodies import shown_members
+from signalbox.catalogue import entries
+from signalbox.client.aio import rates as rates_client
+from signalbox.client.aio import semaphores as semaphores_client
+from signalbox.core.settings_patch import SettingsPatch
+from signalbox.rates import api as rates_api
+from signalbox.rates.model import Rate, RateSettings
+from signalbox.semaphores import api as semaphores_api
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+KINDS: dict[Any, str] = {SemaphoreSettings: "semaphores", RateSettings: "rates"}
+"""The types of settings, each with the function that stores them."""
+
+EACH_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+EACH_FIELD = pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, field.name) for kind in KINDS for field in fields(kind)],
+    ids=lambda part: getattr(part, "__name__", part),
+)
+
+
+def values_of(kind: Any, *, nearer: int = 1) -> dict[str, Any]:
+    """Return a valid value of each field, which is not its default."""
+    schemas = Schemas()
+    schema = schemas.resolved(schemas.of(kind, "body"))
+    return {name: value_of(part, nearer) for name, part in schema["properties"].items()}
+
+
+def value_of(schema: dict[str, Any], nearer: int) -> Any:
+    """Return a value near the upper bound of a schema."""
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    match kinds[0]:
+        case "integer" | "number":
+            return schema["maximum"] - nearer
+        case "object":
+            return {"one": value_of(schema["additionalProperties"], nearer)}
+        case "string":
+            return "x" * (schema.get("maxLength", 10) - nearer)
+    raise AssertionError(f"add a value for {kinds}")
+
+
+def stored(kind: Any, settings: Any) -> Any:
+    """Return the settings of a record."""
+    if kind is SemaphoreSettings:
+        return Semaphore.from_record(Semaphore(settings).to_record(NOW)).settings
+    return Rate.from_record(Rate(settings).to_record()).settings
+
+
+@EACH_KIND
+def test_a_record_keeps_every_setting(kind: Any) -> None:
+    settings = kind.from_request(values_of(kind))
+    assert stored(kind, settings) == settings
+
+
+@EACH_FIELD
+def test_a_put_and_a_patch_of_another_field_keep_a_setting(harness: Harness, kind: Any, name: str) -> None:
+    values, others = values_of(kind), values_of(kind, nearer=2)
+    at = f"{KINDS[kind]}/a"
+    assert harness.put(at, json=values).status == 201
+    assert harness.get(at).json[name] == values[name]
+    for other in values.keys() - {name}:
+        assert harness.patch(at, json={other: others[other]}).status == 200
+    assert harness.get(at).json[name] == values[name]
+    assert harness.put(at, json=values | {name: others[name]}).json[name] == others[name]
+    assert harness.patch(at, json={name: values[name]}).json[name] == values[name]
+
+
+@EACH_FIELD
+def test_a_patch_changes_one_setting(kind: Any, name: str) -> None:
+    before, others = kind.from_request(values_of(kind)), values_of(kind, nearer=2)
+    patch: SettingsPatch[Any] = SettingsPatch({name: others[name]})
+    assert patch.applied_to(before) == replace(before, **{name: others[name]})
+
+
+@EACH_KIND
+def test_the_catalogue_declares_every_setting(kind: Any) -> None:
+    entry = entries.Semaphore if kind is SemaphoreSettings else entries.Rate
+    values = values_of(kind)
+    declared = entry(name="a", **values)
+    assert declared.settings == kind.from_request(values)
+    assert declared.body == values
+
+
+def doors() -> Iterator[tuple[str, Any, Callable[..., Any]]]:
+    """Iterate over the functions that set all settings of a kind."""
+    yield "api semaphore", SemaphoreSettings, semaphores_api.Semaphore.ensure
+    yield "api rate", RateSettings, rates_api.Rate.ensure
+    yield "client semaphore", SemaphoreSettings, semaphores_client.Semaphore.ensure
+    yield "client semaphore change", SemaphoreSettings, semaphores_client.Semaphore.change
+    yield "client rate", RateSettings, rates_client.Rate.ensure
+    yield "client rate change", RateSettings, rates_client.Rate.change
+
+
+@pytest.mark.parametrize(
+    ("door", "kind", "function"), list(doors()), ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_a_function_that_sets_settings_takes_every_one(door: str, kind: Any, function: Callable[..., Any]) -> None:
+    taken = [name for name in inspect.signature(function).parameters if name != "self"]
+    assert taken == [field.name for field in fields(kind)], door
+
+
+def test_members_of_an_answer_are_its_fields_without_defaults() -> None:
+    assert shown_members(RateSettings(9)) == {"per_minute": 9.0}
