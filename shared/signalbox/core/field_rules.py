@@ -114,12 +114,16 @@ class Checked:
 
 
 class Described:
-    """Keywords of a JSON schema for a value that is only described, such as a member of an answer."""
+    """Keywords of a JSON schema for a value that is only described, such as a member of an answer.
 
-    __slots__ = ("described",)
+    With a name, the type and the keywords are a `component` of the description, to which others refer.
+    """
 
-    def __init__(self, described: Schema) -> None:
+    __slots__ = ("component", "described")
+
+    def __init__(self, described: Schema, component: str = "") -> None:
         self.described = described
+        self.component = component
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         return fields.value(name, default)
@@ -161,7 +165,8 @@ KEY = Described(
         **key_schema(LIMITS.key_bytes_max),
         "description": f"1 to {LIMITS.key_bytes_max:,} bytes of UTF-8 without `/` and control characters, "
         "percent-encoded in an address; not `.`, `..` or `__…__`.",
-    }
+    },
+    "Key",
 )
 """A key that users choose, in an address or an answer. `check_key` checks it."""
 

@@ -37,10 +37,10 @@ from signalbox.documents.requests import (
 )
 from signalbox.documents.service import bulk, patches, transactions
 from signalbox.documents.service import single_documents as service
-from signalbox.documents.service.single_documents import DocumentPage
+from signalbox.documents.shown import DocumentsShown
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
-from signalbox.history.service import VersionsPage
+from signalbox.history.shown import VersionsShown
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """The outcome of one of many documents: the document as stored, or why it is not.
@@ -118,7 +118,7 @@ class Documents:
 
     def query(
         self, *where: Condition, order_by: Iterable[str] = (), limit: int | None = None, page_token: str = ""
-    ) -> DocumentPage:
+    ) -> DocumentsShown:
         """Return a page of the documents that meet all conditions: its `documents` and `next_page_token`.
 
         `order_by` names fields; ``-name`` is descending. Raises `BadQuery`, also for a query without its index.
@@ -132,7 +132,7 @@ class Documents:
         conditions = [_condition(condition) for condition in where]
         return service.count(runtime.ports(), CountRequest.from_request(conditions))
 
-    def versions(self, key: str, *, limit: int | None = None, page_token: str = "") -> VersionsPage:
+    def versions(self, key: str, *, limit: int | None = None, page_token: str = "") -> VersionsShown:
         """Return a page of a document's versions, the latest first: its `versions` and `next_page_token`.
 
         There are none unless the catalogue's `history` names the document. Raises `BadQuery`.

@@ -15,9 +15,10 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from signalbox.core import json_values
+from signalbox.core.field_rules import Described, Range, accepted_fields
 from signalbox.core.keys import check_key, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -233,6 +234,9 @@ def _refuse_duplicate(entry: BulkEntry, places: dict[str, int], place: int) -> B
 
 # --- queries ---
 
+PARTS_MAX = 20
+"""Conditions of a query, and fields that it is sorted by."""
+
 _CONDITION = re.compile(
     r"(?P<field>[^=!<>\s]+)\s*(?P<operator>==|!=|<=|>=|<|>|\bin\b|\bcontains\b)\s*(?P<value>.*)\Z", re.DOTALL
 )
@@ -296,12 +300,27 @@ class CountRequest:
         return cls(_parts("where", where, _condition))
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentQuery:
+    """A query in a body. `query_from_body` parses it."""
+
+    where: Annotated[tuple[str | tuple[str, str, Any], ...], Described({"maxItems": PARTS_MAX})] = ()
+    """Conditions as in an address, or lists of field, operator and value. All of them must hold."""
+
+    order_by: Annotated[tuple[str, ...], Described({"maxItems": PARTS_MAX})] = ()
+    limit: Annotated[int | None, Range(1, lambda: CORE_LIMITS.query_limit_max)] = None
+    page_token: str = ""
+
+    count: bool = False
+    """Return only the number of documents. Cannot be combined with other fields than `where`."""
+
+
 def query_from_body(body: Mapping[str, Any]) -> FindRequest | CountRequest:
     """Parse a query in a JSON object, whose fields are the parameters of a URL. Raises `BadQuery` with the field.
 
     A condition is a text, as in a URL, or a list of field, operator and value.
     """
-    fields = RequestFields(body, BadQuery).only("where", "order_by", "limit", "page_token", "count")
+    fields = RequestFields(body, BadQuery).only(*accepted_fields(DocumentQuery))
     where = [_condition_text(condition) for condition in fields.items("where", [])]
     if fields.flag("count"):
         given = (name for name, value in body.items() if value is not None)
@@ -332,9 +351,6 @@ def condition_text(field: str, operator: str, value: Any) -> str:
 
 
 Part = TypeVar("Part")
-
-PARTS_MAX = 20
-"""Conditions of a query, and fields that it is sorted by."""
 
 
 def _parts(name: str, texts: Sequence[str], parse: Callable[[str], Part]) -> tuple[Part, ...]:

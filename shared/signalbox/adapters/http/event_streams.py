@@ -20,7 +20,7 @@ RETRY = "retry: 1000\n\n"
 
 
 def event(name: str, data: object, id: object) -> str:
-    """Return the text of an event. `data` is JSON, or a shown type."""
+    """Return the text of an event. `data` is rendered as JSON."""
     return f"event: {name}\nid: {id}\ndata: {render(data).decode()}\n\n"
 
 

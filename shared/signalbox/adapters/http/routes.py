@@ -201,7 +201,7 @@ class Route:
     """The query parameters that are declared with their types."""
     headers: tuple[Parameter, ...] = ()
     body: Any = None
-    """The type of the body; None: no body."""
+    """The type of the body, or the types by media type; None: no body."""
     answers: Mapping[int, Any] | None = None
     """The types of the answers, or `Answer`s, by status; None: the route is not described."""
     refuses: tuple[type[Problem], ...] = ()

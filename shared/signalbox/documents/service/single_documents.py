@@ -16,9 +16,9 @@ from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snap
 from signalbox.core.problems import NotFound, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model.contents import Content
 from signalbox.documents.model.stamped_contents import COLLECTION, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
+from signalbox.documents.shown import DocumentsShown
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
 from signalbox.documents.storage.records import Found, log_header, read_whole
@@ -26,14 +26,6 @@ from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history import service as history
 from signalbox.history.model import HISTORY, Action
 from signalbox.history.requests import Reference
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentPage:
-    """One page of a query. `next_page_token` is empty on the last page."""
-
-    documents: list[Content]
-    next_page_token: str = ""
 
 
 def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocument:
@@ -71,13 +63,13 @@ def get_many(ports: Ports, keys: Sequence[str]) -> dict[str, StoredDocument | No
     return {record.id: None if record.data is None else Found.of(record).stored for record in records}
 
 
-def find(ports: Ports, request: FindRequest) -> DocumentPage:
+def find(ports: Ports, request: FindRequest) -> DocumentsShown:
     """Return a page of the documents that meet the request's conditions, of at most `LIMITS.read_bytes_max`."""
     bytes_max = CORE_LIMITS.read_bytes_max
     query = Query(COLLECTION, request.where, request.order_by, request.limit, request.after, bytes_max)
     page = ports.store.query(query)
     token = request.page_token(page[-1].id, page[-1].data or {}) if is_full(query, page) else ""
-    return DocumentPage([Found.of(record).stored.document for record in page], token)
+    return DocumentsShown([Found.of(record).stored.document for record in page], token)
 
 
 def count(ports: Ports, request: CountRequest) -> int:
