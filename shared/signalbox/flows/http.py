@@ -104,7 +104,7 @@ TIMES = ("started_after", "started_before")
 
 LIST = (
     Parameter("state", State),
-    Parameter("label", Annotated[str, Described({"pattern": f"^$|{LABEL.pattern}"})], "A label, as NAME:VALUE."),
+    Parameter("label", Annotated[str, Described({"pattern": LABEL.pattern})], "A label, as NAME:VALUE."),
     Parameter(
         "started_after",
         datetime,
@@ -132,7 +132,7 @@ LAST_EVENT = "[0-9A-Za-z_-]{1,64}[.][0-9]{1,10}"
 
 LAST_EVENT_ID = Parameter(
     "last_event_id",
-    Annotated[str, Described({"pattern": f"^$|^{LAST_EVENT}$"})],
+    Annotated[str, Described({"pattern": f"^{LAST_EVENT}$"})],
     "The same, for an `EventSource` that is created again. The header takes precedence.",
 )
 

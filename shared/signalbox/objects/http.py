@@ -28,7 +28,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound, OtherBody, PermissionDenied
-from signalbox.core.request_fields import wants
+from signalbox.core.request_fields import RequestFields, wants
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
@@ -201,7 +201,8 @@ class ObjectRoutes:
     ) -> Response:
         """Run a task with the outcome of a call, now or when the call has ended."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
-        continuation = Call.from_request(request.json_object().get("continuation"), "continuation")
+        body = RequestFields(request.json_object(), BadObjectCall).only("continuation").body
+        continuation = Call.from_request(body.get("continuation"), "continuation")
         check_calls(request, continuation=continuation)
         return self._after(ports, place, request, continuation_message(call_id, continuation))
 
