@@ -199,6 +199,19 @@ class CallRecord:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
+
+    Messages for later also count.
+    """
+
+    address: ObjectAddress
+    state: str | None
+    revision: int
+    waiting: int
+
+
 # --- the effects of a method ---
 
 

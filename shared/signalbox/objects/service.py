@@ -9,12 +9,10 @@ So from the third delivery of a wake-up on, or if the first call has a mark alre
 call, applies it, and continues with the next one.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.lazy_dataclasses import dataclass
@@ -47,7 +45,18 @@ from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, read
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.deadly_calls import Mark, failure_of, leads
 from signalbox.objects.machine.turns import Turn
-from signalbox.objects.model import AT_ONCE, Apply, CallPlace, CallRecord, Kind, Message, Timing, deletion, targets_of
+from signalbox.objects.model import (
+    AT_ONCE,
+    Apply,
+    CallPlace,
+    CallRecord,
+    Kind,
+    Message,
+    ObjectStatus,
+    Timing,
+    deletion,
+    targets_of,
+)
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
 from signalbox.tasks.model.failures import failure_path
 
@@ -438,25 +447,6 @@ def take_all(
 
 
 # --- objects ---
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectStatus:
-    """The status of an object. `state` is text, or None if the object does not exist.
-
-    The number of waiting messages includes delayed ones.
-    """
-
-    address: ObjectAddress
-    state: str | None
-    revision: int
-    waiting: int
-
-    def to_json(self, *, state: bool = False) -> dict[str, Any]:
-        """Return the status as callers receive it, with the state if they request it."""
-        shown = {"exists": self.state is not None, "revision": self.revision, "waiting": self.waiting}
-        content = {"state": None if self.state is None else json.loads(self.state)} if state else {}
-        return {**self.address.to_json(), **shown, **content}
 
 
 def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:

@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.adapters.http.request_log import current_function
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
@@ -24,7 +25,7 @@ from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.flows import http, sweep
+from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running
 from signalbox.flows.model.addresses import FlowAddress
@@ -33,6 +34,7 @@ from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import messages, queries, reads, starts, suspensions
+from signalbox.flows.shown import FlowLogShown, waits_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,7 +90,7 @@ class FlowStatus:
             outcome.get("result"),
             outcome.get("error", {}),
             header.progress,
-            http.shown_waits(header, reads.stuck_below(runtime.ports().store, header)),
+            json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
             header.log.length,
             dict(header.stuck or {}),
             dict(header.labels),
@@ -183,7 +185,8 @@ class FlowRun:
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
         header, entries = reads.get_log(runtime.ports().store, self._address)
-        return http.shown_log(header, entries, entries)
+        log: dict[str, Any] = json_of(FlowLogShown.of(header, entries, entries))
+        return log
 
     def delete(self) -> None:
         """Delete a run that has ended or is stuck. Raises `FlowRunning`."""
