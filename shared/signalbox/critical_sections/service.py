@@ -1,7 +1,7 @@
 """Load the section's record, decide, commit: each operation is one guarded change of one record.
 
-When the answer of a commit is lost, the operation is decided again, and the record shows what the first commit did: it
-has the call's id, the delivery that claimed, or a newer token.
+When the answer of a commit is lost, the operation is decided again, and the record shows whether the first commit
+landed: it then has the call's id, the delivery that claimed, or a newer token.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The failure of a task that was given up: what is kept of its error, and that it is retried once.
+"""The failure of a task that was given up: the stored part of its error, and its single retry.
 
     state     a delivery gives up  retry                delete
     --------  -------------------  -------------------  ------------
@@ -25,7 +25,7 @@ from signalbox.tasks.model.contexts import Context, OfLease, OfSection, Plain
 from signalbox.tasks.model.failures import Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
 
-# --- what is kept ---
+# --- the stored error ---
 
 
 def text_of(error: BaseException) -> ErrorText:
@@ -34,7 +34,7 @@ def text_of(error: BaseException) -> ErrorText:
 
 
 def _cut(error: str, traceback: str) -> ErrorText:
-    """Return the beginning of an error's line and the end of its traceback, cut to what a record can hold."""
+    """Return the beginning of an error's line and the end of its traceback, cut to the size that a record can hold."""
     return ErrorText(
         _readable(error)[: CORE_LIMITS.error_letters_max], _readable(traceback)[-LIMITS.traceback_letters_max :]
     )
@@ -81,7 +81,7 @@ def retry_task(failure: Failure) -> Effect:
 
 
 def check_repeatable(failure: Failure) -> Failure:
-    """Return a failure of a task. Raises `NotRepeatable` for one of an event, which only Firestore delivers."""
+    """Return the failure of a task. Raises `NotRepeatable` for that of an event, which only Firestore delivers."""
     if isinstance(failure.context, Plain) and failure.context.is_event:
         path = failure.call.payload["path"]
         raise NotRepeatable(f"Only a write causes an event: write {path} again, then delete this failure.", field="id")
