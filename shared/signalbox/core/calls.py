@@ -29,6 +29,9 @@ _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 _QUEUE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
+QUEUE = Described({"pattern": f"^{_QUEUE.pattern}$"})
+"""The name of a queue."""
+
 _FIELDS = ("function", "task", "payload", "queue", "delay_seconds")
 
 
@@ -44,7 +47,7 @@ class Call:
     payload: Annotated[Mapping[str, Any], MAY_BE_ABSENT]
     """The task's arguments, at most 100 KiB."""
 
-    queue: Annotated[str, Described({"pattern": f"^{_QUEUE.pattern}$"})] = TASKS_QUEUE
+    queue: Annotated[str, QUEUE] = TASKS_QUEUE
     delay_seconds: Annotated[float, Seconds(lambda: LIMITS.delay_seconds_max, zero=True)] = 0
 
     @classmethod

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.shown import RetriedTaskShown
 
 ATTEMPTS = "attempts"
 ERRED_AT, BATCH = "erred_at", "batch"
@@ -63,16 +64,17 @@ class ErrorNote:
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
 
-    def to_json(self, erred_at: datetime) -> dict[str, Any]:
-        """Return the note as an answer shows it."""
-        shown = {name: value for name, value in asdict(self).items() if name not in ("attempt", "pause_seconds")}
-        next_at = erred_at + timedelta(seconds=self.pause_seconds)
-        return shown | {"attempts": self.attempt, "failed_at": erred_at, "next_at": next_at}
+    def shown(self, operation: str, erred_at: datetime) -> RetriedTaskShown:
+        """Return the note of a task as an answer shows it."""
+        what = self.function, self.task, self.error, self.traceback, self.trace, self.attempt
+        return RetriedTaskShown(
+            operation, "retrying", *what, erred_at, erred_at + timedelta(seconds=self.pause_seconds)
+        )
 
 
-def retrying_json(operation: str, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the last error of a task that is being retried, as an answer shows it; None for any other record."""
+def retried_task(operation: str, record: Mapping[str, Any] | None) -> RetriedTaskShown | None:
+    """Return the last error of a task that is being retried; None for any other record."""
     note = ErrorNote.from_record(record)
     if note is None or record is None or ERRED_AT not in record:
         return None
-    return {"id": operation, "state": "retrying", **note.to_json(record[ERRED_AT])}
+    return note.shown(operation, record[ERRED_AT])

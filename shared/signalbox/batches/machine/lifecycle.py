@@ -168,14 +168,14 @@ def complete(run: BatchRun, header: Header, failed: int, now: datetime) -> Decid
         return Decision(header, None)
     size = header.size or 0
     counts = Counts(size, size - failed, failed)
-    if too_many_failed(header.failures_max, failed):
+    if too_many_failed(header.settings.failures_max, failed):
         return ended_batch(run, header, "cancelled", counts, now, "failures")
     return ended_batch(run, header, "completed", counts, now)
 
 
 def fail(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
     """Cancel a batch in which more units have failed than it tolerates. Retries may have reduced the failures since."""
-    if header.ended or not too_many_failed(header.failures_max, counts.failed):
+    if header.ended or not too_many_failed(header.settings.failures_max, counts.failed):
         return Decision(header, None)
     return ended_batch(run, header, "cancelled", counts, now, "failures")
 
@@ -232,11 +232,14 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
 
     A cancelled batch also cancels its sub-batches. Nothing else follows the end of a sub-batch that another replaces.
     """
-    rate = given(rate=header.rate or None)
+    rate = given(rate=header.settings.rate or None)
     tasks = [run.effect_for("cancel", "", after="", **rate)] if header.state == "cancelled" else []
     if header.reason == REPLACED:
         return tuple(tasks)
-    calls = {"complete": header.on_complete, "failure": None if has_succeeded(header) else header.on_failure}
+    calls = {
+        "complete": header.settings.on_complete,
+        "failure": None if has_succeeded(header) else header.settings.on_failure,
+    }
     completion = {"id": run.batch, **header.summary()}
     tasks += [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
     if header.then and has_succeeded(header):
@@ -259,7 +262,7 @@ def drop_task(run: BatchRun, rate: str) -> Effect:
 
 def has_succeeded(header: Header) -> bool:
     """Return whether a batch completed with no failed unit, or with failures that `failures_max` tolerates."""
-    return header.state == "completed" and (header.failed == 0 or header.failures_max is not None)
+    return header.state == "completed" and (header.failed == 0 or header.settings.failures_max is not None)
 
 
 # --- the sweeper ---

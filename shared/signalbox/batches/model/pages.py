@@ -57,7 +57,8 @@ class Page:
     def holding(cls, units: Sequence[Any], start: "PageStart", header: Header) -> Self:
         """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
-        of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
+        settings = header.settings
+        of_header = settings.task, settings.concurrency, tuple(settings.queues), settings.semaphore, settings.per_task
         return cls(
             start.first,
             len(units),
@@ -65,8 +66,8 @@ class Page:
             digest(list(units)),
             *of_header,
             start.first_group,
-            header.rate,
-            header.weight,
+            settings.rate,
+            settings.weight,
         )
 
     @classmethod

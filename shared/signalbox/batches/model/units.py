@@ -206,6 +206,22 @@ UnitState = Literal["succeeded", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
+class UnitResult:
+    """The result of a unit that is completed from outside."""
+
+    result: Any
+    """Any JSON, of at most 100 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitError:
+    """The error of a unit that is completed from outside."""
+
+    error: str
+    """Without lone surrogates; the first 2,000 characters are kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitOutcome:
     """A unit's result as JSON text, or the error it failed with."""
 
@@ -214,7 +230,7 @@ class UnitOutcome:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> "UnitOutcome":
-        """Parse ``{"result": …}`` or ``{"error": "…"}``. Raises `BadBatch` or `TooLarge`."""
+        """Parse a `UnitResult` or a `UnitError`. Raises `BadBatch` or `TooLarge`."""
         match body:
             case {"result": result, **rest} if not rest:
                 outcome = succeeded(result)
@@ -226,11 +242,6 @@ class UnitOutcome:
                     raise BadBatch("This text has a lone surrogate, which UTF-8 cannot encode.", field="error")
                 return failed(error)
         raise BadBatch('Complete a unit with {"result": …} or {"error": "…"}.')
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as answers show it."""
-        shown = {"result": json.loads(self.text)} if self.state == "succeeded" else {"error": self.text}
-        return {"state": self.state, **shown}
 
 
 def succeeded(result: Any) -> UnitOutcome:
@@ -266,10 +277,6 @@ class UnitRecord:
 
     def to_record(self) -> dict[str, Any]:
         return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the unit as answers show it."""
-        return {"index": self.unit.index, "attempt": self.unit.attempt, **self.outcome.to_json()}
 
 
 # --- for users' tasks ---

@@ -59,7 +59,7 @@ def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
         page_count, size = storage.count_loaded(ports, run)
     counts = storage.read_counts_of(ports, run, size) if size else Counts(0, 0, 0)
     follows = then_id(run.batch, header)
-    return BatchStatus(run.batch, header.state, counts, page_count, then=follows, task=header.task)
+    return BatchStatus(run.batch, header.state, counts, page_count, then=follows, task=header.settings.task)
 
 
 def cancel(ports: Ports, batch: str) -> BatchStatus:

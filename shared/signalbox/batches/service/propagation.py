@@ -57,7 +57,7 @@ def continue_from(ports: Ports, run: BatchRun, node: Node, read: Snapshot, heade
     if read.data is None or header is None or header.ended:
         return
     record = NodeRecord.from_record(read.data)
-    if lifecycle.too_many_failed(header.failures_max, record.failures):
+    if lifecycle.too_many_failed(header.settings.failures_max, record.failures):
         end_if_too_many_failed(ports, run)
     match lifecycle.step_of_node(node, record, header):
         case NextStep.PROPAGATE:

@@ -21,7 +21,7 @@ from signalbox.batches.model.headers import REPLACED, Header, header_of
 from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
-from signalbox.batches.requests import BatchSpec, SealRequest
+from signalbox.batches.requests import BatchFollowing, BatchSpec, SealRequest
 from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal
 from signalbox.batches.service.population import end_with_parent, populate
@@ -86,6 +86,6 @@ def populate_next(ports: Ports, run: BatchRun) -> None:
     """
     header = storage.read_header_of_run(ports, run)
     if header is not None and header.ended:
-        spec = BatchSpec.from_then(header.then)
-        following = replace(spec, on_failure=spec.on_failure or header.on_failure)
+        spec = BatchFollowing.from_then(header.then)
+        following = replace(spec, on_failure=spec.on_failure or header.settings.on_failure)
         populate(ports, run.then_id, following, header.parent)

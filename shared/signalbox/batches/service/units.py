@@ -198,7 +198,9 @@ def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
     page = storage.find_page_node(ports, run, index)
     if page is None:
         raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
-    return PlacedUnit.on_page(run, page, index, None if header.per_task else first_runs(header.concurrency))
+    return PlacedUnit.on_page(
+        run, page, index, None if header.settings.per_task else first_runs(header.settings.concurrency)
+    )
 
 
 # --- enqueuing units ---

@@ -125,7 +125,8 @@ def batch_of(function: str, flow: str, key: str) -> str:
 
 def requested_at(before: Header | None, read: Snapshot) -> str:
     """Return the time of the first request under a key: that in its batch, or now."""
-    return str(before.task.payload["until"]) if before and before.task else rfc3339(read.read_time)
+    task = before.settings.task if before else None
+    return str(task.payload["until"]) if task else rfc3339(read.read_time)
 
 
 def _check_count(ports: Ports, runs: Runs) -> None:
