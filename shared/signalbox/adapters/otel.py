@@ -40,9 +40,9 @@ FLUSH_MILLISECONDS = 2_000
 
 
 class OpenTelemetry:
-    """Exports spans with a processor of OpenTelemetry's SDK. `flushes`: at the end of each request.
+    """An exporter of spans by a processor of OpenTelemetry's SDK. With `flushes`, every request exports at its end.
 
-    The environment chooses the sampler and the attributes of the resource, as OpenTelemetry specifies them.
+    The sampler and the attributes of the resource come from OpenTelemetry's environment variables.
     """
 
     def __init__(self, processor: SpanProcessor, *, flushes: bool = False) -> None:

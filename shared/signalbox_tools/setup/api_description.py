@@ -1,7 +1,7 @@
 """openapi.yaml, made from the routes of all functions that people call: `make docs` writes it.
 
 Paths whose routes do not declare their answers yet are in `described_by_hand.yaml`, next to this file, which also has
-what no route says: the title, the servers, the tags.
+the parts without a route: the title, the servers, the tags.
 """
 
 import importlib.util
@@ -60,7 +60,7 @@ TAGS: Mapping[str, str] = {
 
 
 def description(*, closed_answers: bool = False) -> Json:
-    """Return the description of all calls. `closed_answers`: no answer may have a member that is not described."""
+    """Return the description of all calls. With `closed_answers`, no answer may have a member that is not described."""
     by_hand: Json = yaml.safe_load(BY_HAND.read_text("utf-8"))
     made = Description(closed_answers=closed_answers)
     for segment, route in routes():
@@ -130,7 +130,7 @@ def tag_of(route: Route) -> str:
 
 
 def _with_used_components(whole: Json) -> Json:
-    """Leave out the components to which nothing refers."""
+    """Remove the components to which nothing refers."""
     used: set[str] = set()
     found = set(_references({**whole, "components": {}}))
     while found - used:

@@ -436,7 +436,7 @@ def _with(schema: Json, keywords: Mapping[str, Any]) -> Json:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return an annotation without None, and with its rules."""
+    """Remove None from a union, and keep the rules of the annotation."""
     kind, rules = bare(annotation), metadata_of(annotation)
     if is_union(kind) and type(None) in get_args(kind):
         members = tuple(member for member in get_args(kind) if member is not type(None))

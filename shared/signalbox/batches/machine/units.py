@@ -132,5 +132,5 @@ def chain_from(unit: PlacedUnit) -> Retries:
 
 
 def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:
-    """Return whether a call retries a failure: it does if the failure was recorded by the time of the call."""
+    """Return whether a failure had been recorded when retries were requested. Later failures are not retried."""
     return microseconds(recorded_at) <= retries.called_at

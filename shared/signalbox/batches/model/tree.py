@@ -239,7 +239,7 @@ class PageNode:
         return range(self.first_group, self.first_group + count)
 
     def counters(self) -> list[Counter]:
-        """Return the page's counters, with no counts."""
+        """Return the page's counters, all at zero."""
         numbers = range(counters(self.units, self.per_task))
         return [Counter(self.page, number, self.first, self.units, self.per_task) for number in numbers]
 

@@ -53,7 +53,7 @@ def propagate_node(ports: Ports, run: BatchRun, node: Node, failures: int) -> No
 
 
 def continue_from(ports: Ports, run: BatchRun, node: Node, read: Snapshot, header: Header | None) -> None:
-    """Continue from a node above the pages' level, as it was read: propagate it, or complete the batch."""
+    """Propagate a node above the pages' level if it is full, or end the batch. `read` is the node's record."""
     if read.data is None or header is None or header.ended:
         return
     record = NodeRecord.from_record(read.data)

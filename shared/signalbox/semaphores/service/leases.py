@@ -46,9 +46,9 @@ def claim(ports: Ports, granted: Granted) -> Lease | None:
 
 
 def _claimed(ports: Ports, name: str, id_: str, grant: int) -> Lease | None:
-    """Claim with the semaphore's record alone if that is enough, and otherwise also with the waiter's.
+    """Claim a granted lease. Read the waiter's record only if the semaphore's record does not decide.
 
-    The request's log line has the seconds since the grant, as `grant_seconds`.
+    The `handled` log line has the seconds since the grant, as `grant_seconds`.
     """
     waited: list[float] = []
 

@@ -71,7 +71,7 @@ def _failed(read: Snapshot) -> FailureShown | None:
 
 @dataclass(frozen=True, slots=True)
 class FailuresList:
-    """A list of failures: the records of `collection` that have the field of `newest`, each rendered by `shown`."""
+    """A list of failures: the records of `collection` that have the field of `newest`, rendered by `shown`."""
 
     collection: str
     newest: Order
