@@ -65,7 +65,7 @@ class Gathering(Generic[Item, Answer]):
             request.ready.wait()
             if request.group:
                 request.answers = handle({member.id: member.item for member in request.group})
-        finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
+        finally:  # even if the code that it runs, or the time-out of its request, ends this thread
             try:
                 self._leave(key, request)
             finally:  # if the time-out ends the first call, the second completes it

@@ -172,7 +172,7 @@ class Settings:
         return self.function_url.format(function=function.replace("_", "-") + suffix)
 
     def account_of(self, queue: str) -> str:
-        """Return the account as which a queue's tasks call; empty if they call without a token."""
+        """Return the account as which a queue's tasks call, or an empty text if they call without a token."""
         return self.tasks_account.replace(QUEUE, queue)
 
     @property

@@ -82,12 +82,12 @@ class Lines:
                     self._note_served(key)
             has_nothing = found is None
             return found
-        finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
+        finally:  # even if the code that it runs, or the time-out of its request, ends this thread
             self.leave(key, place)
             self.remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
-        """Return the seconds until the expected turn of a request that is away; None if they are not known."""
+        """Return the seconds until the expected turn of a request that is away, or None if they are not known."""
         with self._lock:
             pace, arrival = self._paces.get(key), self._arrivals.get((key, name))
             if pace is None or pace.seconds_each is None or arrival is None:

@@ -73,7 +73,7 @@ class ErrorNote:
 
 
 def retried_task(operation: str, record: Mapping[str, Any] | None) -> RetriedTaskShown | None:
-    """Return the last error of a task that is being retried; None for any other record."""
+    """Return the last error of a task that is being retried, or None for any other record."""
     note = ErrorNote.from_record(record)
     if note is None or record is None or ERRED_AT not in record:
         return None

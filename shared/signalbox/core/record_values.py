@@ -51,7 +51,7 @@ POINT_BYTES = 16
 
 
 def mark_of(value: Mapping[str, Any]) -> str:
-    """Return the mark of the native type that a map encodes; empty if it is an ordinary map."""
+    """Return the mark of the native type that a map encodes, or an empty text if it is an ordinary map."""
     mark = next(iter(value), "") if len(value) == 1 else ""
     return mark if mark in NATIVE_FIELDS else ""
 
@@ -62,7 +62,7 @@ def raw_bytes(text: str) -> bytes:
 
 
 def native_size(value: Mapping[str, Any]) -> int | None:
-    """Return the size of a native value; None for an ordinary map."""
+    """Return the size of a native value, or None for an ordinary map."""
     try:
         return check_native(value) if mark_of(value) else None
     except ValueError:

@@ -309,7 +309,7 @@ def unit_task(name: str, wait: RateWait) -> tuple[Effect, ...]:
 
 
 def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
-    """Return the task with the unit that it runs for, if it is a unit's, and `members` of the unit's context."""
+    """Return the task. If it runs for a unit, its context has the unit, and in it `members`."""
     if not wait.unit:
         return effect
     return replace(effect, context={"unit": json.loads(wait.unit) | members, FORMAT: UNITS_FORMAT})

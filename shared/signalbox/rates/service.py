@@ -186,7 +186,7 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
             return Decision((), machine.repeated_wait(name, found, own.read_time))
         rate = rate_of(name, snapshot)
         machine.check_weight(rate, request.weight)
-        if found:  # of a rate that was deleted; overwritten, it would keep its create time, and so its place
+        if found:  # its rate was deleted; if overwritten, it would keep its create time, and so its place
             return Decision((Delete(own.path, own.guard),), None)
         waiting = RateWait(
             request.id,

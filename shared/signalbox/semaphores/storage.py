@@ -285,7 +285,7 @@ def _read_head(store: Store, loaded: Loaded, lane: str, known: KnownHead, count:
 
 
 def _read_known(store: Store, loaded: Loaded, known: KnownHead, count: int) -> Head | None:
-    """Read the first waiters of the known head; None if it is too short or one of them no longer waits."""
+    """Read the first waiters of the known head. Return None if it is too short or one of them no longer waits."""
     if count > len(known.ids):
         return None
     found = _waiters(store.read(*(waiter_path(loaded.name, id_) for id_ in known.ids[:count])))
@@ -345,7 +345,7 @@ def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Writ
 def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
     """Write a wait's record. Its place in the wait queue is its create time, and `since` is close to that.
 
-    In a lane it is the read time of the decision, which is before the create time.
+    In a lane, `since` is the read time of the decision, which is before the create time.
     """
     since = SERVER_TIME if waiter.lane == PLAIN else now
     place = _place(waiter, since) if waiter.state == "waiting" else {"expires_at": _expiry(now)}

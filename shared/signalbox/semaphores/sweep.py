@@ -133,7 +133,7 @@ def remove(ports: Ports, name: str, incarnation: int, guard: Guard) -> None:
 
 
 def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
-    """Delete the records below a deleted semaphore; those of a new one of the same name stay.
+    """Delete the records below a deleted semaphore. The records of a new semaphore of the same name stay.
 
     Raises `Unavailable` if a record was not deleted, so that the task is retried: no other process would delete it.
     """

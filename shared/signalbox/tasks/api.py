@@ -91,7 +91,7 @@ class Task(Generic[P, R]):
         signature, replayed = self._signature, flow_hooks.is_replayed()
         arguments: Mapping[str, Any] = signature.named(args, kwargs)
         try:
-            if signature.typed or not replayed:  # most of the time of a replay
+            if signature.typed or not replayed:  # the check would take most of the time of a replay
                 arguments = signature.encode(arguments)
             call: Call[R] = Call(self._function, self.name, arguments, self.queue, result=signature.result)
             if not replayed:

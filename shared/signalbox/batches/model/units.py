@@ -95,7 +95,7 @@ Chain = FirstRuns | Retries | GroupRuns
 
 
 def chain_of(record: Mapping[str, Any] | None) -> Chain | None:
-    """Parse the chain of a unit's task; None for a unit of a batch without `concurrency`."""
+    """Parse the chain of a unit's task. Return None for a unit of a batch without `concurrency`."""
     if record is None:
         return None
     if "group" in record:

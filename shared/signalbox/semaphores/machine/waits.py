@@ -297,7 +297,7 @@ class Departure:
 
 
 def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take a cancelled wait out of the wait queue; None if it no longer waits."""
+    """Take a cancelled wait out of the wait queue. Return None if it no longer waits."""
     departure = withdraw(name, waiter, now)
     unit = unit_task(name, waiter, "cancelled", now)
     return departure and replace(departure, effects=(*unit, *departure.effects))
@@ -311,7 +311,7 @@ def withdraw(name: str, waiter: Waiter, now: datetime) -> Departure | None:
 
 
 def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take a wait out of the wait queue at its deadline; None if it no longer waits. Raises `Unavailable` if early."""
+    """Take a wait out of the wait queue at its deadline. Return None if it has left. Raises `Unavailable` if early."""
     if waiter.state != "waiting" or waiter.deadline_at is None:
         return None
     if not waiter.is_late(now):

@@ -1,6 +1,6 @@
 """A lease: permits for one holder, under a fencing token.
 
-The token grows from grant to grant, also when the semaphore is deleted and created again. The lease id that callers
+The token grows from grant to grant, even if the semaphore is deleted and created again. The lease id that callers
 receive contains the wait's id and the token (``ID~TOKEN``), so a late signal cannot end a later lease of the same wait.
 A continuation's lease is granted for a short time and starts when its task claims it. A second delivery of that task
 claims it again under a new token: `grant` is the token of the grant, `token` the one that is valid now.

@@ -55,7 +55,7 @@ def failure_of(delivered: Delivered[Context], problem: tuple[str, str], text: Er
 
 
 def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
-    """Return the semaphore and the wait for a new lease with which a retry begins; None if the task had no lease.
+    """Return the semaphore and the wait for a new lease with which a retry begins, or None if the task had no lease.
 
     The id of the wait is derived, so a repeated retry is the same wait.
     """
@@ -67,7 +67,7 @@ def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
 
 
 def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
-    """Return the key and the call of the critical section that a retry makes; None if the task had none."""
+    """Return the key and the call of the critical section that a retry makes, or None if the task had none."""
     if not isinstance(failure.context, OfSection):
         return None
     grant, id_ = failure.context.grant, name_of(failure_path(failure.id), "call")
