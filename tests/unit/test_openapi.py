@@ -83,10 +83,15 @@ def test_every_call_takes_the_query_parameters_that_are_described_and_no_other()
         assert set(route.query) == query_parameters(method, path), (method, path)
 
 
+SERVED = {"function": "shop", "flow": "checkout", "class_name": "Stock"}
+"""A function of the examples with a flow and a class."""
+
+
 def test_every_request_accepts_the_members_that_are_described_and_no_other(harness: Harness) -> None:
     for (method, path), route in routed().items():
         if route.body is not None and (members := members_of_body(method, path)):
-            answer = harness.request(method, re.sub(r"\{\w+\}", "a", path[1:]), json={"no such member": 1})
+            address = re.sub(r"\{(\w+)\}", lambda found: SERVED.get(found[1], "a"), path[1:])
+            answer = harness.request(method, address, json={"no such member": 1})
             known = answer.json["detail"].partition("Known fields: ")[2].removesuffix(".").split(", ")
             assert (answer.status, set(known)) == (400, members), (method, path)
 

@@ -1,11 +1,19 @@
 """Parts of answers that several subjects show. A field that has its default is left out of the answer."""
 
 from datetime import datetime
+from enum import Enum
 from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.field_rules import Range
 from signalbox.core.lazy_dataclasses import dataclass
+
+
+class Absence(Enum):
+    ABSENT = "The default of a member whose null is a value."
+
+
+ABSENT = Absence.ABSENT
 
 
 @dataclass(frozen=True, slots=True)

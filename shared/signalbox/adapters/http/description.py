@@ -45,7 +45,7 @@ PROBLEM: Json = {
     "required": ["type", "title", "status"],
     "properties": {
         "type": {"type": "string", "pattern": "^urn:signalbox:problem:[a-z-]+$"},
-        "title": {"type": "string", "description": "What to do."},
+        "title": {"type": "string", "description": "The kind of the problem, in words."},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {"type": "string"},
         "field": {"type": "string", "description": "The part of the request that is wrong."},
@@ -56,8 +56,8 @@ _CONTENT: Json = {"application/problem+json": {"schema": {"$ref": "#/components/
 
 REFUSALS: Mapping[str, Json] = {
     "Refused": {"description": "The request cannot be carried out as it is.", "content": _CONTENT},
-    "Unauthenticated": {"description": "From the platform, in the cloud. The identity token is invalid."},
-    "Forbidden": {"description": "From the platform, in the cloud. This caller may not call the function."},
+    "Unauthenticated": {"description": "Sent by the platform, in the cloud: the identity token is invalid."},
+    "Forbidden": {"description": "Sent by the platform, in the cloud: the caller may not call the function."},
     "MethodNotAllowed": {
         "description": "This address has no such method.",
         "headers": {"Allow": {"required": True, "schema": {"type": "string"}}},
@@ -65,14 +65,14 @@ REFUSALS: Mapping[str, Json] = {
     },
     "TooLarge": {"description": "The request is too large.", "content": _CONTENT},
     "AddressTooLong": {
-        "description": "From the platform, in the cloud. The functions themselves have no bound on an address."
+        "description": "Sent by the platform, in the cloud. The functions themselves accept an address of any length."
     },
     "UnsupportedMediaType": {
         "description": "The body's media type is not one of JSON, such as `application/json`.",
         "content": _CONTENT,
     },
     "Unavailable": {
-        "description": "It may or may not have taken effect; retry.",
+        "description": "The call may or may not have taken effect: retry it.",
         "headers": {"Retry-After": {"required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}},
         "content": _CONTENT,
     },
@@ -88,6 +88,9 @@ OF_EVERY_ROUTE = {
     503: "Unavailable",
 }
 OF_BODIES = {413: "TooLarge", 415: "UnsupportedMediaType"}
+
+FUNCTION = typing.Annotated[str, Described({"pattern": "^[a-z][a-z0-9]*(-[a-z0-9]+)*$"})]
+"""The segment of the address of a function, for a description of all functions with the same routes."""
 
 
 # --- routes ---
@@ -110,22 +113,22 @@ class Description:
         """Describe a route of the function that is served under a segment of the address."""
         path = "/".join(["", segment, *route.pattern]) if route.pattern else f"/{segment}"
         methods = self.paths.setdefault(path, {})
-        methods[route.method.lower()] = self._operation(route, tag)
+        methods[route.method.lower()] = self._operation(segment, route, tag)
 
-    def _operation(self, route: Route, tag: str) -> Json:
+    def _operation(self, segment: str, route: Route, tag: str) -> Json:
         summary, _, more = (inspect.getdoc(route.handler) or "").partition("\n\n")
         described: Json = {"operationId": route.handler.__name__, "tags": [tag], "summary": _one_line(summary)}
         if more:
             described["description"] = more
-        if parameters := [*self._path(route), *self._query(route), *self._headers(route)]:
+        if parameters := [*self._path(segment, route), *self._query(route), *self._headers(route)]:
             described["parameters"] = parameters
         if route.body is not None:
             described["requestBody"] = self._body(route)
         return described | {"responses": self._responses(route)}
 
-    def _path(self, route: Route) -> Iterator[Json]:
-        hints = typing.get_type_hints(route.handler, include_extras=True)
-        for name in (part[1:-1] for part in route.pattern if part.startswith("{")):
+    def _path(self, segment: str, route: Route) -> Iterator[Json]:
+        hints = {"function": FUNCTION} | typing.get_type_hints(route.handler, include_extras=True)
+        for name in (part[1:-1] for part in (segment, *route.pattern) if part.startswith("{")):
             schema = self._schemas.of(hints.get(name, str), "argument")
             yield {"name": name, "in": "path", "required": True, "schema": schema}
 
@@ -149,7 +152,8 @@ class Description:
         found = self._schemas.resolved(first["schema"])
         if route.example is not None:
             first["example"] = route.example
-        return {"required": bool(found.get("required")) or "properties" not in found, "content": content}
+        required = bool(found.get("required")) or "properties" not in found
+        return {"required": required and MAY_BE_ABSENT not in metadata_of(route.body), "content": content}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}
@@ -400,8 +404,8 @@ def _one_line(text: str) -> str:
 
 
 def _literal(options: tuple[Any, ...]) -> Json:
-    if options == (True,):
-        return {"const": True}
+    if len(options) == 1 and isinstance(options[0], bool):
+        return {"const": options[0]}
     return {**({"type": "string"} if {*map(type, options)} == {str} else {}), "enum": list(options)}
 
 
@@ -436,7 +440,7 @@ def _with(schema: Json, keywords: Mapping[str, Any]) -> Json:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return an annotation without None, and with its rules."""
+    """Remove None from a union, and keep the rules of the annotation."""
     kind, rules = bare(annotation), metadata_of(annotation)
     if is_union(kind) and type(None) in get_args(kind):
         members = tuple(member for member in get_args(kind) if member is not type(None))
