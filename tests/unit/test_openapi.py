@@ -1,15 +1,17 @@
 """The description of the API names what the functions route, no less and no more, and is itself well-formed."""
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import jsonschema_rs
 import pytest
 import schemathesis
 
 from signalbox.adapters.http.description import Schemas, component_name
+from signalbox.adapters.http.route_declarations import Answer
 from signalbox.adapters.http.routes import Route
 from signalbox.client import model as client_model
 from signalbox.core.field_rules import Described
@@ -35,6 +37,24 @@ def described() -> set[tuple[str, str]]:
 def routed() -> dict[tuple[str, str], Route]:
     """Map each routed call to its route."""
     return {(route.method, "/".join(["", segment, *route.pattern])): route for segment, route in routes()}
+
+
+def classes_in(kind: Any) -> Iterator[type]:
+    """Iterate over the dataclasses of which an annotation consists."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        yield kind
+        for field in dataclasses.fields(kind):
+            yield from classes_in(field.type)
+    for part in get_args(kind):
+        yield from classes_in(part)
+
+
+def test_every_class_that_a_route_answers_is_of_a_room_shown_since_no_other_is_rendered() -> None:
+    answers = [answer for route in routed().values() for answer in (route.answers or {}).values()]
+    bodies = [answer.type if isinstance(answer, Answer) else answer for answer in answers]
+    rooms = {each.__module__ for body in bodies for each in classes_in(body)}
+    assert "signalbox.semaphores.shown" in rooms
+    assert {room for room in rooms if not room.endswith(".shown")} == set()
 
 
 def test_the_file_is_what_the_code_describes() -> None:

@@ -130,8 +130,9 @@ def _spec(task: Call | None, options: BatchOptions) -> BatchSpec:
 
 
 def _shown(status: BatchStatus, last_error: RetriedTaskShown | None = None) -> Status:
-    shown: Status = json_of(BatchShown.of(status, last_error))
-    return shown
+    """Return a status as its JSON, with the times of the error as `datetime`."""
+    shown: dict[str, Any] = json_of(BatchShown.of(status))
+    return shown if last_error is None else {**shown, "last_error": shown_members(last_error)}
 
 
 class _Units:

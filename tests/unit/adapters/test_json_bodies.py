@@ -1,5 +1,6 @@
 """The body of a request: any JSON, or a problem that names the place; never more than the limit is read."""
 
+import dataclasses
 import io
 import json
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, JSON
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, JSON, render
+from signalbox.standings.shown import KindsShown, YokesShown
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 
@@ -104,3 +106,22 @@ def test_a_body_over_the_limit_is_refused_without_being_read_to_its_end(
 def test_a_body_of_exactly_the_limit_is_read(client: FlaskClient) -> None:
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX), content_type=JSON).status_code == 201
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1), content_type=JSON).status_code == 413
+
+
+@dataclasses.dataclass
+class Order:
+    """A value of a user's code."""
+
+    id: str
+    paid: bool = False
+
+
+@pytest.mark.parametrize("value", [Order("7"), {"order": Order("7")}, {"order": Order("7"), "total": float("nan")}])
+def test_a_dataclass_of_users_is_refused_and_not_sent_without_its_defaults(value: object) -> None:
+    with pytest.raises(TypeError, match="a Order cannot be rendered as JSON"):
+        render(value)
+
+
+def test_an_answer_of_the_kit_is_an_object_without_its_defaults() -> None:
+    assert json.loads(render({"page": KindsShown({})})) == {"page": {"kinds": {}}}
+    assert json.loads(render(YokesShown((), ""))) == {"yokes": []}

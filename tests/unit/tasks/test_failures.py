@@ -1,5 +1,6 @@
 """Tasks that were given up are kept: to look at, to run again once, to delete. Retried tasks show their last error."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from signalbox import Completion, Function, Lease, Unit, batch, documents, semap
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
+from signalbox.core.times import rfc3339
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
 from signalbox.tasks.storage import count_start
 from signalbox.testing import Harness
@@ -241,7 +243,11 @@ def test_a_batch_shows_the_last_error_of_a_unit_while_it_is_retried(harness: Har
     harness.run(due_only=True, raise_errors=False)
     shown = harness.get("batches/b").json
     assert shown["last_error"]["error"] == "Broken: work broke"
-    assert batch("b").status()["last_error"]["id"] == shown["last_error"]["id"]
+    error = batch("b").status()["last_error"]
+    assert {name: rfc3339(each) if name.endswith("_at") else each for name, each in error.items()} == shown[
+        "last_error"
+    ]
+    assert isinstance(error["next_at"], datetime), "Python callers compute with the times"
     harness.run(raise_errors=False)
     assert "last_error" not in harness.get("batches/b").json
     [unit] = harness.get("batches/b/units").json["units"]

@@ -42,7 +42,8 @@ def parse(raw: bytes) -> Json:
 def render(value: object) -> bytes:
     """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null.
 
-    A dataclass is an object of its fields, without those that have their default.
+    An answer of the kit, a dataclass of a room `shown`, is an object of its fields, without those that have their
+    default. Raises `TypeError` for any other dataclass: its readers may need each field.
     """
     try:
         text = _encode(value)
@@ -116,9 +117,14 @@ def _encode(value: object) -> str:
 def _plain(value: object) -> str | dict[str, Any]:
     if isinstance(value, datetime):
         return rfc3339(value)
-    if is_dataclass(value):
+    if _is_answer(value):
         return shown_members(value)
     raise TypeError(f"a {type(value).__name__} cannot be rendered as JSON")
+
+
+def _is_answer(value: object) -> bool:
+    package, _, room = value.__class__.__module__.rpartition(".")
+    return room == "shown" and package.startswith("signalbox.") and is_dataclass(value)
 
 
 def shown_members(shown: Any) -> dict[str, Any]:
@@ -143,7 +149,7 @@ def member_name(field: str) -> str:
 
 
 def _without_non_numbers(value: Any) -> Any:
-    if is_dataclass(value):
+    if _is_answer(value):
         return _without_non_numbers(shown_members(value))
     if isinstance(value, dict):
         return {key: _without_non_numbers(inner) for key, inner in value.items()}
