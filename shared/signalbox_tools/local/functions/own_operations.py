@@ -171,9 +171,10 @@ class OwnOperations:
         if Response in (annotation, *typing.get_args(annotation)):
             return {}
         try:
-            return self._renamed(self._schemas[role].of(annotation, role), role)
+            schema: Json = self._renamed(self._schemas[role].of(annotation, role), role)
         except TypeError:
             return {}
+        return schema
 
     def _component(self, name: str, role: Role) -> str:
         return f"{self._segment}.{name}" if role == "result" else f"{self._segment}.{name}.argument"
