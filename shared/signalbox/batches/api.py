@@ -59,17 +59,20 @@ class Batch:
     def populate(self, calls: Iterable[Call], **options: Unpack[BatchOptions]) -> Status:
         """Create the batch, sealed, with a unit for each call; all must be calls of one task. Return its status.
 
-        `on_complete` is called after every end. The batch ends early after `deadline_seconds`, or if more than
-        `failures_max` units have failed (None: no limit). At most `concurrency` units run at once (None: no limit); the
-        others wait, at no cost. If `queues` are named, units use each of them in turn. With `semaphore`, each unit runs
-        under a permit of the semaphore of this name, which must exist, and releases it when its task has returned or
-        has failed. With `rate`, each unit takes `weight` permits of the rate of this name, which must exist, when it
-        starts; `weight` is a number, or the name of the argument that has it. With `per_task`, 2 to 100, one task runs
-        that many units one after another and records their outcomes together, which is faster and cheaper if units are
-        short; `concurrency` then limits these tasks.
-
-        `then` is a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
-        most `failures_max`. Otherwise `on_failure` is called; it is also called if a batch that follows fails.
+        - `on_complete`: called after every end of the batch.
+        - `failures_max`: the batch ends early if more units than this have failed (None: no limit).
+        - `deadline_seconds`: the batch ends early after this time.
+        - `concurrency`: the number of units that run at once (None: no limit). The others wait, at no cost.
+        - `queues`: units use each of these queues in turn.
+        - `then`: a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
+          most `failures_max`.
+        - `on_failure`: called otherwise, and if a batch that follows fails.
+        - `semaphore`: each unit runs under a permit of the semaphore of this name, which must exist, and releases it
+          when its task has returned or has failed.
+        - `rate`: each unit takes `weight` permits of the rate of this name, which must exist, when it starts.
+        - `weight`: a number, or the name of the argument that has it.
+        - `per_task`, 2 to 100: one task runs that many units one after another and records their outcomes together,
+          which is faster and cheaper if units are short. `concurrency` then limits these tasks.
 
         A repeat with the same calls changes nothing. Raises `OtherBody` if the id is used with other calls, and
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
@@ -85,7 +88,7 @@ class Batch:
         return _shown(status, last_error_of_batch(runtime.ports(), self.id) if status.runs else None)
 
     def results(self, state: str = "") -> Iterator[Mapping[str, Any]]:
-        """Iterate over the units with an outcome, or those ``succeeded`` or ``failed``, not in the order of indexes.
+        """Iterate over the units with an outcome, or only the ``succeeded`` or ``failed`` ones, in no order of indexes.
 
         Each is ``{"index", "attempt", "state", "result" or "error"}``. Raises `NotFound` or `BadQuery`.
         """

@@ -198,3 +198,13 @@ class CompletedUnitShown:
 
     id: str
     index: Count
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEventShown:
+    """An event of the stream. Only its last id is sent in quiet times."""
+
+    event: Literal["unit", "progress", "complete"] | None = None
+    id: str = ""
+    data: str = ""
+    """JSON."""

@@ -116,7 +116,7 @@ def read_counts(ports: Ports, run: BatchRun) -> Counts:
 
 
 def read_counts_of(ports: Ports, run: BatchRun, size: int) -> Counts:
-    """Count the units with an outcome of a batch of at least `size` units. More may have been loaded meanwhile."""
+    """Count the units with an outcome in a batch of at least `size` units. More may have been loaded meanwhile."""
     succeeded = count_units(ports, run, "succeeded")
     failed = count_units(ports, run, "failed")
     return Counts(max(size, succeeded + failed), succeeded, failed)
@@ -243,6 +243,6 @@ def repeat_completion(ports: Ports, record: Snapshot) -> None:
 
 
 def last_error_of_batch(ports: Ports, batch: str) -> RetriedTaskShown | None:
-    """Return the last error of a unit of a batch that is being retried, or None if there is none."""
+    """Return the last error of a unit of a batch that is being retried, or None."""
     counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
     return next((error for one in counted if (error := retried_task(one.id, one.data))), None)

@@ -1,4 +1,4 @@
-"""What answers contain."""
+"""The types of the answers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field

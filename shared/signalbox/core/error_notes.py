@@ -25,7 +25,7 @@ def record_path(operation: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """The texts of an exception that are stored: one line, and the end of its traceback."""
+    """The stored texts of an exception: one line, and the end of its traceback."""
 
     error: str
     traceback: str = ""
@@ -35,9 +35,9 @@ class ErrorText:
 class ErrorNote:
     """The error of the start `attempt` of a task's code. The queue delivers the task again after `pause_seconds`.
 
-    The note is in the record that counts the starts. It is shown while it has `erred_at`: until the task returns or is
-    given up. A unit's note also has `batch` for that time, so that the batch can show it. No rule depends on a note: if
-    it cannot be written, it is left out.
+    The note is in the record that counts the starts. It is shown while it has `erred_at`, which is until the task
+    returns or is given up. For that time a unit's note also has `batch`, so that the batch can show it. No rule depends
+    on a note: if it cannot be written, it is left out.
     """
 
     function: str
@@ -73,7 +73,7 @@ class ErrorNote:
 
 
 def retried_task(operation: str, record: Mapping[str, Any] | None) -> RetriedTaskShown | None:
-    """Return the last error of a task that is being retried; None for any other record."""
+    """Return the last error of a task that is being retried, or None for any other record."""
     note = ErrorNote.from_record(record)
     if note is None or record is None or ERRED_AT not in record:
         return None

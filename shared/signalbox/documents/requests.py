@@ -37,7 +37,10 @@ from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequi
 
 
 class EntityTags(Protocol):
-    """The entity tags of a header without their quotes, as werkzeug parses them; `star_tag`: the header is ``*``."""
+    """The entity tags of a header without their quotes, as werkzeug parses them.
+
+    `star_tag` is whether the header is ``*``.
+    """
 
     star_tag: bool
 
@@ -62,7 +65,7 @@ class Tags:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """The preconditions of a request. None: the header is absent."""
+    """The preconditions of a request. None means that the header is absent."""
 
     if_match: Tags | None = None
     if_none_match: Tags | None = None
@@ -187,15 +190,16 @@ class BulkEntry:
 
 @dataclass(frozen=True, slots=True)
 class BulkPutRequest:
-    """The documents of one call, in its order."""
+    """The documents of one call, in the call's order."""
 
     entries: tuple[BulkEntry, ...]
 
     @classmethod
     def from_request(cls, bodies: Sequence[Any]) -> Self:
-        """Check each body, and that no two have the same key. A body may be the `Problem` with which it was read.
+        """Check each body, and that no two have the same key.
 
-        Of several bodies with the same key the first is put. Raises `TooLarge` if there are more than one call accepts.
+        Instead of a body, there may be the `Problem` of reading it. Of several bodies with the same key the first is
+        put. Raises `TooLarge` if there are more than one call accepts.
         """
         if len(bodies) > LIMITS.bulk_puts_max:
             raise TooLarge(f"One call takes at most {LIMITS.bulk_puts_max} documents; this one has {len(bodies):,}.")
@@ -342,7 +346,10 @@ def _condition_text(condition: Any) -> str:
 
 
 def condition_text(field: str, operator: str, value: Any) -> str:
-    """Return a condition as a URL has it. Raises `BadQuery` for a field or an operator that would be read otherwise."""
+    """Return a condition as a URL has it.
+
+    Raises `BadQuery` for a field or an operator that would be parsed differently.
+    """
     parts = (field, operator, json.dumps(value))
     match = _CONDITION.match(text := " ".join(parts))
     if match is None or match.group("field", "operator", "value") != parts:
@@ -389,7 +396,7 @@ def _value(text: str) -> Any:
 
 
 def _stored(operator: Operator, value: Any) -> Any:
-    """Return a value as it is stored in records; the operand of `contains` as a list item."""
+    """Return a value as records contain it, and the operand of `contains` as lists contain it."""
     if operator == "in":
         return [json_values.encode(item) for item in value]
     return json_values.encode([value])[0] if operator == "array_contains" else json_values.encode(value)

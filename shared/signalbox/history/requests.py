@@ -22,7 +22,7 @@ _LAST = 253_402_300_799_999_999
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The version `number`, or the one that was valid at `moment`; without either, the latest."""
+    """The version `number`, the version that was valid at `moment`, or, without either, the latest one."""
 
     number: int | None = None
     moment: datetime | None = None

@@ -28,7 +28,7 @@ from signalbox.history.shown import VersionChangesShown, VersionShown, VersionsS
 
 @dataclass(frozen=True, slots=True)
 class VersionContent:
-    """A version with its content; None if the document did not exist."""
+    """A version with its content, which is None if the document did not exist."""
 
     version: VersionShown
     content: Content | None
@@ -103,7 +103,7 @@ def _version(snapshot: Snapshot) -> VersionShown:
 
 
 def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
-    """Return an entry with its parts; None if it was deleted since it was read."""
+    """Return an entry with its parts, or None if it has been deleted since it was read."""
     data = snapshot.data or {}
     paths = part_paths(snapshot.path, data)
     parts = [part.data for part in ports.store.read(*paths) if part.data is not None] if paths else []
@@ -114,7 +114,7 @@ def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
 
 
 def delete_before(ports: Ports, key: str, version: int) -> None:
-    """Delete the versions before one, the oldest first: then no earlier version seems valid at a later time.
+    """Delete the versions before a given one, the oldest first. So no earlier version ever seems valid at a later time.
 
     A repeated call finds none.
     """
@@ -125,7 +125,7 @@ def delete_before(ports: Ports, key: str, version: int) -> None:
 
 
 def paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
-    """Iterate over the versions before one, the latest first: the paths of each one's records."""
+    """Iterate over the versions before a given one, the latest first; each is the list of its records' paths."""
     older = (Condition(ID, ">", id_of(version)),)
     after: tuple[str, ...] = ()
     while True:
@@ -143,7 +143,7 @@ def forget(ports: Ports, key: str) -> None:
 
 
 def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
-    """Record the deletion of a document with this mark by another client, unless the log has it already.
+    """Record that another client has deleted a document with this mark, unless the log already has the deletion.
 
     Nothing is recorded if the document exists again.
     """

@@ -53,6 +53,7 @@ class VersionContentShown(VersionShown):
             {
                 "required": ["key"],
                 "properties": {"key": {"type": "string"}},
+                "additionalProperties": True,
                 "description": "The document with links as keys only; null if it did not exist.",
             }
         ),

@@ -45,7 +45,7 @@ PROBLEM: Json = {
     "required": ["type", "title", "status"],
     "properties": {
         "type": {"type": "string", "pattern": "^urn:signalbox:problem:[a-z-]+$"},
-        "title": {"type": "string", "description": "What to do."},
+        "title": {"type": "string", "description": "The kind of the problem, in words."},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {"type": "string"},
         "field": {"type": "string", "description": "The part of the request that is wrong."},
@@ -56,8 +56,8 @@ _CONTENT: Json = {"application/problem+json": {"schema": {"$ref": "#/components/
 
 REFUSALS: Mapping[str, Json] = {
     "Refused": {"description": "The request cannot be carried out as it is.", "content": _CONTENT},
-    "Unauthenticated": {"description": "From the platform, in the cloud. The identity token is invalid."},
-    "Forbidden": {"description": "From the platform, in the cloud. This caller may not call the function."},
+    "Unauthenticated": {"description": "Sent by the platform, in the cloud: the identity token is invalid."},
+    "Forbidden": {"description": "Sent by the platform, in the cloud: the caller may not call the function."},
     "MethodNotAllowed": {
         "description": "This address has no such method.",
         "headers": {"Allow": {"required": True, "schema": {"type": "string"}}},
@@ -65,14 +65,14 @@ REFUSALS: Mapping[str, Json] = {
     },
     "TooLarge": {"description": "The request is too large.", "content": _CONTENT},
     "AddressTooLong": {
-        "description": "From the platform, in the cloud. The functions themselves have no bound on an address."
+        "description": "Sent by the platform, in the cloud. The functions themselves accept an address of any length."
     },
     "UnsupportedMediaType": {
         "description": "The body's media type is not one of JSON, such as `application/json`.",
         "content": _CONTENT,
     },
     "Unavailable": {
-        "description": "It may or may not have taken effect; retry.",
+        "description": "The call may or may not have taken effect: retry it.",
         "headers": {"Retry-After": {"required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}},
         "content": _CONTENT,
     },
@@ -440,7 +440,7 @@ def _with(schema: Json, keywords: Mapping[str, Any]) -> Json:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return an annotation without None, and with its rules."""
+    """Remove None from a union, and keep the rules of the annotation."""
     kind, rules = bare(annotation), metadata_of(annotation)
     if is_union(kind) and type(None) in get_args(kind):
         members = tuple(member for member in get_args(kind) if member is not type(None))

@@ -26,6 +26,7 @@ from signalbox.batches.requests import (
 from signalbox.batches.service import lifecycle, lists, pages, population, retries
 from signalbox.batches.shown import (
     BatchesShown,
+    BatchEventShown,
     BatchShown,
     ListedBatchShown,
     LoadedUnitsShown,
@@ -125,7 +126,7 @@ def get_batch(ports: Ports, _: Request, id: BatchId) -> Response:
             "The `id:` of the last event received. A browser sends it when it connects again.",
         ),
     ),
-    answers={200: Answer(str, "The events.", media_type="text/event-stream")},
+    answers={200: Answer(BatchEventShown, "The events.", media_type="text/event-stream")},
     refuses=(NotFound,),
 )
 def watch_batch(ports: Ports, request: Request, id: BatchId) -> Response:

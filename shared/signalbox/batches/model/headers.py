@@ -53,11 +53,15 @@ def _is_rated(then: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header. `pages` and `size` are None until the seal. `succeeded` and `failed` are counted at the end.
+    """The header of a batch: its options and its state.
 
-    `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
-    sweeper handles the batch next. `parent` is the unit whose work this batch is. `then` is the JSON of the batch that
-    follows if this one succeeds. `missing` names units without an outcome at the deadline.
+    - `first_pages`: the number of pages of the creating call, which no other call may load.
+    - `pages`, `size`: None until the seal.
+    - `succeeded`, `failed`: counted at the end.
+    - `due_at`: the time at which the sweeper handles the batch next.
+    - `missing`: indexes of units without an outcome at the deadline.
+    - `parent`: the unit whose work this batch is.
+    - `then`: the JSON of the batch that follows if this one succeeds.
     """
 
     incarnation: str
@@ -104,7 +108,7 @@ class Header:
 
     @property
     def _grouped_elsewhere(self) -> int | None:
-        """A number if the batch that follows, or that of the parent's unit, has grouped units."""
+        """A number if the batch that follows, or the batch of the parent, has grouped units."""
         if '"per_task":' in self.then:
             return 1
         return self.parent.per_task if self.parent else None
@@ -177,5 +181,5 @@ class BatchStatus:
 
 
 def then_id(batch: str, header: Header) -> str:
-    """Return the id of the batch that follows, which exists once this one has succeeded; empty if none follows."""
+    """Return the id of the batch that follows, if any. That batch exists once this one has succeeded."""
     return BatchRun(batch, header.incarnation).then_id if header.then else ""

@@ -5,9 +5,8 @@
 
 This module creates a batch with its first units. `pages` loads further ones, `lifecycle` seals, shows and cancels,
 `sub_batches` populates batches that belong to others, `retries` retries failed units, `lists` reads pages of batches
-and units, `units` enqueues units and records outcomes, and `propagation`
-walks the tree up and ends batches. No step relies on running once: if a process dies, a repeat of its step or the
-sweeper completes what it left unfinished.
+and units, `units` enqueues units and records outcomes, and `propagation` walks up the tree and ends batches. No step
+relies on running once: if a process dies, a repeat of its step or the sweeper completes the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +42,7 @@ class Populated:
 
 
 def populate(ports: Ports, batch: str, spec: BatchFollowing, parent: PlacedUnit | None = None) -> Populated:
-    """Create a batch with its first units, and seal it if the spec says so. A repeat finishes a call that died.
+    """Create a batch with its first units, and seal it if `spec.sealed`. A repeat finishes a call that died.
 
     The end of a batch with a `parent` completes that unit. Raises `OtherBody` if the id is used with another spec.
     """

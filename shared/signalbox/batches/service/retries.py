@@ -79,7 +79,7 @@ def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, 
 def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: int) -> None:
     """Begin a chain of retries, or continue it; if `chains` is more than 1, divide it into that many and begin those.
 
-    `looks` is how often the chain has looked at its next unit.
+    `looks` is the number of times that the chain has looked at its next unit.
     """
     if chains > 1:
         _create_chains(ports, run, machine.chains_of_all(chain, run.incarnation, chains))

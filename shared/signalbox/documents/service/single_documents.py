@@ -29,7 +29,7 @@ from signalbox.history.requests import Reference
 
 
 def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocument:
-    """Store a document, replacing the one of its key. Raises a `Problem` if it cannot be stored."""
+    """Store a document, replacing the one under its key. Raises a `Problem` if it cannot be stored."""
 
     def decide(read: Loaded) -> Decision[Writes, StoredDocument]:
         check_precondition(request.precondition, read.own)
@@ -55,7 +55,7 @@ def get(ports: Ports, key: str) -> StoredDocument:
 
 
 def get_many(ports: Ports, keys: Sequence[str]) -> dict[str, StoredDocument | None]:
-    """Return documents by their keys, read at one instant; None if a document does not exist. Raises `TooLarge`."""
+    """Return documents by their keys, read at one instant, with None for a missing one. Raises `TooLarge`."""
     paths = [path_of(check_key(key)) for key in dict.fromkeys(keys)]
     if len(paths) > LIMITS.bulk_puts_max:
         raise TooLarge(f"One call returns at most {LIMITS.bulk_puts_max:,} documents; these are {len(paths):,}.")
@@ -83,7 +83,7 @@ def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -
     Without a precondition the document is deleted without a read. So if it was so large that the event of the deletion
     does not arrive, its copies stay until the nightly verification. With a precondition, also `If-Match: *`, the commit
     contains the task that the event would cause. A document that may have a history is read first, since its deletion
-    is a version; so is each document if only the kit writes documents, since a deletion then has no event.
+    is a version. If only the kit writes documents, every document is read first, since a deletion then has no event.
     """
     path = path_of(check_key(key))
     if precondition != UNCONDITIONAL or HISTORY.may_apply(key) or WRITERS.only_the_kit:
@@ -119,7 +119,7 @@ class _DeletionRead:
 
 
 def restore(ports: Ports, key: str, reference: Reference, precondition: Precondition = UNCONDITIONAL) -> StoredDocument:
-    """Store the content of a version again, as a new version. Its links embed what their targets are now.
+    """Store the content of a version again, as a new version. Its links embed the targets' current content.
 
     Raises `NotFound` if the version does not exist or is a deletion, and `PreconditionFailed`.
     """

@@ -129,7 +129,7 @@ class _Spans:
         return span
 
     def _more(self, path: str, command: Command[Any]) -> dict[str, Any]:
-        """Return the arguments of a command, and the run that is a sub-flow."""
+        """Return the arguments of a command, and the address of the run for a sub-flow."""
         arguments: Any = None
         more: dict[str, Any] = {}
         match command:
@@ -161,7 +161,7 @@ class _Spans:
 
 
 def recorded_spans(turn: FlowTurn, after: FlowHeader) -> list[RecordedSpan]:
-    """Return the spans that a turn's commit has recorded: of attempts of commands, and of a run that has ended.
+    """Return the spans that a turn's commit has recorded: of attempts of commands, and of the run if it has ended.
 
     Their keys follow from the run, the execution, the path and the attempt, so a repeated turn gives the same ones.
     """

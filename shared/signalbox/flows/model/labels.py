@@ -49,7 +49,7 @@ def _label_bytes(value: Any) -> int:
 
 
 def label_entry(name: str, value: str, state: str = "") -> str:
-    """Return a label as a listing has it and a query compares it: alone, or with the run's state."""
+    """Return a label in the form that listings contain and queries compare: alone, or with the run's state."""
     return f"{state} {name}:{value}" if state else f"{name}:{value}"
 
 

@@ -25,10 +25,10 @@ BEHIND_IDS = "\x7f"
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a flow, or those of them in one state, with one label, or whose ids begin with a prefix.
+    """The runs of a flow, optionally only those in one state, with one label, or with ids that begin with a prefix.
 
-    With `newest_first`, or with a time, they are sorted by their starts, the newest first; otherwise by their ids.
-    `started_after` is the earliest start, and all starts are before `started_before`.
+    With `newest_first` or a time, they are sorted by their starts, the newest first. Otherwise they are sorted by their
+    ids. `started_after` is the earliest start, and all starts are before `started_before`.
     """
 
     flow: str
@@ -57,7 +57,7 @@ class Runs:
     def query(self) -> Query:
         """Return the query of the listings.
 
-        By ids it names one field at most, so it needs no composite index. By start it needs one of `INDEXES`.
+        A list by ids names at most one field, so it needs no composite index. A list by start needs one of `INDEXES`.
         """
         if self.by_start:
             return Query(

@@ -67,7 +67,7 @@ class SemaphoreSettings:
         return unchecked(cls, {name: record.get(name) for name in cls.__slots__} | {"weights": weights})
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields for the semaphore's record, in which only a semaphore with weights has `weights`."""
+        """Return the fields for the semaphore's record. Without weights, `weights` is absent."""
         record = {name: getattr(self, name) for name in self.__slots__ if name != "weights"}
         weights = [{"key": key, "weight": weight} for key, weight in sorted(self.weights.items())]
         return record | ({"weights": weights} if weights else {})

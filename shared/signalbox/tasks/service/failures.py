@@ -71,7 +71,7 @@ def _failed(read: Snapshot) -> FailureShown | None:
 
 @dataclass(frozen=True, slots=True)
 class FailuresList:
-    """A list of failures: the records of `collection` that have the field of `newest`, as `shown`."""
+    """A list of failures: the records of `collection` that have the field of `newest`, rendered by `shown`."""
 
     collection: str
     newest: Order
@@ -99,7 +99,7 @@ def page_of(ports: Ports, listed: FailuresList, page_token: str) -> FailuresShow
 
 
 def count(ports: Ports, listed: FailuresList) -> int:
-    """Return the number of failures in a list. A thousand cost one read."""
+    """Return the number of failures in a list. Counting a thousand costs one read."""
     return ports.store.count(Query(listed.collection, order_by=(listed.newest,)))
 
 
@@ -111,8 +111,9 @@ def retry(ports: Ports, id_: str) -> None:
 
     Raises `NotFound`, `Gone`, `StillRetried`, `NotRepeatable`, or `NoSemaphore` for a lost semaphore.
 
-    A task that ran with a lease first waits for a new one, and one of a critical section is called again. A repeat of
-    either changes nothing. The rest is one commit.
+    If the task ran with a lease, this first waits for a new one; if it ran in a critical section, this first calls the
+    section again. A repeat of either changes nothing. One commit marks the failure as retried, and enqueues any other
+    task.
     """
     paths = _paths(id_)
     read = ports.store.read(*paths)
