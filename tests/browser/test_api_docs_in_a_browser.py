@@ -121,7 +121,7 @@ def test_each_flow_has_the_schemas_of_its_arguments_and_its_result(app: WSGIAppl
         "properties": {"arguments": {"type": "object", "properties": arguments, "required": list(arguments)}},
         "required": ["arguments"],
     }
-    assert described["post"]["summary"].startswith("Sell so many of an item.")
+    assert described["post"]["summary"].startswith("Sell `count` of an i")
     [_, status] = described["get"]["responses"]["200"]["content"]["application/json"]["schema"]["allOf"]
     assert status == {"properties": {"result": {"type": "object", "additionalProperties": text}}}
 
