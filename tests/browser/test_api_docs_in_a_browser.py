@@ -26,6 +26,9 @@ API = read_yaml(Path(__file__).parents[2] / "openapi.yaml")
 SCROLLS_MAX = 200
 TALL: ViewportSize = {"width": 1_280, "height": 5_000}
 """A window that shows many calls at once: a few scrolls reach the end."""
+FUNCTIONS = {"accounts", "atlas", "machines", "philosophers", "quilt", "shop", "social-code", "social-sandbox", "todos"}
+"""The functions of the examples, by the segments of their addresses."""
+
 METHODS = ("get", "put", "post", "patch", "delete")
 
 
@@ -78,30 +81,67 @@ def test_the_description_is_the_projects_with_this_stack_as_its_server(app: WSGI
     served = description(app)
     assert served["servers"] == [{"url": "http://127.0.0.1:9999", "description": "This machine."}]
     assert {path: served["paths"][path] for path in API["paths"]} == API["paths"]
-    rest = {"servers", "paths"}
+    schemas = served["components"]["schemas"]
+    assert {name: schemas[name] for name in API["components"]["schemas"]} == API["components"]["schemas"]
+    assert {name.partition(".")[0] for name in schemas.keys() - API["components"]["schemas"]} <= FUNCTIONS
+    rest = {"servers", "paths", "components"}
     assert {key: served[key] for key in served.keys() - rest} == {key: API[key] for key in API.keys() - rest}
 
 
 def test_the_description_has_the_routes_of_all_other_functions(app: WSGIApplication) -> None:
     served = description(app)
     added = operations(served) - operations(API)
-    assert {path.split("/")[1] for path, _ in added} == {
-        "accounts",
-        "atlas",
-        "machines",
-        "philosophers",
-        "quilt",
-        "shop",
-        "social-code",
-        "social-sandbox",
-        "todos",
-    }
+    assert {path.split("/")[1] for path, _ in added} == FUNCTIONS
     called = served["paths"]["/atlas/cities/{id}"]["patch"]
-    assert [(each["name"], each["in"]) for each in called["parameters"]] == [("id", "path")]
+    assert [(each["name"], each["in"]) for each in called["parameters"]] == [
+        ("id", "path"),
+        ("If-Match", "header"),
+        ("If-None-Match", "header"),
+    ]
     assert called["tags"] == ["atlas"]
     assert called["summary"]
     assert "application/json" in called["requestBody"]["content"]
     assert "requestBody" not in served["paths"]["/atlas/cities"]["get"]
+
+
+def test_a_route_has_the_name_and_the_docstring_of_its_handler(app: WSGIApplication) -> None:
+    described = description(app)["paths"]
+    assert [path for path, item in described.items() for each in item.values() if "lambda" in str(each)] == []
+    called = described["/shop/stock"]["post"]
+    assert called["operationId"] == "shop_deliver_post"
+    assert called["summary"] == "Put an item into stock, once under a delivery's name, and open the docks."
+
+
+def test_each_flow_has_the_schemas_of_its_arguments_and_its_result(app: WSGIApplication) -> None:
+    described = description(app)["paths"]["/shop/flows/checkout/{id}"]
+    [_, start] = described["post"]["requestBody"]["content"]["application/json"]["schema"]["allOf"]
+    whole, text = {"type": "integer"}, {"type": "string"}
+    arguments = {"order": text, "item": text, "count": whole, "amount": whole}
+    assert start == {
+        "properties": {"arguments": {"type": "object", "properties": arguments, "required": list(arguments)}},
+        "required": ["arguments"],
+    }
+    assert described["post"]["summary"].startswith("Sell `count` of an i")
+    [_, status] = described["get"]["responses"]["200"]["content"]["application/json"]["schema"]["allOf"]
+    assert status == {"properties": {"result": {"type": "object", "additionalProperties": text}}}
+
+
+def test_each_method_has_the_schemas_of_its_arguments_and_its_result(app: WSGIApplication) -> None:
+    called = description(app)["paths"]["/shop/objects/Stock/{key}/reserve"]["post"]
+    assert called["requestBody"]["content"]["application/json"]["schema"] == {
+        "type": "object",
+        "properties": {"order": {"type": "string"}, "count": {"type": "integer"}},
+        "required": ["order", "count"],
+    }
+    [_, done] = called["responses"]["200"]["content"]["application/json"]["schema"]["allOf"]
+    assert done == {"properties": {"result": {"type": "integer"}}}
+
+
+def test_a_resource_is_described_on_the_page_as_by_itself(app: WSGIApplication) -> None:
+    served = description(app)
+    assert served["components"]["schemas"]["atlas.City"]["required"]
+    listed = served["paths"]["/atlas/cities"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert listed == {"type": "array", "items": {"$ref": "#/components/schemas/atlas.City"}}
 
 
 @pytest.mark.parametrize("path", ["/docs/nothing.js", "/docs/LICENSE", "/docs/../main.py", "/docs/a/b", "/docsy"])

@@ -48,7 +48,7 @@ from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import STATES, FlowHeader
 from signalbox.flows.model.labels import LABEL
 from signalbox.flows.model.messages import Message
@@ -162,6 +162,11 @@ class FlowRoutes:
     def __init__(self, local: Callable[[], Flows], rules: AccessRules) -> None:
         self._local = local
         self._rules = rules
+
+    @property
+    def definitions(self) -> Mapping[str, FlowDefinition]:
+        """The flows, by name."""
+        return self._local().definitions
 
     @declared.on(
         "GET",

@@ -6,7 +6,7 @@ imported only by functions that use them.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from signalbox.adapters import runtime
@@ -148,7 +148,12 @@ class Function:
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)
-            route(lambda request, **parts: response_of(handler(request, **parts)))
+
+            @wraps(handler)  # the page of the API shows its name, its docstring and its types
+            def handle(request: Any, **parts: str) -> Any:
+                return response_of(handler(request, **parts))
+
+            route(handle)
             return handler
 
         return register

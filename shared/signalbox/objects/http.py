@@ -95,6 +95,11 @@ class ObjectRoutes:
         self._rules = rules
         self._gathering = Gathering[Message, CallRecord](MAILBOXES_LIMITS.mailbox_page)
 
+    @property
+    def classes(self) -> Mapping[str, ObjectClass]:
+        """The classes, by name."""
+        return self._local().classes
+
     @declared.on(
         "GET", "/objects/{class_name}", query=(PREFIX, PAGE_TOKEN), answers={200: ObjectsShown}, refuses=(NotFound,)
     )

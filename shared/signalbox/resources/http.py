@@ -257,6 +257,7 @@ class ResourceRoutes:
         return self._write(request, operation[:20], "create", operation)
 
     def read(self, request: Request, id: str) -> Response:
+        """Return an item."""
         stored = self._found(request, id)
         self._permit(request, "read", self._fields(stored.item))
         precondition = Precondition.from_headers(request.entity_tags)
@@ -288,6 +289,7 @@ class ResourceRoutes:
         return Response(200, meta_of(self.resource))
 
     def description(self, _: Request) -> Response:
+        """Return the OpenAPI description of the resource."""
         return Response(200, openapi_of(self.resource, self.at, self._address("")))
 
     # --- a write ---

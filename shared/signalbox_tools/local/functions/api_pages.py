@@ -7,19 +7,17 @@ Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package
 is loaded from elsewhere.
 """
 
-import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import yaml
 from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.routes import Route
 from signalbox.catalogue.project import KIT
-from signalbox.core.given import given
+from signalbox_tools.local.functions.own_operations import own_operations
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 PAGE = """<!doctype html>
@@ -40,12 +38,6 @@ PAGE = """<!doctype html>
 OwnRoutes = Mapping[str, Iterable[Route]]
 """The routes of the functions, by the first segment of their addresses."""
 
-OF_THE_KIT = frozenset({"flows", "objects", "tasks", "turns"})
-"""The first segments of routes that the kit adds to functions: the file describes them for all functions."""
-
-JSON_BODY: Mapping[str, Any] = {"content": {"application/json": {"schema": {}}}}
-WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
-
 
 def api_page(request: Request, own: OwnRoutes) -> Response | None:
     """Return the answer to a GET of these pages, or None for any other address."""
@@ -63,30 +55,13 @@ def _description(base_url: str, own: OwnRoutes) -> str:
     described = yaml.safe_load(KIT.description.read_text("utf-8"))
     described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
     known = {(method, _shape(path)) for path, item in described["paths"].items() for method in item}
-    for path, method, operation in _operations(own):
-        if (method, _shape(path)) not in known:
-            described["paths"].setdefault(path, {}).setdefault(method, operation)
+    for function in own_operations(own, described):
+        for path, item in function.paths.items():
+            for method, operation in item.items():
+                if (method, _shape(path)) not in known:
+                    described["paths"].setdefault(path, {}).setdefault(method, operation)
+        described["components"]["schemas"] |= function.components
     return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
-
-
-def _operations(own: OwnRoutes) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Iterate over the paths, methods and descriptions of the functions' own routes."""
-    for segment, routes in own.items():
-        for route in routes:
-            if not OF_THE_KIT.intersection(route.pattern[:1]):
-                path = "/".join(("", segment, *route.pattern)).rstrip("/")
-                yield path, route.method.lower(), _operation(segment, route)
-
-
-def _operation(segment: str, route: Route) -> Mapping[str, Any]:
-    names = [part[1:-1] for part in route.pattern if part.startswith("{")]
-    title = inspect.getdoc(route.handler) or str(getattr(route.handler, "__name__", ""))
-    body = given(requestBody=JSON_BODY if route.method in WITH_BODY else None)
-    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-    parameters += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in sorted(route.query or ())]
-    answered = {"default": {"description": "The answer of the function."}}
-    described = {"tags": [segment], "summary": title.partition("\n")[0], "parameters": parameters}
-    return {**described, **body, "responses": answered}
 
 
 def _shape(path: str) -> tuple[str, ...]:
