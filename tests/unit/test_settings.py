@@ -5,6 +5,7 @@ The fields are enumerated, and their values follow from their schemas, so a new 
 
 import asyncio
 import inspect
+import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -177,7 +178,8 @@ def written(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if default is parameter.empty:
         return parameter.name
-    return f"{parameter.name}={default:g}" if isinstance(default, float) else f"{parameter.name}={default!r}"
+    text = f"{default:g}" if isinstance(default, float) else json.dumps(default) if default == "" else repr(default)
+    return f"{parameter.name}={text}"
 
 
 def test_members_of_an_answer_are_its_fields_without_defaults() -> None:
