@@ -31,14 +31,15 @@ class Semaphore:
         lease_seconds: float = LEASE_SECONDS_DEFAULT,
         delete_after_seconds: float | None = None,
         weights: Mapping[str, int] | None = None,
+        description: str = "",
     ) -> None:
         """Create the semaphore, or set its settings; leases and waiters stay. Idempotent.
 
         A lease expires after `lease_seconds`. A semaphore that was unused for `delete_after_seconds` is deleted; None:
-        never. `weights` are the shares of the keys that waits name; a key without one has the weight 1. Raises
-        `BadKey`, `BadSemaphore` or `Unavailable`.
+        never. `weights` are the shares of the keys that waits name; a key without one has the weight 1. The console
+        shows the `description`. Raises `BadKey`, `BadSemaphore` or `Unavailable`.
         """
-        wanted = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {})
+        wanted = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {}, description)
         settings.put(runtime.ports(), self.name, wanted)
 
     def wait(

@@ -5,7 +5,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from signalbox.core.field_rules import Described, Range, Seconds
+from signalbox.core.field_rules import Described, Range, Seconds, Text
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.shown import TaskShown
 from signalbox.semaphores.limits import LIMITS
@@ -141,6 +141,8 @@ class SemaphoreShown:
 
     weights: Mapping[str, Annotated[int, Range(2, LIMITS.key_weight_max)]] = field(default_factory=dict)
 
+    description: Annotated[str, Text(lambda: LIMITS.description_characters_max)] = ""
+
     leases: tuple[HeldLeaseShown, ...]
 
     waiters: Annotated[tuple[WaiterShown, ...] | None, Described({"maxItems": LIMITS.waiters_shown_max})] = None
@@ -170,6 +172,7 @@ class SemaphoreShown:
             lease_seconds=semaphore.settings.lease_seconds,
             delete_after_seconds=semaphore.settings.delete_after_seconds,
             weights=semaphore.settings.weights,
+            description=semaphore.settings.description,
             leases=tuple(HeldLeaseShown.of(lease, view.holders.get(lease.lease_id)) for lease in view.leases),
             waiters=None if view.waiters is None else tuple(map(WaiterShown.of, view.waiters)),
             waiting=view.waiting,
