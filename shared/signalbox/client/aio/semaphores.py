@@ -10,9 +10,10 @@ from typing import Literal, Self
 from signalbox.client.aio.lease_renewal import Repeated, sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
+from signalbox.client.answer_types import Lease, Waited
 from signalbox.client.answers import Answer
 from signalbox.client.identity import NoIdentity
-from signalbox.client.model import Json, Lease, TaskCall, Waited
+from signalbox.client.model import Json, TaskCall
 from signalbox.client.problems import ApiError, LeaseLost
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds

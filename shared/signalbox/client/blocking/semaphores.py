@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
+from signalbox.client.answer_types import Lease, Waited
 from signalbox.client.answers import Answer
 from signalbox.client.blocking.lease_renewal import Repeated, sleep
 from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.identity import NoIdentity
-from signalbox.client.model import Json, Lease, TaskCall, Waited
+from signalbox.client.model import Json, TaskCall
 from signalbox.client.problems import ApiError, LeaseLost
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds
