@@ -8,9 +8,9 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
+from signalbox.core.queue_order import head_of
 from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
-from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SignalRequest, WaitRequest

@@ -22,16 +22,14 @@ lease is such a run, too.
 waiters that were read are granted; if some are left, the semaphore is closed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from itertools import accumulate
-from typing import Protocol, TypeVar
 
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
@@ -87,33 +85,6 @@ class Granted:
         """Return the continuations of the grants, and the `on_timeout` tasks of the waiters that are refused."""
         granted = tuple(continuation_task(loaded.name, grant.waiter, grant.lease, loaded.now) for grant in self.grants)
         return granted + refusals(loaded, self.refused)
-
-
-class InQueue(Protocol):
-    """A record of a queue: its id, its create time, and its place in the order of the query."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def created_at(self) -> datetime | None: ...
-    @property
-    def since(self) -> datetime | None: ...
-
-
-Queued = TypeVar("Queued", bound=InQueue)
-
-
-def head_of(page: Sequence[Queued], *, more: bool) -> tuple[Queued, ...]:
-    """Return the head of the queue by create time, given the first page by `since`.
-
-    If there may be `more` waiters behind the page, those created close to its end are left out: a waiter behind the
-    page may have been created before them.
-    """
-    in_order = sorted(page, key=lambda waiter: (waiter.created_at, waiter.id))
-    if not more or page[-1].since is None:
-        return tuple(in_order)
-    certain_until = page[-1].since - timedelta(seconds=CORE_LIMITS.since_ahead_seconds)
-    return tuple(waiter for waiter in in_order if waiter.created_at is not None and waiter.created_at < certain_until)
 
 
 def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:

@@ -8,9 +8,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import with_prefix
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.queries import Condition
+from signalbox.core.queue_order import head_of
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles
-from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, SemaphoreView, waiter_path
 from signalbox.semaphores.model.waiters import Waiter
