@@ -1,4 +1,4 @@
-"""Run an example on a local stack of its own, until Ctrl-C."""
+"""Run an example on its own local stack, until Ctrl-C."""
 
 import argparse
 import contextlib

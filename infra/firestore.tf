@@ -48,7 +48,7 @@ locals {
     # often. 31 days after the last start, Cloud Tasks has dropped the task.
     attempts = { field = "counted_at", offset = "2678400s" }
 
-    # What standings contain of a deleted yoke: nothing. The record is kept until the last delivery of the yoke's events, a day.
+    # The record of a deleted yoke, which no standing contains. It is kept until the last delivery of the yoke's events, a day.
     counted = { field = "gone_at", offset = "604800s" }
 
     # A critical section that had no call for a week. Only an idle one has this field.
@@ -61,7 +61,7 @@ locals {
     # A task that was given up. After this time it cannot be run again; a late delivery of the task would record it again.
     failures = { field = "recorded_at", offset = "2592000s" }
 
-    # The receipt of a rate's wait contains the time. Waiting ones have no time to live.
+    # The receipt of a rate's wait contains the time. Waits that are not granted have no time to live.
     rate_waits = { field = "expires_at", offset = null }
 
     # The receipt of a call of an object contains the time. Waiting calls and an object's state have no time to live.

@@ -47,7 +47,7 @@ locals {
     SIGNALBOX_CATALOGUE         = "${google_storage_bucket.sources.name}/${local.catalogue_object}"
   }
 
-  # One object has what each function must know of the others, without the functions that this environment does not deploy.
+  # One object has the data that each function needs about the others, without the functions that this environment does not deploy.
   catalogue_object = "catalogue.json"
   shared = merge(local.catalogue.shared, {
     for section in ["task_functions", "task_parameters", "calling_queues"] :

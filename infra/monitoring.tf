@@ -148,7 +148,7 @@ resource "google_monitoring_alert_policy" "alert" {
   depends_on = [module.function, google_cloud_tasks_queue.queue]
 }
 
-# Only the sweeper repairs what crashed processes leave, and if it fails every minute, its failures are far below the threshold
+# Only the sweeper completes the work that crashed processes leave, and if it fails every minute, its failures are far below the threshold
 # above. So both conditions watch its successes: there is no value, or the value is zero.
 locals {
   sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.deployments["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""

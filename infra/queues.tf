@@ -1,5 +1,5 @@
 # The name of a deleted queue stays taken for days (3 documented, 7 reported), and an idle queue costs nothing. So `signalbox destroy`
-# empties the queues and keeps them, and the next `signalbox deploy` takes them into its state again.
+# empties the queues and keeps them, and the next `signalbox deploy` imports them into its state again.
 
 resource "google_cloud_tasks_queue" "queue" {
   for_each = local.queues

@@ -1,5 +1,5 @@
 # A schedule calls its function. The schedule of a task calls the function `tasks`, which enqueues the task once for each
-# scheduled time, so the task is retried like any other. Its interval, also that of the sweep, is `cron` in catalogue.yaml.
+# scheduled time, so the task is retried like any other. The interval of each, including the sweep, is `cron` in catalogue.yaml.
 locals {
   audiences = { for name, schedule in local.schedules : name => replace(local.function_url, "{function}", schedule.segment) }
 }

@@ -18,7 +18,7 @@ variable "region" {
 }
 
 variable "database_location" {
-  description = "Location of the database, and so of its triggers: a region, or a multi-region such as nam5 or eur3. Null: the region. It cannot be changed later."
+  description = "Location of the database, and so of its triggers: a region, or a multi-region such as nam5 or eur3. If null, it is the region. It cannot be changed later."
   type        = string
   default     = null
   validation {
@@ -37,7 +37,7 @@ variable "environment" {
 }
 
 variable "prefix" {
-  description = "Prefix of the name of every resource and function URL, as PREFIX-. Empty: none. It separates two deployments in one project."
+  description = "Prefix of the name of every resource and function URL, as PREFIX-. If it is empty, there is none. It separates two deployments in one project."
   type        = string
   default     = ""
   validation {
@@ -51,7 +51,7 @@ variable "prefix" {
 }
 
 variable "database" {
-  description = "Name of the Firestore database. Null: signalbox-ENVIRONMENT, so that environments may share a project."
+  description = "Name of the Firestore database. If null, it is signalbox-ENVIRONMENT, so that environments may share a project."
   type        = string
   default     = null
   validation {
@@ -61,7 +61,7 @@ variable "database" {
 }
 
 variable "create_database" {
-  description = "Create the database. False: it exists already, in database_location, and is not destroyed with the rest."
+  description = "Create the database. If false, it already exists in database_location, and is not destroyed with the rest."
   type        = bool
   default     = true
   nullable    = false
@@ -99,7 +99,7 @@ variable "deployer" {
 }
 
 variable "deployers" {
-  description = "Group of the people who deploy, as group:…: it may call the functions for people instead of the deploying person, so that a deployment by another person changes nothing. Null: the deployer."
+  description = "Group of the people who deploy, as group:…: it may call the functions for people instead of the deploying person, so that a deployment by another person changes nothing. If null, the deployer may call them."
   type        = string
   default     = null
   validation {
@@ -109,7 +109,7 @@ variable "deployers" {
 }
 
 variable "alert_email" {
-  description = "E-mail address that alerts are sent to. Null: alerts are raised, but not sent."
+  description = "E-mail address that alerts are sent to. If null, alerts are raised but not sent."
   type        = string
   default     = null
   validation {
@@ -119,7 +119,7 @@ variable "alert_email" {
 }
 
 variable "rights_seconds" {
-  description = "Pause between granting rights and building the functions that need them, in seconds. Google: typically 2 minutes, potentially 7 or longer."
+  description = "Pause between granting rights and building the functions that need them, in seconds. Google names typically 2 minutes, potentially 7 or longer."
   type        = number
   default     = 120
   nullable    = false
@@ -137,7 +137,7 @@ variable "backups" {
 }
 
 variable "billing_account" {
-  description = "Billing account of the project, as XXXXXX-XXXXXX-XXXXXX, for a budget that warns. Null: none."
+  description = "Billing account of the project, as XXXXXX-XXXXXX-XXXXXX, for a budget that warns. If null, there is no budget."
   type        = string
   default     = null
   validation {
@@ -158,7 +158,7 @@ variable "budget" {
 }
 
 variable "log_retention_days" {
-  description = "Days for which the project keeps its logs, in the bucket _Default: above 30 they cost storage. If several environments share a project, set it in one of them. Null: unchanged, also if _Default is not in the location global."
+  description = "Days for which the project keeps its logs, in the bucket _Default: above 30 they cost storage. If several environments share a project, set it in one of them. If null, it is unchanged, as it is if _Default is not in the location global."
   type        = number
   default     = null
   validation {
@@ -168,7 +168,7 @@ variable "log_retention_days" {
 }
 
 variable "cmek_key" {
-  description = "Key of Cloud KMS that encrypts the database, as projects/…/locations/…/keyRings/…/cryptoKeys/…. Null: a key of Google's. It can be chosen only for a new database."
+  description = "Key of Cloud KMS that encrypts the database, as projects/…/locations/…/keyRings/…/cryptoKeys/…. If null, Google's key encrypts it. It can be chosen only for a new database."
   type        = string
   default     = null
   validation {
@@ -185,7 +185,7 @@ variable "data_access_logs" {
 }
 
 variable "domain" {
-  description = "Your own domain for the functions for people, such as api.example.com: creates a load balancer, which costs money while idle. Null: none."
+  description = "Your own domain for the functions for people, such as api.example.com: creates a load balancer, which costs money while idle. If null, there is none."
   type        = string
   default     = null
   validation {
@@ -202,7 +202,7 @@ variable "examples" {
 }
 
 variable "objectives" {
-  description = "Watch objectives: 99.9 % of waits within a second, 99 % of grants within 10 s, 99 % of copies within a minute. For functions in steady use: at a few calls a day each cold start counts."
+  description = "Watch objectives: 99.9 % of waits within a second, 99 % of grants within 10 s, 99 % of copies within a minute. It is for functions in steady use: at a few calls a day, each cold start counts."
   type        = bool
   default     = false
   nullable    = false

@@ -1,7 +1,8 @@
-"""Bank accounts as objects: money goes from one to another, and none is made or lost.
+"""Bank accounts as objects: money moves between them, and none is created or lost.
 
-A transfer takes the amount from its own account and calls `deposit` of the other one. Both count, or neither: what a
-method sends is in the commit of its state. So an account needs no lock, and no transfer waits for another's account.
+A transfer takes the amount from its own account and calls `deposit` of the other one. Both take effect, or neither: the
+messages that a method sends are in the commit of its state. So an account needs no lock, and no transfer waits for
+another's account.
 
     POST {base}accounts/opening {"bank": "b", "accounts": 10, "amount": 100}     202
     POST {base}accounts/objects/Account/b-0/transfer {"to": "b-1", "amount": 5}  200, or 402 if there is too little

@@ -55,7 +55,7 @@ class NotApproved(Problem):
 
 @dataclass
 class Approval:
-    """A person's answer, as the event `approval` has it."""
+    """A person's answer: the value of the event `approval`."""
 
     by: str
     approved: bool
@@ -63,7 +63,7 @@ class Approval:
 
 @app.object
 class Stock:
-    """What there is of an item, and what is reserved, by order."""
+    """The stock of an item, and the reserved counts by order."""
 
     key: str
     left: int = 0
@@ -81,7 +81,7 @@ class Stock:
         return self.left
 
     def release(self, order: str) -> int:
-        """Undo a reservation; one that there is not is none."""
+        """Undo a reservation, if there is one."""
         self.left += self.reserved.pop(order, 0)
         return self.left
 
@@ -92,9 +92,10 @@ class Stock:
 
 @app.flow
 async def checkout(order: str, item: str, count: int, amount: int) -> dict[str, str]:
-    """Sell so many of an item. If anything fails, or the flow is cancelled, what came before is undone.
+    """Sell `count` of an item.
 
-    A cancel does not interrupt what is shielded: a charge is not refunded before it has ended, nor a parcel forgotten.
+    If anything fails, or the flow is cancelled, the earlier steps are undone. A cancel does not interrupt shielded
+    steps: a charge is not refunded before it has ended, and no parcel is forgotten.
     """
     paid = parcel = ""
     flow.answer("receipt", lambda: {"order": order, "amount": amount, "paid": paid, "parcel": parcel})
@@ -147,7 +148,7 @@ def charge(order: str, amount: int) -> str:
 
 @app.task
 def undo(order: str) -> None:
-    """Refund what was charged. A charge that came later would find the order undone."""
+    """Refund the charge. A charge that arrives later finds the order undone."""
     documents.put(f"order-{order}", {"order": order, "state": "undone"})
 
 

@@ -1,6 +1,7 @@
 """Run all six stages on a local stack (`make demo`), or against functions that are deployed (`--base-url`).
 
-The exit code is 0 only if every check held; 1 if one did not, or the service did not answer; 2 for a wrong call.
+The exit code is 0 only if every check held; it is 1 if one did not, or if the service did not answer, and 2 for a wrong
+call.
 """
 
 import argparse

@@ -65,7 +65,7 @@ def sew(client: Client, path: str, body: dict[str, Any], batch: str, seconds_max
 
 
 def checks(client: Client, batch: str, size: int, columns: int) -> Sequence[Check]:
-    """Compare the batch's count, its results and its announcements with what must be."""
+    """Compare the batch's count, its results and its announcements with the expected ones."""
     shown = client.batch(batch).show()
     results = list(client.batch(batch).units())
     times = Counter(unit["index"] for unit in results)
@@ -80,7 +80,7 @@ def checks(client: Client, batch: str, size: int, columns: int) -> Sequence[Chec
 
 
 def once(client: Client, batch: str, size: int) -> Check:
-    """Compare what was said with one announcement, of all units. A task that was delivered twice announces it once."""
+    """Check that there was one announcement, of all units. A task that was delivered twice counts once."""
     heard = {(each["task"], each["squares"]) for each in _announcements(client, batch)}
     counts = [squares for _, squares in heard]
     return Check(f"{batch} was said to be complete once, with all its units", "" if counts == [size] else f"{heard}", 1)

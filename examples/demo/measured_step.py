@@ -1,4 +1,4 @@
-"""What the stages on semaphores and batches share: start work, poll until it is done, then compare."""
+"""The step that the stages on semaphores and batches share: start work, poll until it is done, then compare."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ POLL_SECONDS = 0.2
 def measured_step(
     name: str, summary: str, site: Site, work: Callable[[], Check], compare: Callable[[], Sequence[Check]]
 ) -> Result:
-    """Run a step that changes none of the job's documents. `work` returns when what it has started is done."""
+    """Run a step that changes none of the job's documents. `work` returns when the work that it has started is done."""
     started = _spent(site)
     worked = work()
     changed = _spent(site)
@@ -23,7 +23,7 @@ def measured_step(
 
 
 def poll_until(sentence: str, seconds_max: float, is_done: Callable[[], bool]) -> Check:
-    """Poll until the condition holds, at most so many seconds; return the sentence as a check."""
+    """Poll until the condition holds, for at most `seconds`. Return the sentence as a check."""
     give_up_at = time.monotonic() + seconds_max
     while not is_done():
         if time.monotonic() > give_up_at:

@@ -1,8 +1,8 @@
 """Stage 4: dining philosophers, and a proof from the server's own times that no two neighbours ate at once.
 
 A meal leaves two records, one when it begins and one when it ends, both written with both forks in hand. Their entity
-tags begin with the server's time at which those writes read, and they hold the fencing tokens of the forks: a fork held
-twice at once would show as meals of neighbours that overlap, or as one token in two meals.
+tags begin with the server's time at which those writes read, and they hold the fencing tokens of the forks: if a fork
+were held twice at once, meals of neighbours would overlap, or two meals would have the same token.
 """
 
 from collections import Counter
@@ -73,7 +73,7 @@ def forks_are_back(client: Client, table: str, seats: int, seconds_max: float = 
 
 
 def checks(client: Client, table: str, seats: int, rounds: int) -> Sequence[Check]:
-    """Compare the records and the forks with what they must be."""
+    """Compare the records and the forks with the expected ones."""
     meals = [_meal(client, table, seat, number) for seat in range(seats) for number in range(1, rounds + 1)]
     written = len(list(client.documents.find(*terms({"table": table}))))
     wanted = seats * rounds

@@ -14,7 +14,7 @@ RunStage = Callable[[Client, Site, OnProgress], Iterator[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One of the six, with what it shows in a sentence."""
+    """One of the six stages, with a sentence about what it shows."""
 
     name: str
     summary: str

@@ -1,4 +1,7 @@
-"""Stage 6: the largest cities yoke their countries; some change their minds, some go again. The standings end exact."""
+"""Stage 6: the largest cities yoke their countries; some change their minds, and some leave again.
+
+The standings converge to exact values.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

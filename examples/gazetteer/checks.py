@@ -1,4 +1,4 @@
-"""Comparisons of what the service answers with what it must answer. Pure."""
+"""Comparisons of the service's answers with the expected ones. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,10 @@ EXAMPLES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One sentence that must be true. `fault` describes the violation; empty: it holds. `compared` counts documents."""
+    """One sentence that must be true. `fault` describes the violation, and is empty if there is none.
+
+    `compared` counts documents.
+    """
 
     sentence: str
     fault: str = ""

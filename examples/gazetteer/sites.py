@@ -1,4 +1,4 @@
-"""The two places where the job can run: a local stack, started for it, or any base URL, one in the cloud too."""
+"""The two places where the job can run: a local stack, started for it, or any base URL, for instance in the cloud."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LocalSite:
-    """A local stack, where everything is to be seen."""
+    """A local stack, where everything is visible."""
 
     stack: "Stack"
 
@@ -28,7 +28,7 @@ class LocalSite:
 
 
 class RemoteSite:
-    """Functions of which nothing is to be seen but their answers: the job's own polling has to do."""
+    """Functions of which only the answers are visible, so the job must poll."""
 
     def counts(self) -> Mapping[str, int]:
         return {}
@@ -40,7 +40,7 @@ class RemoteSite:
 @contextmanager
 def local_stack(folder: Path) -> Iterator["Stack"]:
     """Start a local stack on free ports, with its databases and logs in `folder`. Raises `CannotRun`."""
-    from signalbox_tools.local.stack import (  # a copy of these files that only calls the cloud has no use for it
+    from signalbox_tools.local.stack import (  # a copy of these files that only calls the cloud does not need it
         Stack,
         StackError,
     )

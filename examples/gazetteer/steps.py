@@ -1,7 +1,7 @@
-"""The steps of the job, as values: what to change, how to see that every copy has followed, what to query afterwards.
+"""The steps of the job, as values: the changes, the conditions that every copy has followed, and the queries.
 
-Pure. Each step carries the bare documents as they must be after it. What any query must answer then follows from those
-alone (`data.shown`, `data.matching`), so that no check rests on anything that the service has said.
+Pure. Each step has the bare documents as they must be after it. The expected answer of any query follows from those
+alone (`data.shown`, `data.matching`), so no check depends on an earlier answer of the service.
 """
 
 import random
@@ -31,7 +31,7 @@ MISSING = tuple({f"{field}.link_missing": True} for field in ("country", "contin
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Put this content under the key, or delete what is there (None)."""
+    """Put this content under the key, or delete the document there (None)."""
 
     key: str
     content: Document | None
@@ -56,7 +56,7 @@ class Step:
     def affected(self) -> list[str]:
         """Return the keys of documents that have to follow: those with a link that shows something else than before.
 
-        A document that the step puts after its targets needs not follow, since its own put fills its links.
+        A document that the step puts after its targets need not follow, since its put fills its links.
         """
         position = {change.key: place for place, change in enumerate(self.changes)}
         differing = (key for key in self.after if _links_shown(key, self.after) != _links_shown(key, self.before))
@@ -80,14 +80,17 @@ def plan(documents: Documents, seed: int = 7) -> Iterator[Step]:
 
 
 def removal(documents: Documents) -> Step:
-    """Return the step that deletes everything: the cities first, so that no copy has to follow."""
+    """Return the step that deletes everything: the cities first, so that no copy has to be refreshed."""
     keys = sorted(documents, key=lambda key: TYPES.index(documents[key]["type"]), reverse=True)
     changes = tuple(Change(key, None) for key in keys)
     return Step("remove", f"{len(keys):,} documents go", documents, {}, changes, queries=BY_TYPE)
 
 
 def _load(documents: Documents, seed: int) -> Step:
-    """Load the cities of some countries before those: their copies must follow. The others find what they link to."""
+    """Load the cities of some countries before these countries, so their copies must be refreshed.
+
+    The other cities find their countries.
+    """
     keys = list(documents)
     random.Random(seed).shuffle(keys)  # noqa: S311  the same order in every run
     late = {country for country, _ in cities_by_country(documents)[:EARLY_COUNTRIES]}

@@ -99,7 +99,7 @@ def _pages(harness: Harness, at: str) -> Iterator[dict[str, Any]]:
 
 
 def _listed(harness: Harness, held: World) -> Iterator[str]:
-    """Sort and filter the cities, by fields of copies too."""
+    """Sort and filter the cities, also by fields of copies."""
     cities = [shown(held, "cities", id_) for id_ in held["cities"]]
     largest = max(cities, key=lambda each: each["population"])
     least = largest["population"] // 2
@@ -121,7 +121,7 @@ def _listed(harness: Harness, held: World) -> Iterator[str]:
 
 
 def _renamed(harness: Harness, held: World) -> Iterator[str]:
-    """Rename a continent: its countries and all their cities must show it."""
+    """Rename a continent. Its countries and all their cities must show the new name."""
     held["continents"]["AS"]["name"] = "Asia (renamed)"
     harness.put("atlas/continents/AS", json={"name": "Asia (renamed)"})
     harness.run()
@@ -151,7 +151,10 @@ def _named_as_before(harness: Harness, held: World) -> Iterator[str]:
 
 
 def _deleted(harness: Harness, held: World) -> Iterator[str]:
-    """Delete a continent: its countries and all their cities must go with it, each as a version, and nothing else."""
+    """Delete a continent.
+
+    Its countries and all their cities must be deleted with it, each as a version, and nothing else.
+    """
     while harness.delete("atlas/continents/AS").status == 503:
         pass  # more go along than one call deletes
     harness.run()
@@ -165,7 +168,7 @@ def _deleted(harness: Harness, held: World) -> Iterator[str]:
 
 
 def _brought_back(harness: Harness, held: World) -> Iterator[str]:
-    """Restore what was deleted, level by level, from the versions before the deletions: all must be as it was."""
+    """Restore the deleted items, level by level, from the versions before the deletions. All must be as before."""
     for resource, ids in _of_asia(held).items():
         for id_ in sorted(ids):
             before = _versions(harness, resource, id_)[1]["version"]
@@ -175,7 +178,7 @@ def _brought_back(harness: Harness, held: World) -> Iterator[str]:
 
 
 def _of_asia(held: World) -> dict[str, set[str]]:
-    """Return the ids of what goes when the continent goes, by resource."""
+    """Return the ids of the items that are deleted with the continent, by resource."""
     countries = {id_ for id_, each in held["countries"].items() if each["continent"] == "AS"}
     cities = {id_ for id_, each in held["cities"].items() if each["country"] in countries}
     return {"continents": {"AS"}, "countries": countries, "cities": cities}

@@ -1,8 +1,9 @@
 """Watch the philosophers dine (`make demo NAME=philosophers`): a live table, and the waits among them.
 
 In the ordered mode every meal is eaten, and the server's times show that no neighbours ate at once. In the naive mode
-all take one fork and wait for the other: the deadlock is shown, and that it ends when the leases expire. The exit code
-is 0 only if it happened so. `MODE`, `SEATS` and `ROUNDS` in the environment, where make puts them, are options too.
+all take one fork and wait for the other: it shows the deadlock, and that it ends when the leases expire. The exit code
+is 0 only if all of this has happened. `MODE`, `SEATS` and `ROUNDS` in the environment, where make puts them, are also
+options.
 """
 
 import argparse
@@ -31,7 +32,7 @@ NAIVE_SECONDS_MAX = 90.0
 
 
 class Dinner:
-    """One table, and what can be seen of it."""
+    """One table, and the state that callers can read."""
 
     def __init__(self, client: Client, seats: int, rounds: int) -> None:
         self.client = client

@@ -17,7 +17,7 @@ from signalbox.testing import Faults, Harness
 
 COUNT_DEFAULT = 400
 GONE_EACH = 7
-"""Every seventh yoke is deleted again, and every fifth of those that stay is put twice, at first with another value."""
+"""Every seventh yoke is deleted again. Every fifth of the others is put twice, first with another value."""
 CHANGED_EACH = 5
 DUPLICATES = 0.2
 NUMBERS = ("count", "sum", "average", "min", "max")

@@ -1,7 +1,7 @@
 """Virtual machines as state machines: nodes, transitions with conditions, and work that is done on the way.
 
-Each machine is a flow that waits for the next event; the graph below says where it leads. What has a limit (here: how
-many machines the provider starts or stops at once) is a lock, a semaphore of the kit.
+Each machine is a flow that waits for the next event; the graph below has its next node. A limit (here: the number of
+machines that the provider starts or stops at once) is a lock, a semaphore of the kit.
 
     POST {base}machines/flows/machine/m1 {"arguments": {"name": "m1"}}                    201
     POST {base}machines/flows/machine/m1/events/order {"value": {"order": "start"}}       202
@@ -16,10 +16,12 @@ from typing import Any
 from signalbox import Call, Function, Problem, Request, Response, documents, flow, semaphore
 
 CHANGES_AT_ONCE = 2
-"""Of the provider: machines that start or stop at the same time."""
+"""The number of machines that the provider starts or stops at the same time."""
 
 EVENTS_A_RUN = 20
-"""Then the flow continues as new, so that its log stays short however long the machine lives."""
+"""The number of events after which the flow continues as new, so that its log stays short however long the machine
+exists.
+"""
 
 IDLE_SECONDS = 7 * 86_400
 
@@ -50,7 +52,10 @@ def _change(what: str, name: str, number: int) -> None:
 
 @dataclass(frozen=True)
 class Transition:
-    """To the node `to`, if the condition holds of the event; `work` is done on the way, else the machine has failed."""
+    """A transition to the node `to`, if the event meets the condition.
+
+    `work` is done on the way; if it fails, the machine has failed.
+    """
 
     to: str
     condition: Callable[[dict[str, Any]], bool] = lambda _: True
@@ -73,7 +78,7 @@ GRAPH: dict[str, dict[str, Transition]] = {
 
 @app.flow
 async def machine(name: str, state: str = "stopped", changes: int = 0) -> Any:
-    """Live as a machine: from node to node of the graph, until one that leads nowhere."""
+    """Run a machine: move from node to node of the graph, until one that leads nowhere."""
     flow.answer("orders", lambda: sorted(GRAPH[state]))
     flow.answer("leads_to", lambda order: GRAPH[state][order].to if order in GRAPH[state] else state)
     for _ in range(EVENTS_A_RUN):
@@ -99,7 +104,7 @@ async def next_event(state: str) -> dict[str, Any]:
 
 
 async def change(name: str, transition: Transition, number: int) -> str:
-    """Do a transition's work, while the provider has room for it; return the node that it leads to."""
+    """Do a transition's work under the provider's limit. Return the node that it leads to."""
     if transition.work is None:
         return transition.to
     try:
@@ -118,7 +123,7 @@ def remember(name: str, number: int, state: str) -> None:
 
 @app.http("POST", "/provider")
 def open_provider(_: Request) -> Response:
-    """Set how many machines the provider changes at once."""
+    """Set the number of machines that the provider changes at once."""
     semaphore("provider").ensure(permits=CHANGES_AT_ONCE, lease_seconds=600)
     return Response(202, {"changes_at_once": CHANGES_AT_ONCE})
 

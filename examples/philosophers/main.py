@@ -1,13 +1,14 @@
 """The dining philosophers, with no process that waits: each is a chain of tasks that run when a fork is granted.
 
 Each fork is a semaphore of one permit. Philosopher i needs fork i and fork i + 1; the last one needs fork 0. Each
-acquires the lower number first, so that no cycle of waiting, no deadlock, is possible. With both leases one eats, which
-stores a document at its beginning and one at its end, and signals both forks, the second first.
+acquires the lower number first, so that no cycle of waiting, no deadlock, is possible. With both leases a philosopher
+eats: it stores a document at the beginning and one at the end, and signals both forks, the second first.
 
     POST {base}philosophers {"table": "t1", "seats": 5, "rounds": 5}      202
 
-With ``"mode": "naive"`` everybody acquires the left fork first and thinks for some seconds before the right one, so
-that all hold one fork and wait for each other, until the leases expire: the wait-for graph of the semaphores shows it.
+With ``"mode": "naive"`` each philosopher acquires the left fork first and thinks for a few seconds before the right
+one, so that all hold one fork and wait for each other, until the leases expire: the wait-for graph of the semaphores
+shows it.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ SEATS_MAX = 100
 ROUNDS_MAX = 1_000
 LEASE_SECONDS = 20
 THINK_SECONDS = 2
-"""Between the forks, in the naive mode: long enough for all to take their first one."""
+"""The pause between the two forks in the naive mode: long enough for all to take their first one."""
 
 app = Function("philosophers")
 
@@ -55,7 +56,7 @@ def wait_for_second_fork(
 def eat(
     lease: Lease, table: str, seats: int, rounds: int, seat: int, meal: int, first: str, token: int, naive: bool = False
 ) -> None:
-    """Run with the lease of the second fork; that of the first may have expired."""
+    """Run with the lease of the second fork. The lease of the first one may have expired."""
     one, other = _forks(table, seats, seat, naive=naive)
     held = semaphore(one).renew(first)
     if held:

@@ -57,7 +57,7 @@ def paint(unit: Unit, row: int, column: int, torn: bool = False) -> dict[str, An
 def announce(completion: Completion, context: TaskContext, quilt: str) -> None:
     """Store that the quilt is complete, under a random key: a second announcement would be detected.
 
-    A task may be delivered twice; `task` tells that from a second task.
+    A task may be delivered twice; `task` distinguishes that from a second task.
     """
     counts = {"squares": completion.size, "failed": completion.failed}
     announcement = {"kind": "announcement", "quilt": quilt, "task": context.operation, **counts}

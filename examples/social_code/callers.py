@@ -1,4 +1,7 @@
-"""What callers send: who they are, the texts of a draft, a version's id. What is wrong is refused with what to send."""
+"""The values that callers send: the user, the texts of a draft, a version's id.
+
+A refusal describes the correct value.
+"""
 
 import re
 from contextlib import suppress
@@ -46,7 +49,7 @@ def author_of(request: Request) -> str:
 
 
 def check_texts(name: str, texts: Json) -> None:
-    """Check what a draft holds. Raises `BadFunction`."""
+    """Check the contents of a draft. Raises `BadFunction`."""
     if not NAME.fullmatch(name):
         raise BadFunction("A name is a letter, then up to 79 letters, digits and underscores.", field="name")
     for kind, text in texts.items():

@@ -1,4 +1,4 @@
-"""The inputs of runs: code with all that it imports, and tests; and the runs that are kept for them.
+"""The inputs of runs: code with all its imports, and tests; and the runs that are kept for them.
 
 A run's key has a hash of its inputs.
 """
@@ -11,10 +11,10 @@ from signalbox import documents
 from versions import Json, chosen, counted, digest, imported, new_record, version
 
 SOURCES_MAX = 100
-"""Of a run: the limit of the sandbox."""
+"""The most sources of a run: the limit of the sandbox."""
 
 INPUTS_BYTES_MAX = 90_000
-"""Of a run, as JSON: its inputs are the arguments of one task."""
+"""Bytes of a run's inputs as JSON: they are the arguments of one task."""
 
 INPUTS_TOO_LONG = f"check(False, 'it has more than {SOURCES_MAX} parts or {INPUTS_BYTES_MAX:,} bytes with its imports')"
 
@@ -126,7 +126,7 @@ class Functions:
 
 
 def importers(name: str) -> list[Json]:
-    """Return the functions of which a version imports one directly."""
+    """Return the functions with a version that directly imports this one."""
     page = documents.query(("social_imports", "contains", name), limit=PAGE_SIZE)
     found = list(page.documents)
     while page.next_page_token:
@@ -158,7 +158,7 @@ def not_run(inputs: Sequence[Json]) -> list[Json]:
 
 
 def runs_of(inputs: dict[str, Json]) -> dict[str, Json | None]:
-    """Return the kept runs by the keys of their inputs; None where there is none yet."""
+    """Return the kept runs by the keys of their inputs. The value is None if there is none yet."""
     keys = {key: run_key(each["run_id"]) for key, each in inputs.items()}
     found: dict[str, Json | None] = {}
     ordered = list(keys.values())
@@ -168,7 +168,8 @@ def runs_of(inputs: dict[str, Json]) -> dict[str, Json | None]:
 
 
 def best_of(name: str, functions: Functions) -> str:
-    """Return the implementation that should be current, by the runs that are kept; empty if there is none."""
+    """Return the implementation that should be current, by the runs that are kept, or an empty text if there is
+    none."""
     runs = runs_of(functions.candidates(name))
     return chosen(functions.record(name), {each: bool(run and run["success"]) for each, run in runs.items()})
 

@@ -79,7 +79,7 @@ DEBOUNCE_SECONDS = 1
 DEBOUNCE_SECONDS_MAX = 10
 YOKES_AT_ONCE = 100
 RUNS_A_TASK = 20
-"""Of a batch. The sandbox takes as many in a request."""
+"""The units of a batch's task. The sandbox takes as many in a request."""
 
 SANDBOX_SECONDS_MAX = 120
 PAGE = (Path(__file__).parent / "page.html").read_bytes()
@@ -414,7 +414,7 @@ def run_all(
 
 
 def start_stage(run: str, event: str, inputs: Sequence[Json]) -> bool:
-    """Start what is not run yet of a flow's stage. Return whether the flow has to wait for it."""
+    """Start the runs of a flow's stage that are not kept yet. Return whether the flow must wait for them."""
     missing = not_run(inputs)
     if missing:
         start_runs(f"social-{run}-{event}-{_ids(missing)}", missing, stage_tested.call(run=run, event=event))
@@ -457,7 +457,7 @@ def _state_of_function(record: Json, runs: dict[str, Json | None]) -> str:
 
 
 def _stage(name: str, record: Json, *, is_run: bool) -> str:
-    """Return what the flow of the last change is doing; empty if it has ended."""
+    """Return the progress of the last change's flow, or an empty text if it has ended."""
     try:
         return str(flows("publishing", f"{name}~{record['changes']}").status().progress or "")
     except NotFound:  # it has not started, or ended long ago and was deleted

@@ -1,4 +1,4 @@
-"""What a function's record holds: published versions, which of them count, and the one that is current. Pure.
+"""The record of a function: published versions, those that count, and the current one. Pure.
 
 A version is code, tests or acceptance tests, and never changes. A version counts while its votes are not below zero.
 """
@@ -15,7 +15,7 @@ KINDS = ("code", "tests", "acceptance")
 IMPORT = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]{0,79})\s*\}\}")
 VERSIONS_MAX = 40
 VERSIONS_CHARACTERS_MAX = 200_000
-"""Of all versions of a function: they are in one record, which is read and written as a whole."""
+"""Characters of all versions of a function: they are in one record, which is read and written as a whole."""
 
 
 def digest(value: object) -> str:

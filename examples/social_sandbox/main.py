@@ -3,9 +3,9 @@
     POST {base}social-sandbox/runs {"runs": [{"sources": [{"name": "Add", "code": "…"}], "tests": "…"}]}
 
 The interpreter is `pydantic-monty`, a subset of Python written in Rust without access to its host. Code gets `log` and
-`check`. Clock, entropy and sleep are constants, so that a run's result depends on its code alone. Each run has a
-process of its own, with limits of the operating system. If the interpreter has a hole, this process can open no file
-and no connection, and is killed at its deadline. The function's account has no rights.
+`check`. Clock, entropy and sleep are constants, so that a run's result depends on its code alone. Each run has its own
+process, with limits of the operating system. If the interpreter has a hole, this process can open no file and no
+connection, and is killed at its deadline. The function's account has no rights.
 """
 
 import os
@@ -37,30 +37,32 @@ SECONDS_MAX = 1.0
 """Execution time of each source of a run."""
 
 DEADLINE_SECONDS = 5.0
-"""Of a whole run, in wall time. Then its process is killed."""
+"""The wall time of a whole run. Then its process is killed."""
 
 CPU_SECONDS_MAX = 4
-"""Of a whole run. Then the kernel kills its process."""
+"""The processor time of a whole run. Then the kernel kills its process."""
 
 MEMORY_BYTES_MAX = 32 * 1024 * 1024
-"""Of the interpreter's heap."""
+"""Bytes of the interpreter's heap."""
 
 ADDRESS_SPACE_BYTES_MAX = 512 * 1024 * 1024
-"""Of its process: far above the heap, for the interpreter itself and what it allocates before it counts."""
+"""Bytes of its process: far above the heap, for the interpreter itself and for memory that it allocates before it
+counts.
+"""
 
 RECURSION_MAX = 200
 CHECKS_MAX = 1_000
 LOG_LENGTH_MAX = 10_000
 MESSAGE_LENGTH_MAX = 500
 SOURCE_LENGTH_MAX = 10_000
-"""Of each source, in characters."""
+"""Characters of each source."""
 
 SOURCES_MAX = 100
 RUNS_MAX = 20
-"""Of a request. If each ends at its deadline, the request takes half a minute."""
+"""Runs in one request. If each ends at its deadline, the request takes half a minute."""
 
 RUNS_AT_ONCE_MAX = 4
-"""Of an instance; others wait."""
+"""Runs at once in one instance; others wait."""
 
 NOON = datetime(2000, 1, 1, 12, tzinfo=UTC)
 FULL = f"more than {LOG_LENGTH_MAX:,} characters were logged"
@@ -90,7 +92,7 @@ class Run(TypedDict):
 
 @dataclass(slots=True)
 class Output:
-    """What a run logged. A run that logs more fails, and the rest is dropped."""
+    """The log of a run. A run that logs more fails, and the rest is dropped."""
 
     text: str = ""
     is_full: bool = False
@@ -131,8 +133,8 @@ def run(request: Request) -> dict[str, Any]:
 def run_tests(sources: Sequence[Source], tests: str) -> dict[str, Any]:
     """Run sources (`name`, `code`) in their order, then the tests; return `success`, `message`, `logs` and `checks`.
 
-    The code cannot make this raise: the result says how it ended. Raises `BadRun` if there is too much of it, and
-    `Unavailable` if no process could be started.
+    Whatever the code does, this does not raise: the result describes its end. Raises `BadRun` if there is too much of
+    it, and `Unavailable` if no process could be started.
     """
     if len(sources) > SOURCES_MAX or max([len(tests), *(len(each["code"]) for each in sources)]) > SOURCE_LENGTH_MAX:
         raise BadRun("Split the function, or shorten it.")
@@ -152,7 +154,7 @@ def run_tests(sources: Sequence[Source], tests: str) -> dict[str, Any]:
 
 
 def _feed(session: MontySession, parts: Sequence[tuple[str, str]], checks: Checks, output: Output) -> str:
-    """Run the parts in a session; return why they ended early, or an empty text."""
+    """Run the parts in a session. Return the reason if they end early, or an empty text."""
     session.feed_run(PRELUDE, print_callback=output.write)
     if session.worker_pid is not None:
         lock(session.worker_pid)

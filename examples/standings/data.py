@@ -1,6 +1,6 @@
-"""Relations of the real world as yokes, and what the standings must be.
+"""Relations of the real world as yokes, and the expected standings.
 
-Pure: the expected standings are added up here by plain Python, with nothing of the kit.
+Pure: plain Python adds up the expected standings, without the kit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class Relation:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, kind: str) -> str:
-        """Return the name of the standing of a kind that this counts in."""
+        """Return the name of the standing, among those of a kind, that includes this yoke."""
         return {"user": self.user, "item": self.item, **self.attributes}[kind]
 
 

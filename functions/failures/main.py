@@ -1,4 +1,4 @@
-"""Failures for people: tasks that were given up, to look at, run again or delete; and tasks that are being retried."""
+"""Failures for people: read, run again or delete tasks that were given up; read tasks that are being retried."""
 
 from signalbox.tasks.http.failures import routes
 

@@ -1,4 +1,4 @@
-# GitHub Actions, if `github_repository` is set: its runs exchange the token that GitHub gives them for one of an account
+# GitHub Actions, if `github_repository` is set: its runs exchange the token that GitHub gives them for a token of an account
 # (Workload Identity Federation), so there is no key. Runs on main may deploy; all other runs of the repository, including those
 # of pull requests, may only read.
 

@@ -4,6 +4,6 @@ output "deployer" {
 }
 
 output "identity_provider" {
-  description = "What the variable SIGNALBOX_IDENTITY_PROVIDER of the repository on GitHub must say, or null."
+  description = "The value for the variable SIGNALBOX_IDENTITY_PROVIDER of the repository on GitHub, or null."
   value       = one([for provider in google_iam_workload_identity_pool_provider.github : provider.name])
 }

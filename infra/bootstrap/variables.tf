@@ -18,7 +18,7 @@ variable "region" {
 }
 
 variable "github_repository" {
-  description = "Repository on GitHub, as OWNER/NAME, whose Actions may deploy from main and plan from everywhere. Null: none."
+  description = "Repository on GitHub, as OWNER/NAME, whose Actions may deploy from main and plan from everywhere. If null, none may."
   type        = string
   default     = null
   validation {

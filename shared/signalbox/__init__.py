@@ -1,4 +1,4 @@
-"""What a user's function imports: HTTP, tasks, semaphores, batches, documents, objects, flows, standings.
+"""The names that a user's function imports: HTTP, tasks, semaphores, batches, documents, objects, flows, standings.
 
     from signalbox import Function, Lease, semaphore
 
@@ -15,8 +15,8 @@
     semaphore("fork-3").wait(eat.call(seat=3))     # runs when a permit is granted
 
 A task is delivered at least once, and two deliveries may overlap. A `Problem` is a permanent error and is not retried;
-any other exception is retried, until the code was started `attempts_max` times. A second delivery repeats the calls of
-the first and adds none, as long as the code makes the same calls, in whatever order.
+any other exception is retried until the code has been started `attempts_max` times. A second delivery repeats the calls
+of the first and adds none, provided that the code makes the same calls, in any order.
 
 Each name is loaded when it is first imported, so a function loads only what it uses. The imports below are the one
 list of public names: type checkers, the packager and `signalbox.core.lazy_names` read them.

@@ -1,4 +1,4 @@
-"""``python -m signalbox_tools``: the command `signalbox`, also where no package is installed."""
+"""``python -m signalbox_tools``: the command `signalbox`, even if no package is installed."""
 
 import sys
 

@@ -2,9 +2,10 @@
 
     lock(Path("infra/catalogue.yaml"))      # writes infra/catalogue.lock.yaml, and returns whether it changed
 
-A row has all that follows from the catalogue and the functions' code: one row for each deployment, queue, trigger,
-schedule and index. Terraform adds only what depends on the environment and the project: the prefix of names, accounts
-and addresses. The lock is next to the catalogue and is committed, so a diff shows each right that the code gains.
+A row has everything that follows from the catalogue and the functions' code: one row for each deployment, queue,
+trigger, schedule and index. Terraform adds only what depends on the environment and the project: the prefix of names,
+accounts and addresses. The lock is next to the catalogue and is committed, so a diff shows each right that the code
+gains.
 """
 
 import json
@@ -25,7 +26,7 @@ FORMAT = 1
 """The format of the object that functions read (`Settings.with_catalogue`)."""
 
 IN_BLOCKS = ("env",)
-"""The members of a row that take a line for each of their own: a diff shows which one changed."""
+"""The members of a row that take a line for each of their items, so that a diff shows which one changed."""
 
 RESOURCES = ("memory", "cpu", "concurrency", "timeout_seconds", "instances_max", "instances_min", "runtime")
 VPC = {"network": None, "subnetwork": None, "egress": EGRESS[0]}
@@ -101,7 +102,7 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
 def _kit_variables(
     catalogue: Catalogue, function: Function, queues: list[str], is_open: bool, by_queue: bool, part: str
 ) -> dict[str, str]:
-    """Return the kit's own variables of a deployment. Its callers are among them: no function can change them.
+    """Return the kit's own variables of a deployment. They include its callers, so no function can change those.
 
     A variable is set only where it is needed, so that a new origin, for instance, deploys only one function.
     """
@@ -149,7 +150,7 @@ def _backoff(queue: Queue) -> list[float]:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration as the API returns it (``0.200s``): each plan would show any other form as a change."""
+    """Return a duration as the API returns it (``0.200s``): every plan would show any other form as a change."""
     return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds:.3f}s"
 
 
@@ -182,7 +183,7 @@ def _index_field(field: IndexField) -> dict[str, Any]:
 
 
 def _shared(catalogue: Catalogue) -> dict[str, Any]:
-    """Return what each function must know of all others. It is read when a function first needs it.
+    """Return the data that each function needs about all others. A function reads it when it first needs it.
 
     If it were in the functions' environments, a new function would update all of them.
     """

@@ -31,7 +31,7 @@ def is_example(catalogue: Catalogue, function: Function) -> bool:
 
 
 def deployments_of(function: Function, calling_queues: Iterable[str] = ()) -> Iterable[Deployment]:
-    """Iterate over the deployments of a function, which these queues call."""
+    """Iterate over the deployments of a function that these queues call."""
     whole = Deployment(function.name, function.segment, "", function)
     return _halves(function, calling_queues) if function.is_split else (whole,)
 

@@ -1,13 +1,14 @@
-"""Text of callers, such as a name or an error, as it is printed: the terminal shows control characters and obeys none.
+"""Text of callers, such as a name or an error, as it is printed.
 
-A terminal takes its commands from the text: an id that contains one could hide lines, or retitle the window.
+The terminal shows control characters and does not obey them. A terminal takes commands from the text that it prints: an
+id that contains one could hide lines, or retitle the window.
 """
 
 import json
 import re
 
 HIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but the tab, ends of lines, changes of the writing direction, and halves of characters."""
+"""Control characters except the tab, ends of lines, changes of the writing direction, and halves of characters."""
 
 
 def visible(text: str) -> str:
@@ -16,5 +17,5 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Return the same of a text whose line ends stay."""
+    """Return a text with its hidden characters as JSON's escapes. Its line ends are kept."""
     return "\n".join(map(visible, text.split("\n")))

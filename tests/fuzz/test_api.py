@@ -95,9 +95,9 @@ class Counter:
 
 
 @counters.flow
-def count(amount: int = 1) -> Any:
+async def count(amount: int = 1) -> Any:
     """A flow with its routes."""
-    return (yield flow.event("a")) or amount
+    return await flow.event("a") or amount
 
 
 def application() -> DispatcherMiddleware:
@@ -191,9 +191,11 @@ def decidable(name: str, value: str) -> bool:
 def shows(case: Any) -> bool:
     """Return whether the server can see the error: an address holds texts only, of whatever type they were written.
 
-    In a query, one value instead of a list is a list with one text; in a path, a list is its text.
+    In a query, one value instead of a list is a list with one text, and an empty text is as if absent; in a path, a
+    list is its text.
     """
-    lists = all(isinstance((case.query or {}).get(name, []), list) for name in LISTS)
+    given = [(case.query or {}).get(name, []) for name in LISTS]
+    lists = all(isinstance(each, list) and "" not in each for each in given)
     return lists and not any(unquote(str(value))[:1] in "[{" for value in (case.path_parameters or {}).values())
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from signalbox_tools.cli.main import cli
 from tests.infra.conftest import DOMAIN
 from tests.infra.test_alerts import POLICY
 from tests.infra.workspace import INFRA, Resource, Workspace
@@ -88,9 +89,8 @@ def test_the_certificate_is_watched_two_weeks_before_its_end(made: Mapping[str, 
 
 def test_their_alerts_name_a_row_of_the_page_and_a_command(made: Mapping[str, Resource]) -> None:
     page = (INFRA.parent / "docs" / "operations.md").read_text("utf-8")
-    makefile = (INFRA.parent / "Makefile").read_text("utf-8")
     said = [each.values["documentation"][0]["content"] for each in made.values() if each.kind == POLICY]
     rows = {row for text in said for row in re.findall(r'row "([^"]+)"', text)}
     assert rows >= {"Waits are slow", "Grants are late", "Copies are late", "The certificate ends soon"}
     assert [row for row in rows if f"| {row} |" not in page] == []
-    assert {f"\n{target}:" in makefile for text in said for target in re.findall(r"`make (\w+) ", text)} == {True}
+    assert {command in cli.commands for text in said for command in re.findall(r"`signalbox (\w+) ", text)} == {True}

@@ -3,17 +3,21 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema_rs
+import pytest
 import schemathesis
 
+from signalbox.adapters.http.description import Schemas
 from signalbox.adapters.http.routes import Route
 from signalbox.client import answer_types
+from signalbox.core.field_rules import Described
+from signalbox.documents.http import NULLS
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox_tools.setup import client_types
-from signalbox_tools.setup.api_description import routes, text
+from signalbox_tools.setup.api_description import description, routes, text
 from signalbox_tools.setup.generated_pages import OF_EVERY_CALL
 from tests.yaml_files import read_yaml
 
@@ -37,6 +41,33 @@ def test_the_file_is_what_the_code_describes() -> None:
     assert PATH.read_text("utf-8") == text(), "run `make docs`"
 
 
+def test_the_file_loads_as_the_description_and_shows_texts_of_several_lines_unquoted() -> None:
+    lines = text().splitlines()
+    assert description() == DESCRIPTION
+    assert lines[lines.index("  description: |") + 1].strip() == DESCRIPTION["info"]["description"].splitlines()[0]
+
+
+def test_a_patch_is_described_in_each_media_type_and_another_type_is_answered_with_those() -> None:
+    call = DESCRIPTION["paths"]["/documents/{key}"]["patch"]
+    assert call["requestBody"]["content"].keys() == NULLS.keys()
+    assert call["responses"]["415"]["headers"].keys() == {"Accept-Patch"}
+
+
+def test_a_named_schema_is_a_component_which_others_extend() -> None:
+    schemas = Schemas()
+    named = Annotated[str, Described({"minLength": 1}, "Title")]
+    assert schemas.of(named, "body") == {"$ref": "#/components/schemas/Title"}
+    assert schemas.of(Annotated[named, Described({"maxLength": 9}, "Short")], "body") == {
+        "$ref": "#/components/schemas/Short"
+    }
+    assert schemas.components == {
+        "Title": {"type": "string", "minLength": 1},
+        "Short": {"allOf": [{"$ref": "#/components/schemas/Title"}, {"maxLength": 9}]},
+    }
+    with pytest.raises(TypeError, match="two types are called Title"):
+        schemas.of(Annotated[int, Described({}, "Title")], "body")
+
+
 def test_the_description_is_valid_openapi() -> None:
     schemathesis.openapi.from_dict(DESCRIPTION).validate()
 
@@ -52,10 +83,15 @@ def test_every_call_takes_the_query_parameters_that_are_described_and_no_other()
         assert set(route.query) == query_parameters(method, path), (method, path)
 
 
+SERVED = {"function": "shop", "flow": "checkout", "class_name": "Stock"}
+"""A function of the examples with a flow and a class."""
+
+
 def test_every_request_accepts_the_members_that_are_described_and_no_other(harness: Harness) -> None:
     for (method, path), route in routed().items():
         if route.body is not None and (members := members_of_body(method, path)):
-            answer = harness.request(method, re.sub(r"\{\w+\}", "a", path[1:]), json={"no such member": 1})
+            address = re.sub(r"\{(\w+)\}", lambda found: SERVED.get(found[1], "a"), path[1:])
+            answer = harness.request(method, address, json={"no such member": 1})
             known = answer.json["detail"].partition("Known fields: ")[2].removesuffix(".").split(", ")
             assert (answer.status, set(known)) == (400, members), (method, path)
 
@@ -156,7 +192,7 @@ def optional_fields(
         if reference not in seen:
             yield from optional_fields(resolve(reference), required, (*seen, reference), nested=nested)
         return
-    for part in (*schema.get("allOf", ()), *schema.get("oneOf", ())):
+    for part in (*schema.get("allOf", ()), *schema.get("oneOf", ()), *schema.get("anyOf", ())):
         yield from optional_fields(part, required, seen, nested=nested)
     if nested and "items" in schema:
         yield from optional_fields(schema["items"], seen=seen)

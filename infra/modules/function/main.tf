@@ -41,7 +41,7 @@ resource "google_cloudfunctions2_function" "function" {
     entry_point       = var.entry_point
     service_account   = var.build_account
     docker_repository = var.repository
-    # The build compiles the code, and then sets the time of each file to 1980. Python would take what is compiled for out
+    # The build compiles the code, and then sets the time of each file to 1980. Python would take the compiled code for out
     # of date, and compile all modules at each cold start. With this variable it compares hashes instead of times.
     environment_variables = { SOURCE_DATE_EPOCH = "315532801" }
     source {

@@ -52,7 +52,7 @@ variable "secrets" {
 }
 
 variable "ingress" {
-  description = "Where calls may come from. ALLOW_INTERNAL_ONLY: Cloud Tasks, Cloud Scheduler, Eventarc and the project's networks; ALLOW_INTERNAL_AND_GCLB: these and a load balancer; ALLOW_ALL."
+  description = "The allowed origins of calls. ALLOW_INTERNAL_ONLY: Cloud Tasks, Cloud Scheduler, Eventarc and the project's networks; ALLOW_INTERNAL_AND_GCLB: these and a load balancer; ALLOW_ALL."
   type        = string
 }
 
@@ -62,7 +62,7 @@ variable "invokers" {
 }
 
 variable "trigger" {
-  description = "Firestore's event that invokes the function, and the account it does so as, or null."
+  description = "Firestore's event that invokes the function, and the account of the invocation, or null."
   type = object({
     type     = string
     region   = string
@@ -92,12 +92,12 @@ variable "repository" {
 }
 
 variable "ready" {
-  description = "Known once the rights have taken effect that building and running the function need."
+  description = "A value that is known once the rights for building and running the function have taken effect."
   type        = string
 }
 
 variable "vpc" {
-  description = "Network that the function's connections leave through, by name: for private addresses or for all. Null: none."
+  description = "Network that the function's connections leave through, by name: for private addresses or for all. If null, there is none."
   type = object({
     network    = string
     subnetwork = string

@@ -1,6 +1,6 @@
 """The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
 
-A task has its effect's name, followed by digits of the database, and Cloud Tasks accepts a name once: "already exists"
+A task has its effect's name, followed by digits of the database. Cloud Tasks accepts a name once: "already exists"
 means enqueued, so a retry is always safe. A restored database has other digits, so none of its names is taken by an
 earlier task. Errors are classified by their cause:
 
@@ -48,8 +48,8 @@ DATABASE_DIGITS = 8
 
 
 DISPATCH_SECONDS_MAX = 600
-"""How long a function may take to respond to a task. Cloud Tasks' default, set explicitly because the task is delivered
-again after it."""
+"""The time in which a function must respond to a task. It is the default of Cloud Tasks, and set explicitly because the
+task is delivered again after it."""
 
 
 AT_ONCE_MAX = 100
@@ -72,7 +72,7 @@ OF_THE_INSTALLATION = (
     google.FailedPrecondition,
     google.MethodNotImplemented,
 )
-"""Errors that a deployment or a right corrects, perhaps before the next attempt."""
+"""Errors that end with a deployment or a granted permission, perhaps before the next attempt."""
 
 
 OF_THE_TASK = (google.InvalidArgument,)
@@ -138,7 +138,7 @@ class TaskCreator:
         return [_translated(future.exception()) for future in sent]
 
     def _attempt(self, request: dict[str, Any]) -> Exception | None:
-        """Send one request directly: the result of a future would pass through another thread."""
+        """Send one request directly. The result of a future would pass through another thread."""
         try:
             self._create(*self._message(request), metadata=_headers(request))
         except grpc.RpcError as error:
@@ -192,7 +192,7 @@ class CloudTasksQueue:
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Enqueue all tasks, even if one fails; return the names that were taken.
 
-        Raises what `raise_for` and `catalogue_settings` raise.
+        Raises as `raise_for` and `catalogue_settings` do.
         """
         trace = current_trace()
         chosen = self._with_addresses({effect.function for effect in effects})
@@ -203,7 +203,7 @@ class CloudTasksQueue:
         return taken
 
     def _with_addresses(self, functions: Set[str]) -> Settings:
-        """Return settings with the addresses of functions: another user's function may be deployed twice."""
+        """Return settings with the addresses of functions: other functions of users may be deployed twice."""
         others = functions - CALLED_BY_QUEUES_ONLY - {served_name()}
         has = lambda known: others <= known.calling_queues.keys()  # noqa: E731 (a line)
         return catalogue_settings(self._settings, has) if others else self._settings

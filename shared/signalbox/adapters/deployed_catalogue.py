@@ -1,13 +1,13 @@
 """The part of the catalogue that all functions of a deployment share, and the check of calls against it.
 
 The shared settings list the deployment's parts: the tasks, objects and flows of each function, and the queues that call
-it. In each function's environment, a new function would change all of them. So they are one object of Cloud Storage:
-the environment names the object, and contains only the function's own entries of the lists, which decide who may call
-it.
+it. If the lists were in each function's environment, a new function would change all environments. So they are one
+object of Cloud Storage. The environment names the object, and contains only the function's own entries of the lists,
+which decide who may call it.
 
 A process reads the object when it first needs it, then at most once in `KEPT_SECONDS`, and earlier if a caller needs a
 name that is not in its copy: the deployment may be newer. A copy is used for as long as a newer one cannot be read. The
-deployment writes the object before the functions. Functions may read it and not write it.
+deployment writes the object before the functions. Functions can only read it.
 
 The calls in a request are checked before anything is stored. A call of an unknown function, task or queue would be
 retried long after the caller's request, and one with an unknown argument would fail then. So the caller gets a 400
@@ -34,7 +34,7 @@ OBJECT_BYTES_MAX = 8 * 1024 * 1024
 
 
 KEPT_SECONDS = 300.0
-"""Lifetime of a copy: a flow may move to another function, and no name is unknown then."""
+"""Lifetime of a copy. It ends because a flow may move to another function, which no unknown name would reveal."""
 
 
 PAUSE_SECONDS = 10.0
@@ -48,14 +48,14 @@ STORAGE_URL = "https://storage.googleapis.com"
 TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 (an address)
 
 Has = Callable[[Settings], bool]
-"""Return whether the settings contain what a caller needs."""
+"""Return whether the settings contain the entries that a caller needs."""
 
 
 def catalogue_settings(own: Settings, has: Has) -> Settings:
-    """Return a process's `own` settings with those that all functions share.
+    """Return a process's `own` settings with the settings that all functions share.
 
-    If `has` returns False for the copy of this process, the object is read again. Raises `Unavailable` if it was never
-    read and cannot be.
+    If `has` returns False for the copy of this process, the object is read again. Raises `Unavailable` if it has never
+    been read and cannot be read now.
     """
     return _copy_of(own.catalogue).settings(own, has) if own.catalogue else own
 

@@ -1,8 +1,8 @@
 """Requests of one process that are handled together: those of one key that arrive while earlier ones are handled.
 
 The first request of a key is handled at once, by its own thread. Those that arrive meanwhile wait, and are then handled
-as one group by the thread of the first of them. So a key has one group under way in a process, without a thread of its
-own and without a delay. This is group commit, as databases do it with their logs.
+as one group by the thread of the first of them. So a process handles one group of a key at a time, without an extra
+thread and without a delay. This is group commit, as databases do it with their logs.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -25,9 +25,9 @@ ENDED = "the request that this one was handled with has failed"
 
 @dataclass(slots=True, eq=False)
 class _Request(Generic[Item, Answer]):
-    """A request that waits for its answer; if it gets a group instead, its thread handles that.
+    """A request that waits for its answer, or for a group that its own thread then handles.
 
-    `answers` are those of its group, by the ids of the items.
+    `answers` are the answers to its group, by the ids of the items.
     """
 
     id: str
@@ -40,14 +40,14 @@ class _Request(Generic[Item, Answer]):
 
 @dataclass(slots=True, eq=False)
 class _Line(Generic[Item, Answer]):
-    """The requests of a key: the first one of the group being handled, and those that wait."""
+    """The requests of a key: the first request of the group that is being handled, and the requests that wait."""
 
     first: _Request[Item, Answer]
     waiting: list[_Request[Item, Answer]] = field(default_factory=list)
 
 
 class Gathering(Generic[Item, Answer]):
-    """Groups of at most `most` requests. The ids in a group differ: a repeat is handled after its first request."""
+    """Groups of at most `most` requests. The ids in a group differ: a repeat is handled after the first request."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -57,7 +57,7 @@ class Gathering(Generic[Item, Answer]):
     def answer(self, key: Hashable, id_: str, item: Item, handle: Handle[Item, Answer]) -> Answer:
         """Return the answer to an item, which is handled alone or in a group, or raise the error that is its answer.
 
-        If `handle` raises, the request that called it does, and the others of its group raise `Unavailable`.
+        If `handle` raises, so does the request that called it. The other requests of the group raise `Unavailable`.
         """
         request = _Request[Item, Answer](id_, item)
         try:
@@ -65,7 +65,7 @@ class Gathering(Generic[Item, Answer]):
             request.ready.wait()
             if request.group:
                 request.answers = handle({member.id: member.item for member in request.group})
-        finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
+        finally:  # even if the code that it runs, or the time-out of its request, ends this thread
             try:
                 self._leave(key, request)
             finally:  # if the time-out ends the first call, the second completes it
@@ -87,8 +87,8 @@ class Gathering(Generic[Item, Answer]):
     def _leave(self, key: Hashable, request: _Request[Item, Answer]) -> None:
         """Let the next group begin, and answer this request's group. A request without a group stops waiting.
 
-        A second call does what the first one left undone, wherever that ended: a single assignment or deletion moves
-        the line to its next group.
+        A second call completes a first one that was interrupted at any point, because a single assignment or deletion
+        moves the line to its next group.
         """
         with self._lock:
             line = self._lines.get(key)
@@ -104,7 +104,7 @@ class Gathering(Generic[Item, Answer]):
             member.ready.set()
 
     def _next_group(self, key: Hashable, waiting: "list[_Request[Item, Answer]]") -> "_Line[Item, Answer] | None":
-        """Form a key's next group from the requests that wait; the thread of its first one handles it."""
+        """Form a key's next group from the requests that wait. The thread of its first request handles it."""
         if not waiting:
             del self._lines[key]
             return None

@@ -55,7 +55,7 @@ def given_trace(headers: Headers) -> str:
 
 
 def current_trace() -> str:
-    """Return the ``traceparent`` of the current request; empty outside a request."""
+    """Return the ``traceparent`` of the current request, or an empty text outside a request."""
     return _trace.get()
 
 

@@ -1,7 +1,7 @@
-"""OpenTelemetry's SDK as an exporter of spans. Only `signalbox.adapters.tracing` imports it, where spans are asked for.
+"""OpenTelemetry's SDK as an exporter of spans. Only `signalbox.adapters.tracing` imports it, if spans are configured.
 
 The ids of a recorded span follow from its key by a hash. So a commit whose answer was lost, or a turn that another
-process repeats, exports the same span again, and no second one.
+process repeats, exports the same span again instead of a second one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,9 +40,9 @@ FLUSH_MILLISECONDS = 2_000
 
 
 class OpenTelemetry:
-    """Exports spans with a processor of OpenTelemetry's SDK. `flushes`: at the end of each request.
+    """An exporter of spans by a processor of OpenTelemetry's SDK. With `flushes`, every request exports at its end.
 
-    The environment chooses the sampler and the attributes of the resource, as OpenTelemetry specifies them.
+    The sampler and the attributes of the resource come from OpenTelemetry's environment variables.
     """
 
     def __init__(self, processor: SpanProcessor, *, flushes: bool = False) -> None:
@@ -73,7 +73,7 @@ class OpenTelemetry:
             yield OpenSpan(span)
 
     def record(self, recorded: RecordedSpan) -> None:
-        """Export a span that a commit has recorded, with a link to the request whose commit it was."""
+        """Export a span that a commit has recorded, with a link to the request that made the commit."""
         trace_id = span_id(recorded.trace, 16)
         if self.provider.sampler.should_sample(Context(), trace_id, recorded.name).decision is Decision.DROP:
             return
@@ -110,7 +110,7 @@ class OpenSpan:
 
 
 def connect(endpoint: str) -> OpenTelemetry:
-    """Return an exporter to `endpoint`, which the SDK reads in the environment, too. It serves spans of users' code."""
+    """Return an exporter to `endpoint`, which the SDK also reads from the environment. It also exports users' spans."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     exporter = OTLPSpanExporter(session=_google_session()) if is_google(endpoint) else OTLPSpanExporter()
@@ -141,7 +141,7 @@ def _nanoseconds(at: datetime) -> int:
 
 
 def _attributes(values: Mapping[str, object]) -> dict[str, str | bool | int | float]:
-    """Return attributes under the kit's prefix; one of another type as text. Lists are left out: they can be long."""
+    """Return attributes with the prefix of the kit, and other types as text. Lists are left out: they can be long."""
     return {f"signalbox.{name}": _attribute(value) for name, value in values.items() if not isinstance(value, list)}
 
 

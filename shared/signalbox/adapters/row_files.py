@@ -1,4 +1,4 @@
-"""Rows in files, on this machine or in Cloud Storage: as the units of a batch, and from its results.
+"""Rows in files, on this machine or in Cloud Storage: read as units of a batch, and written from its results.
 
     batch("import").populate((load.call(**row) for row in read_rows("gs://shop/orders-*.ndjson")), per_task=20)
     write_rows("gs://shop/results.ndjson", batch("import").results())
@@ -30,10 +30,10 @@ COMPRESSED = ".gz"
 LINES = (".ndjson", ".jsonl")
 TABLE = ".csv"
 CHUNK_BYTES = 1024 * 1024
-"""Of Cloud Storage's objects, read and written at a time; a multiple of 256 KiB."""
+"""Bytes of an object in Cloud Storage that are read or written at a time; a multiple of 256 KiB."""
 
 LINE_BYTES_MAX = 1024 * 1024
-"""Of a row: more than the payload of a task can have."""
+"""Bytes of a row: more than a task's payload can have."""
 
 
 class BadRows(Problem):
@@ -54,7 +54,7 @@ def read_rows(source: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write rows to a file, one JSON object a line, and return their number. The file is replaced as a whole, or not.
+    """Write rows to a file, one JSON object a line, and return their number. The whole file is replaced, or nothing is.
 
     `target` is a path or ``gs://BUCKET/NAME`` and ends in ``.ndjson`` or ``.jsonl``, and ``.gz`` to compress it. Raises
     `BadRows`. Cloud Storage needs the role roles/storage.objectUser.
@@ -66,7 +66,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if name.startswith(CLOUD):
         with _blob(name).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
             return _write(name, stream, rows)
-    part = Path(f"{name}.{uuid4().hex}.part")  # of this call: two deliveries of a task may write at once
+    part = Path(f"{name}.{uuid4().hex}.part")  # unique to this call: two deliveries of a task may write at once
     try:
         with part.open("wb") as stream:
             count = _write(name, stream, rows)

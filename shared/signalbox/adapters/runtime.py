@@ -40,9 +40,9 @@ def refuse_where(check: Callable[[], Exception | None]) -> None:
 
 
 def check_permitted() -> None:
-    """Raise where code may have no effects: the problem of `ports_refused`, or what a check of `refuse_where` returns.
+    """Raise if code must have no effects now: the problem of `ports_refused`, or an exception of `refuse_where`.
 
-    A flow's code is such a place while a process drops it.
+    For example, the code of a flow must have no effects while a process drops it.
     """
     if refusal := _refusal.get():
         raise refusal
@@ -54,7 +54,7 @@ def check_permitted() -> None:
 def ports() -> Ports:
     """Return this process's store, queue, clock and log, with store and queue metered. Built once a process.
 
-    Raises as `check_permitted`.
+    Raises as `check_permitted` does.
     """
     check_permitted()
     global _ports  # noqa: PLW0603 - one set of connections a process is the point

@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 540
 
 
 SPANS_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-"""OpenTelemetry's own variable, which its SDK reads, too."""
+"""OpenTelemetry's own variable, which its SDK also reads."""
 
 ARCHIVES = str(Path(tempfile.gettempdir(), "signalbox-archives"))
 
@@ -45,39 +45,54 @@ TASKS_SUFFIX = "-tasks"
 class Settings:
     """The configuration of a function's store, queues and callers.
 
+    The store and the queues:
+
     - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``embedded``: an
-      in-memory store in this process, which posts its events to ``events_url`` for the record patterns
-      (``documents/{key}``) in ``triggers``, by trigger.
-    - ``function_url``: the address that queues call, with ``{function}`` for a function's URL segment.
-    - ``task_functions``: the tasks of each function that a call may name (an empty set: not known). ``task_queues``:
-      the queues that a call may name. None allows any.
-    - ``calling_queues``: the queues that call a function, by its name. ``tasks_account``: the account as which a queue
-      calls, with ``{queue}`` for the queue's name. ``scheduler_account``: that of schedules.
-      ``events_account``: as which the triggers of this function's `on_document` call it.
-    - ``keys_url``: serves the keys (PEM by id) that verify their tokens. ``signatures_removed``: Cloud Run has verified
-      the tokens and removed their signatures.
+      in-memory store in this process, which posts its events to ``events_url``.
+    - ``triggers``: the record pattern (``documents/{key}``) of each trigger for which ``embedded`` posts events.
     - ``indexes``: the declared composite indexes; None: queries are not checked for them.
-    - ``queue_backoffs``: the backoff of each queue. ``timeout_seconds``: how long the platform lets a request run;
-      ``timeouts``: the same of functions that share a process, as those of the local stack do.
-    - ``origins``: the origins whose pages may call a function; ``auth``: how it authenticates its users (``firebase``).
-      ``user_keys_url`` serves the keys of their tokens. ``tokens_unsigned``, impossible in a deployment, accepts
-      unsigned tokens.
-    - ``split_functions``: functions that are deployed twice. ``part``: the part of one that this process serves,
-      ``people`` or ``tasks``; empty: all of it.
+    - ``history``: the documents whose versions are kept, as JSON.
+    - ``document_writers``: the clients that write documents, ``anyone`` or only the ``kit``.
+    - ``queue_backoffs``: the backoff of each queue.
+    - ``archives``: the folder of the archives of flows, outside of the cloud.
+    - ``storage_emulator``: the address of an emulator of Cloud Storage, which Google's client uses; empty: no emulator.
+
+    Calls that a function makes:
+
+    - ``function_url``: the address that queues call, with ``{function}`` for a function's URL segment.
+    - ``task_functions``: the tasks of each function that a call may name (an empty set: not known); None allows any.
+    - ``task_queues``: the queues that a call may name; None allows any.
+    - ``task_parameters``: the arguments of the tasks of functions, as JSON, as far as they are known.
+    - ``object_classes``, ``flow_functions``: the function that has the code of each class of objects, and of each flow.
+    - ``catalogue``: the object in Cloud Storage, ``BUCKET/NAME``, that has the settings of `with_catalogue` for all
+      functions. These settings then have only this function's own entries of them. Empty: these settings have all.
+
+    Calls that a function receives:
+
+    - ``calling_queues``: the queues that call a function, by its name.
+    - ``tasks_account``: the account as which a queue calls, with ``{queue}`` for the queue's name.
+    - ``scheduler_account``: the account as which schedules call.
+    - ``events_account``: the account as which the triggers of this function's `on_document` call.
+    - ``keys_url``: the address of the keys (PEM by id) that verify the tokens of these accounts.
+    - ``signatures_removed``: whether Cloud Run has verified the tokens and removed their signatures.
+    - ``origins``: the origins whose pages may call a function.
+    - ``auth``: how a function authenticates its users (``firebase``).
+    - ``user_keys_url``: the address of the keys that verify users' tokens.
+    - ``tokens_unsigned``: whether unsigned tokens are accepted; impossible in a deployment.
     - ``open_functions``: the functions that the platform opens to the network, each with the names of the flows and
       classes of objects that it exposes.
-    - ``object_classes``: the function that has the code of a class of objects; ``flow_functions``: that of a flow.
+    - ``base_url``: the address, up to a function's URL segment, at which people and other systems call; empty: the
+      address that queues call.
+    - ``callback_keys``: the keys of callbacks, one a line; the first one signs.
+
+    The process:
+
+    - ``split_functions``: the functions that are deployed twice.
+    - ``part``: the part of a split function that this process serves, ``people`` or ``tasks``; empty: all of it.
+    - ``timeout_seconds``: how long the platform lets a request run.
+    - ``timeouts``: the same for each function, if several share a process, as in the local stack.
     - ``revision``: the time of the deployment of this function's code, as a number; 0 if there is none.
-    - ``history``: the documents whose versions are kept, as JSON.
-    - ``document_writers``: who writes documents, ``anyone`` or only the ``kit``.
-    - ``catalogue``: the object in Cloud Storage, ``BUCKET/NAME``, that has the settings of `with_catalogue` for all
-      functions; these settings then have only this function's own entries of them. Empty: they have all.
-    - ``base_url``: the address, up to a function's URL segment, at which people and other systems call; empty: that of
-      queues. ``callback_keys``: the keys of callbacks, one a line; the first one signs.
-    - ``spans_endpoint``: where spans are exported to, by OpenTelemetry's protocol; empty: nowhere.
-    - ``archives``: the folder of the archives of flows, outside of the cloud. ``storage_emulator``: the address of an
-      emulator of Cloud Storage, which Google's client uses; empty: none.
-    - ``task_parameters``: the arguments of the tasks of functions, as JSON, so far as they are known.
+    - ``spans_endpoint``: the address to which spans are exported, by OpenTelemetry's protocol; empty: no export.
     """
 
     project: str
@@ -123,7 +138,7 @@ class Settings:
     timeouts: Mapping[str, float] = field(default_factory=dict)
 
     def with_catalogue(self, content: Any) -> Self:
-        """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
+        """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer format."""
         if content["format"] > CATALOGUE_FORMAT:
             raise ValueError(f"its format is {content['format']}, and this code reads up to {CATALOGUE_FORMAT}")
         return replace(
@@ -146,7 +161,7 @@ class Settings:
         return self._address(function, TASKS_SUFFIX if function in self.split_functions else "")
 
     def people_address_of(self, function: str) -> str:
-        """Return the address of a split function's part for people: that of its tasks before the function was open."""
+        """Return the address of a split function's part for people. Before the split, its tasks had this address."""
         return self._address(function)
 
     def page_address_of(self, function: str) -> str:
@@ -157,7 +172,7 @@ class Settings:
         return self.function_url.format(function=function.replace("_", "-") + suffix)
 
     def account_of(self, queue: str) -> str:
-        """Return the account as which a queue's tasks call; empty if they call without a token."""
+        """Return the account as which a queue's tasks call, or an empty text if they call without a token."""
         return self.tasks_account.replace(QUEUE, queue)
 
     @property
@@ -166,14 +181,14 @@ class Settings:
         return frozenset(filter(None, [self.scheduler_account]))
 
     def task_callers(self, function: str) -> frozenset[str]:
-        """Return the accounts that may call a function's tasks: those of its queues. Empty if none is configured."""
+        """Return the accounts that may call a function's tasks: those of its queues, or none if none is configured."""
         if self.tasks_account and QUEUE not in self.tasks_account:
             return frozenset((self.tasks_account,))
         return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))
 
 
 def served_name() -> str:
-    """Return the name of the function that the framework is loading, here and in the cloud; empty if it is not."""
+    """Return the name of the function that the framework is loading, locally or in the cloud; empty outside of it."""
     return os.environ.get("FUNCTION_TARGET", "")
 
 
@@ -283,7 +298,7 @@ def bind(chosen: Settings | None) -> Settings | None:
 
 
 def declare(chosen: Settings | None) -> None:
-    """Set what decisions read of these settings; None: of none."""
+    """Set the declarations that decisions read to those of these settings; None: to the defaults."""
     DECLARED["history"] = chosen.history if chosen else "[]"
     DECLARED["document_writers"] = chosen.document_writers if chosen else ANYONE
     DECLARED["task_parameters"] = chosen.task_parameters if chosen else "{}"

@@ -1,4 +1,4 @@
-"""Spans of requests, commits and runs of flows, if the environment asks for them; otherwise nothing of it is imported.
+"""Spans of requests, commits and runs of flows, if the environment configures them. Otherwise no exporter is imported.
 
 A process exports spans if `OTEL_EXPORTER_OTLP_ENDPOINT` is set (docs/operations.md#traces). `signalbox.adapters.otel`
 does it, with OpenTelemetry's SDK, and is imported with the first request.
@@ -19,7 +19,7 @@ MISSING = (
 
 
 class Span(Protocol):
-    """A span that has begun. `traceparent` is what its calls propagate; empty if nothing is exported."""
+    """A span that has begun. Its calls propagate `traceparent`, which is empty if nothing is exported."""
 
     traceparent: str
 
@@ -28,7 +28,7 @@ class Span(Protocol):
 
 
 class Exporter(Protocol):
-    """What exports spans."""
+    """An exporter of spans."""
 
     def request(self, name: str, parent: str, attributes: Mapping[str, object]) -> AbstractContextManager[Span]:
         """Return the span of a request; `parent` is a ``traceparent``, empty at the beginning of a trace."""
@@ -53,14 +53,14 @@ _chosen: list[Exporter | None] = []
 
 
 def exporter() -> Exporter | None:
-    """Return what exports the spans of this process, or None."""
+    """Return the exporter of this process's spans, or None."""
     if not _chosen:
         _chosen.append(_asked_for())
     return _chosen[0]
 
 
 def bind(chosen: Exporter | None) -> None:
-    """Export spans with this from now on; None: as the settings say. For tests."""
+    """Use this exporter from now on; None: choose it by the settings again. For tests."""
     _chosen[:] = [] if chosen is None else [chosen]
 
 

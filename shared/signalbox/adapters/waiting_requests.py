@@ -1,7 +1,7 @@
-"""Requests of one process that wait for the same thing, in a line: only the first of each line looks for it.
+"""Requests of one process that wait in a line for the same thing. Only the first of each line looks for it.
 
 So any number of waiting requests cost little more than one, are served in the order of their arrival, and do not race.
-A repeat of a request whose answer was lost may already have what it waits for. It finds that out at any place in line.
+A repeat of a request whose answer was lost may already have its result. It finds that result at any place in line.
 
 A process has few places, since each occupies one of its threads. A request that finds no place, or
 finds nothing in its time, is refused, and its caller repeats it under the same name. Until then its arrival is
@@ -18,10 +18,10 @@ from signalbox.core.lazy_dataclasses import dataclass
 
 Answer = TypeVar("Answer")
 Asker = tuple[Hashable, str]
-"""The key of a line, and the name under which a request asks again."""
+"""The key of a line, and the name of a request, under which it is repeated."""
 
 LINE_MIN = 2
-"""A line with fewer requests takes any request, so that it is not empty while earlier ones are away."""
+"""A line with fewer requests accepts any request, so that it is not empty while earlier requests are away."""
 
 AWAY_MAX = 1_000
 """The most requests that are remembered while they are away."""
@@ -29,7 +29,7 @@ AWAY_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """When a line last served a request, and the average seconds between two that it serves."""
+    """The time at which a line last served a request, and the average seconds between two served requests."""
 
     served_at: float
     seconds_each: float | None
@@ -65,9 +65,9 @@ class Lines:
         look: Callable[[float], Answer | None],
         before: Callable[[], Answer | None],
     ) -> Answer | None:
-        """Wait for the first place, then call `look` with the seconds that are left; return what was found, or None.
+        """Wait for the first place, then call `look` with the seconds that are left. Return its result, or None.
 
-        A request that is not the first when it comes calls `before`, and returns what it has already, if anything. If
+        A request that does not arrive as the first calls `before`, and returns the result if there already is one. If
         it does not reach the first place in time, it calls `before` again. A request with an empty name is not
         remembered.
         """
@@ -82,12 +82,12 @@ class Lines:
                     self._note_served(key)
             has_nothing = found is None
             return found
-        finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
+        finally:  # even if the code that it runs, or the time-out of its request, ends this thread
             self.leave(key, place)
             self.remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
-        """Return the seconds until the expected turn of a request that is away; None if they are not known."""
+        """Return the seconds until the expected turn of a request that is away, or None if they are not known."""
         with self._lock:
             pace, arrival = self._paces.get(key), self._arrivals.get((key, name))
             if pace is None or pace.seconds_each is None or arrival is None:
@@ -125,7 +125,7 @@ class Lines:
                 self._paces.pop(key, None)
 
     def remember(self, asker: Asker, *, comes_back: bool) -> None:
-        """Keep the order of a request that `comes_back` for what it did not get, or forget it."""
+        """Remember the arrival of a request that `comes_back` because it was refused, or forget it."""
         with self._lock:
             self._away.pop(asker, None)
             if comes_back and len(self._away) < AWAY_MAX:

@@ -10,21 +10,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from threading import Lock
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
-from signalbox.batches.limits import LIMITS
+from signalbox.adapters.http.json_bodies import json_of, shown_members
+from signalbox.batches.model.headers import BatchStatus
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import lifecycle, lists, population, units
+from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.shown import RetriedTaskShown
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""
+
+
+SubBatch = BatchSpec
+"""A batch that a unit's task returns. The unit is completed when that batch ends."""
+
+
+class BatchOptions(TypedDict, total=False):
+    """The options of a batch, as `populate` explains them: the settings of `BatchSpec` except `task`."""
+
+    on_complete: Call | None
+    failures_max: int | None
+    concurrency: int | None
+    queues: Sequence[str]
+    on_failure: Call | None
+    semaphore: str
+    per_task: int | None
+    rate: str
+    weight: int | str
+    deadline_seconds: int
+    then: SubBatch | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,74 +56,48 @@ class Batch:
 
     id: str
 
-    def populate(
-        self,
-        calls: Iterable[Call],
-        *,
-        on_complete: Call | None = None,
-        failures_max: int | None = None,
-        deadline_seconds: int = LIMITS.batch_deadline_seconds,
-        concurrency: int | None = None,
-        queues: Sequence[str] = (),
-        then: "SubBatch | None" = None,
-        on_failure: Call | None = None,
-        semaphore: str = "",
-        per_task: int | None = None,
-        rate: str = "",
-        weight: int | str = 1,
-    ) -> Status:
+    def populate(self, calls: Iterable[Call], **options: Unpack[BatchOptions]) -> Status:
         """Create the batch, sealed, with a unit for each call; all must be calls of one task. Return its status.
 
-        `on_complete` is called after every end. The batch ends early after `deadline_seconds`, or if more than
-        `failures_max` units have failed (None: no limit). At most `concurrency` units run at once (None: no limit); the
-        others wait, at no cost. If `queues` are named, units use each of them in turn. With `semaphore`, each unit runs
-        under a permit of the semaphore of this name, which must exist, and releases it when its task has returned or
-        has failed. With `rate`, each unit takes `weight` permits of the rate of this name, which must exist, when it
-        starts; `weight` is a number, or the name of the argument that has it. With `per_task`, 2 to 100, one task runs
-        that many units one after another and records their outcomes together, which is faster and cheaper if units are
-        short; `concurrency` then limits these tasks.
-
-        `then` is a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
-        most `failures_max`. Otherwise `on_failure` is called; it is also called if a batch that follows fails.
+        - `on_complete`: called after every end of the batch.
+        - `failures_max`: the batch ends early if more units than this have failed (None: no limit).
+        - `deadline_seconds`: the batch ends early after this time.
+        - `concurrency`: the number of units that run at once (None: no limit). The others wait, at no cost.
+        - `queues`: units use each of these queues in turn.
+        - `then`: a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
+          most `failures_max`.
+        - `on_failure`: called otherwise, and if a batch that follows fails.
+        - `semaphore`: each unit runs under a permit of the semaphore of this name, which must exist, and releases it
+          when its task has returned or has failed.
+        - `rate`: each unit takes `weight` permits of the rate of this name, which must exist, when it starts.
+        - `weight`: a number, or the name of the argument that has it.
+        - `per_task`, 2 to 100: one task runs that many units one after another and records their outcomes together,
+          which is faster and cheaper if units are short. `concurrency` then limits these tasks.
 
         A repeat with the same calls changes nothing. Raises `OtherBody` if the id is used with other calls, and
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
         call after those is refused, the batch stays open until a repeat loads the rest.
         """
-        units = _Units(calls, queues)
-        task = units.task
-        spec = BatchSpec(
-            task=task,
-            on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
-            failures_max=failures_max,
-            deadline_seconds=deadline_seconds,
-            concurrency=concurrency if task else None,
-            queues=tuple(queues) if task else (),
-            then=then,
-            on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
-            semaphore=semaphore if task else "",
-            per_task=per_task if task else None,
-            rate=rate if task else "",
-            weight=weight if task else 1,
-        )
-        return population.populate_whole(runtime.ports(), self.id, spec, units).to_json()
+        units = _Units(calls, options.get("queues", ()))
+        spec = _spec(units.task, options)
+        return _shown(population.populate_whole(runtime.ports(), self.id, spec, units))
 
     def status(self) -> Status:
         """Return state and counts, and `last_error` while a unit that raised is being retried. Raises `NotFound`."""
         status = lifecycle.get(runtime.ports(), self.id)
-        return status.to_json() | (last_error_of_batch(runtime.ports(), self.id) if status.runs else {})
+        return _shown(status, last_error_of_batch(runtime.ports(), self.id) if status.runs else None)
 
     def results(self, state: str = "") -> Iterator[Mapping[str, Any]]:
-        """Iterate over the units with an outcome, or those ``succeeded`` or ``failed``, not in the order of indexes.
+        """Iterate over the units with an outcome, or only the ``succeeded`` or ``failed`` ones, in no order of indexes.
 
         Each is ``{"index", "attempt", "state", "result" or "error"}``. Raises `NotFound` or `BadQuery`.
         """
         query = UnitsQuery.of_results({"state": state})
-        return (unit.to_json() for unit in lists.outcomes_of(runtime.ports(), self.id, query))
+        return (shown_members(unit_shown(unit)) for unit in lists.outcomes_of(runtime.ports(), self.id, query))
 
     def cancel(self) -> Status:
         """End the batch and return its status. Units that have not started do not run. Raises `NotFound`."""
-        return lifecycle.cancel(runtime.ports(), self.id).to_json()
+        return _shown(lifecycle.cancel(runtime.ports(), self.id))
 
 
 def batch(id: str) -> Batch:
@@ -108,48 +105,33 @@ def batch(id: str) -> Batch:
     return Batch(id)
 
 
-SubBatch = BatchSpec
-"""A batch that a unit's task returns. The unit is completed when that batch ends."""
-
-
-def sub_batch(
-    calls: Iterable[Call],
-    *,
-    on_complete: Call | None = None,
-    failures_max: int | None = None,
-    deadline_seconds: int = LIMITS.batch_deadline_seconds,
-    concurrency: int | None = None,
-    queues: Sequence[str] = (),
-    then: SubBatch | None = None,
-    on_failure: Call | None = None,
-    semaphore: str = "",
-    per_task: int | None = None,
-    rate: str = "",
-    weight: int | str = 1,
-) -> SubBatch:
+def sub_batch(calls: Iterable[Call], **options: Unpack[BatchOptions]) -> SubBatch:
     """Return a batch for a unit's task to return: the unit is completed when this batch and those that follow it end.
 
     The unit's result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     if no batch can have the calls.
     """
-    checked = _Units(calls, queues)
+    checked = _Units(calls, options.get("queues", ()))
     units = list(checked)
-    return BatchSpec(
-        units=units,
-        task=checked.task,
-        on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
-        sealed=True,
-        failures_max=failures_max,
-        deadline_seconds=deadline_seconds,
-        concurrency=concurrency if units else None,
-        queues=tuple(queues) if units else (),
-        then=then,
-        on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
-        semaphore=semaphore if units else "",
-        per_task=per_task if units else None,
-        rate=rate if units else "",
-        weight=weight if units else 1,
-    )
+    return replace(_spec(checked.task, options), units=units, sealed=True)
+
+
+OF_UNITS = ("concurrency", "queues", "semaphore", "per_task", "rate", "weight")
+"""The options that need a unit: a batch without calls has no task."""
+
+
+def _spec(task: Call | None, options: BatchOptions) -> BatchSpec:
+    """Return a batch of the task with these options, without its units."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if task or name not in OF_UNITS}
+    for name in ("on_complete", "on_failure"):
+        if given.get(name) is not None:
+            given[name] = deployed(given[name], name)
+    return BatchSpec(task=task, **given)
+
+
+def _shown(status: BatchStatus, last_error: RetriedTaskShown | None = None) -> Status:
+    shown: Status = json_of(BatchShown.of(status, last_error))
+    return shown
 
 
 class _Units:

@@ -20,7 +20,7 @@ class BatchLimits(Limits):
     sustain."""
 
     then_bytes_max: int = 200 * 1024
-    """The batches that follow a batch, with their units: its header contains them, in addition to three payloads."""
+    """Bytes of the batches that follow a batch, with their units: its header contains them, and three payloads."""
 
     then_stages_max: int = 20
     """Batches that follow one another. Each is nested in the one before, in a request of at most 100 levels, and is

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_args
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine.pages import cut
-from signalbox.batches.model.headers import Header
+from signalbox.batches.model.headers import Header, ShownState
 from signalbox.batches.model.pages import digest, json_text
+from signalbox.batches.model.settings import CALLS, NUMBER_MAX, BatchSettings, check_weight
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
+from signalbox.core.field_rules import KEY, Checked, Described, Range, check_fields, parsed
 from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
@@ -21,100 +23,39 @@ from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
 from signalbox.core.request_fields import RequestFields
 
-NUMBER_MAX = 10**9
-"""The largest number of a page, a unit, or tolerated failures: more than any batch contains."""
-
-_NUMBERS = ("failures_max", "deadline_seconds", "concurrency")
-_CALLS = ("task", "on_complete", "on_failure")
+UnitPayload = Annotated[
+    Any, Described({"description": "Any JSON of at most 100 KiB; an object, its arguments, if the batch has a task."})
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSpec:
-    """The definition of a batch. `units` are payloads; without `task` they are completed from outside.
-
-    `then` is the batch that follows if this one succeeds. Otherwise `on_failure` is called, with the batch's end. The
-    batch that follows has the same `on_failure`, unless it has its own. With `semaphore`, each unit runs under a permit
-    of the semaphore of this name. With `rate`, each takes `weight` permits of the rate of this name when it starts: a
-    number, or the name of the argument that has it. With `per_task`, one task runs that many units, one after another.
+class BatchFollowing(BatchSettings):
+    """A batch that follows another, sealed; at most 20 follow each other, with 200 KiB in all.
 
     Raises `BadBatch` or `TooLarge` if a field has a value that is not allowed.
     """
 
-    units: Sequence[Any] = ()
-    task: Call | None = None
-    on_complete: Call | None = None
-    sealed: bool = False
-    failures_max: int | None = None
-    deadline_seconds: int = LIMITS.batch_deadline_seconds
-    concurrency: int | None = None
-    queues: Sequence[str] = ()
-    then: "BatchSpec | None" = None
-    on_failure: Call | None = None
-    semaphore: str = ""
-    per_task: int | None = None
-    rate: str = ""
-    weight: int | str = 1
+    units: Annotated[Sequence[UnitPayload], Described({"maxItems": LIMITS.call_units_max})] = ()
+    """The payloads of the units."""
+
+    deadline_seconds: Annotated[int, Range(1, lambda: LIMITS.batch_deadline_seconds_max)] = (
+        LIMITS.batch_deadline_seconds
+    )
+    """The time after which the batch ends, even if units have no outcome."""
+
+    then: "BatchFollowing | None" = None
+    """The batch that follows if this one is completed and no unit failed, or no more than `failures_max`."""
 
     def __post_init__(self) -> None:
-        fields = RequestFields({name: getattr(self, name) for name in (*_NUMBERS, "per_task")}, BadBatch)
-        fields.integer("failures_max", 0, NUMBER_MAX, default=None)
-        fields.integer("deadline_seconds", 1, LIMITS.batch_deadline_seconds_max)
-        fields.integer("concurrency", 1, LIMITS.concurrency_max, default=None)
-        fields.integer("per_task", 2, LIMITS.page_units_max, default=None)
-        self._check_dispatch()
-        self._check_rate()
+        BatchSettings.__post_init__(self)
         self._check_then()
         check_units(self.units, self.task, LIMITS.call_units_max)
         check_weights(self.units, self.task, self.rate, self.weight)
 
-    def _check_dispatch(self) -> None:
-        if self.semaphore and not valid_key(self.semaphore):
-            raise BadBatch("`semaphore` must be the name of a semaphore.", field="semaphore")
-        for name, value in (
-            ("concurrency", self.concurrency),
-            ("queues", self.queues),
-            ("semaphore", self.semaphore),
-            ("rate", self.rate),
-            ("per_task", self.per_task),
-        ):
-            if value and self.task is None:
-                raise BadBatch(f"`{name}` needs a `task`: without one, units are completed from outside.", field=name)
-        if self.per_task and self.semaphore:
-            raise BadBatch(
-                "A permit is for one unit, and with `per_task` a task runs several. Leave one of the two out; "
-                "`concurrency` also limits how many run at once.",
-                field="per_task",
-            )
-        if len(self.queues) > LIMITS.batch_queues_max:
-            raise BadBatch(f"A batch has at most {LIMITS.batch_queues_max} queues.", field="queues")
-        for call in self.calls_by_queue():
-            call.checked("queues")
-
-    def _check_rate(self) -> None:
-        if self.rate and not valid_key(self.rate):
-            raise BadBatch("`rate` must be the name of a rate.", field="rate")
-        if self.rate and self.per_task:
-            raise BadBatch(
-                "With `rate`, each unit starts when its permits are granted, and with `per_task` a task runs several. "
-                "Leave one of the two out.",
-                field="per_task",
-            )
-        if self.rate and self.semaphore:
-            raise BadBatch(
-                "A unit waits for a `rate` or for a `semaphore`, not for both. Leave one of the two out; `concurrency` "
-                "also limits how many units run at once.",
-                field="rate",
-            )
-        if not self.rate and self.weight != 1:
-            raise BadBatch("`weight` is the number of permits of a `rate`: add one, or leave it out.", field="weight")
-        if not isinstance(self.weight, str) or not self.weight:
-            _check_weight(self.weight, "weight")
-
-    def calls_by_queue(self) -> list[Call]:
-        """Return the call of a unit through each of `queues`. Raises `BadBatch` if `queues` are not strings."""
-        if not all(isinstance(queue, str) for queue in self.queues):
-            raise BadBatch("`queues` must be a list of names of queues.", field="queues")
-        return [] if self.task is None else [replace(self.task, queue=queue) for queue in self.queues]
+    @property
+    def sealed(self) -> bool:
+        """Whether no page follows."""
+        return True
 
     def _check_then(self) -> None:
         if self.then is None:
@@ -127,46 +68,31 @@ class BatchSpec:
             raise TooLarge(f"{limit}; these have {size_bytes:,}.", field="then")
 
     @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the body of a call that creates a batch, except for its `id`. Raises a `Problem`."""
-        if _stages(body) > LIMITS.then_stages_max:
-            raise BadBatch(f"At most {LIMITS.then_stages_max} batches follow each other.", field="then")
-        return cls._parse(body, "", "id", "sealed")
-
-    @classmethod
-    def _parse(cls, body: Mapping[str, Any], at: str, *more: str) -> Self:
-        fields = RequestFields(body, BadBatch, at).only(
-            "units", *_CALLS, *_NUMBERS, "queues", "then", "semaphore", "per_task", "rate", "weight", *more
-        )
-        then = fields.value("then", default=None)
+    def parse(cls, body: Mapping[str, Any], at: str = "") -> Self:
+        """Parse the definition at a place in a request. Raises a `Problem`."""
+        request = RequestFields(body, BadBatch, at).only(*(field.name for field in fields(cls)))
+        then = request.value("then", default=None)
         if not isinstance(then, dict | None):
-            raise fields.refuse("then", "`then` must be an object that defines the batch that follows.")
-        return cls(
-            units=fields.items("units", default=()),
-            task=_call(fields, "task"),
-            on_complete=_call(fields, "on_complete"),
-            sealed=fields.flag("sealed") if more else True,
-            failures_max=fields.value("failures_max", default=None),
-            deadline_seconds=fields.value("deadline_seconds", default=LIMITS.batch_deadline_seconds),
-            concurrency=fields.value("concurrency", default=None),
-            queues=tuple(fields.items("queues", default=())),
-            then=None if then is None else cls._parse(then, f"{at}.then" if at else "then"),
-            on_failure=_call(fields, "on_failure"),
-            semaphore=fields.text("semaphore", ""),
-            per_task=fields.value("per_task", default=None),
-            rate=fields.text("rate", ""),
-            weight=fields.value("weight", default=1),
-        )
+            raise request.refuse("then", "`then` must be an object that defines the batch that follows.")
+        request.items("units", default=())
+        queues = tuple(request.items("queues", default=()))
+        for name in ("semaphore", "rate"):
+            request.text(name, "")
+        before = f"{at}." if at else ""
+        values = {name: value for name, value in body.items() if value is not None}
+        calls = {name: Call.from_request(values[name], f"{before}{name}") for name in CALLS if name in values}
+        follows = {} if then is None else {"then": BatchFollowing.parse(then, f"{before}then")}
+        return cls(**values | calls | follows | {"queues": queues})
 
-    @classmethod
-    def from_then(cls, text: str) -> Self:
+    @staticmethod
+    def from_then(text: str) -> "BatchFollowing":
         """Parse the batch that follows from the header of the one before."""
-        return cls._parse(json.loads(text), "")
+        return BatchFollowing.parse(json.loads(text))
 
     def to_request(self) -> dict[str, Any]:
         """Return the body that defines this batch as one that follows: without an id, and sealed."""
-        calls = {name: call.to_request() for name in _CALLS if (call := getattr(self, name)) is not None}
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        calls = {name: call.to_request() for name in CALLS if (call := getattr(self, name)) is not None}
+        numbers = {name: getattr(self, name) for name in ("failures_max", "deadline_seconds", "concurrency")}
         then = None if self.then is None else self.then.to_request()
         return {
             "units": list(self.units),
@@ -179,7 +105,7 @@ class BatchSpec:
 
     def calls(self, at: str = "") -> dict[str, Call]:
         """Return the calls at the end of this batch and of those that follow it, by their places in the request."""
-        own = {f"{at}{name}": call for name in _CALLS[1:] if (call := getattr(self, name)) is not None}
+        own = {f"{at}{name}": call for name in CALLS[1:] if (call := getattr(self, name)) is not None}
         return own | (self.then.calls(f"{at}then.") if self.then else {})
 
     def unit_calls(self, at: str = "") -> dict[str, Call]:
@@ -203,18 +129,9 @@ class BatchSpec:
             deadline_at=deadline_at,
             due_at=deadline_at,
             first_pages=first_pages,
-            task=self.task,
-            on_complete=self.on_complete,
-            failures_max=self.failures_max,
-            parent=parent,
-            concurrency=self.concurrency,
-            queues=tuple(self.queues),
+            settings=self.kept,
             then="" if self.then is None else json_text(self.then.to_request()),
-            on_failure=self.on_failure,
-            semaphore=self.semaphore,
-            per_task=self.per_task,
-            rate=self.rate,
-            weight=self.weight,
+            parent=parent,
         )
 
     def digest(self) -> str:
@@ -234,6 +151,38 @@ class BatchSpec:
         return digest(list(self.units), *calls, *numbers, *filter(None, chosen))
 
 
+def check_batch_id(batch: str) -> str:
+    """Return the id. Raises `BadKey` if no batch can have it."""
+    if not valid_key(batch):
+        limit = f"{CORE_LIMITS.key_bytes_max:,} bytes of UTF-8"
+        raise BadKey(f"A batch's id is a key of 1 to {limit}, without '/'.", field="id")
+    return batch
+
+
+def _check_requested_id(id_: Any) -> str:
+    if not isinstance(id_, str):
+        raise BadKey("`id` must be a string.", field="id")
+    return check_batch_id(id_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSpec(BatchFollowing):
+    """The definition of a batch. `units` are payloads; without `task` they are completed from outside."""
+
+    id: Annotated[str | None, Checked(_check_requested_id, KEY.schema())] = field(default=None, compare=False)
+    """The id of the batch. Without one, it is the `Idempotency-Key`, or a new one."""
+
+    sealed: bool = False
+    """No page follows."""
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a call that creates a batch. Raises a `Problem`."""
+        if _stages(body) > LIMITS.then_stages_max:
+            raise BadBatch(f"At most {LIMITS.then_stages_max} batches follow each other.", field="then")
+        return cls.parse(body)
+
+
 def _stages(body: Mapping[str, Any]) -> int:
     """Count the batches that follow each other in a request, before any of them is parsed."""
     stages, follows = 0, body.get("then")
@@ -244,11 +193,6 @@ def _stages(body: Mapping[str, Any]) -> int:
 
 def _canonical(call: Call | None) -> dict[str, Any] | None:
     return None if call is None else {**call.to_request(), "delay_seconds": float(call.delay_seconds)}
-
-
-def _call(fields: RequestFields, name: str) -> Call | None:
-    value = fields.value(name, default=None)
-    return None if value is None else Call.from_request(value, f"{fields.at}.{name}" if fields.at else name)
 
 
 def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None:
@@ -270,14 +214,7 @@ def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: in
     if task is None or not rate or not isinstance(weight, str):
         return
     for index, unit in enumerate(units):
-        _check_weight({**task.payload, **unit}.get(weight), f"units[{index}].{weight}")
-
-
-def _check_weight(weight: Any, field: str) -> None:
-    if type(weight) is not int or not 1 <= weight <= CORE_LIMITS.burst_max:
-        detail = f"must be an integer from 1 to {CORE_LIMITS.burst_max:,}: the permits that a unit takes of the `rate`"
-        argument = ", or the name of the argument that has it" if field == "weight" else ""
-        raise BadBatch(f"`{field}` {detail}{argument}.", field=field)
+        check_weight({**task.payload, **unit}.get(weight), f"units[{index}].{weight}")
 
 
 def check_unit_arguments(units: Sequence[Any], task: Call | None, at: str = "") -> None:
@@ -296,11 +233,12 @@ def check_unit_arguments(units: Sequence[Any], task: Call | None, at: str = "") 
 class PageRequest:
     """A page to add. Raises `BadBatch` if the number is invalid or the page has no unit."""
 
-    page: int
-    units: Sequence[Any]
+    page: Annotated[int, Range(0, NUMBER_MAX)]
+
+    units: Annotated[Sequence[UnitPayload], Described({"minItems": 1, "maxItems": LIMITS.page_units_max})]
 
     def __post_init__(self) -> None:
-        RequestFields({"page": self.page}, BadBatch).integer("page", 0, NUMBER_MAX)
+        check_fields(self, BadBatch)
         if not self.units:
             raise BadBatch("A page has at least one unit.", field="units")
 
@@ -315,9 +253,10 @@ class PageRequest:
 
         Raises `BadBatch`, `BadArgument` or `TooLarge`.
         """
-        check_units(self.units, header.task, LIMITS.page_units_max)
-        check_unit_arguments(self.units, header.task)
-        check_weights(self.units, header.task, header.rate, header.weight)
+        settings = header.settings
+        check_units(self.units, settings.task, LIMITS.page_units_max)
+        check_unit_arguments(self.units, settings.task)
+        check_weights(self.units, settings.task, settings.rate, settings.weight)
         if len(cut(self.units)) > 1:
             raise TooLarge(f"A page has at most {LIMITS.page_bytes_max:,} bytes. Split these units.", field="units")
 
@@ -326,26 +265,28 @@ class PageRequest:
 class SealRequest:
     """The seal of a batch at a number of pages. Raises `BadBatch`."""
 
-    pages: int
+    pages: Annotated[int, Range(0, NUMBER_MAX)]
 
     def __post_init__(self) -> None:
-        RequestFields({"pages": self.pages}, BadBatch).integer("pages", 0, NUMBER_MAX)
+        check_fields(self, BadBatch)
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse ``{"pages": n}``. Raises `BadBatch`."""
-        return cls(RequestFields(body, BadBatch).only("pages").value("pages"))
+        return parsed(cls, body, BadBatch)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """The indexes of the units to retry; None means all failed units. Raises `BadBatch` or `TooLarge`.
+    """The failed units to retry. Raises `BadBatch` or `TooLarge`."""
 
-    `payload` is merged over the payload of each unit, for this attempt.
-    """
+    units: Annotated[
+        Sequence[Annotated[int, Range(0, NUMBER_MAX)]] | None, Described({"maxItems": LIMITS.retry_units_max})
+    ] = None
+    """The indexes of the units; by default all failed units."""
 
-    units: Sequence[int] | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that change, merged over those of each unit, for this attempt; at most 100 KiB."""
 
     def __post_init__(self) -> None:
         if len(self.units or ()) > LIMITS.retry_units_max:
@@ -365,27 +306,9 @@ class RetryRequest:
         return cls(fields.items("units", default=None), fields.value("payload", default={}))
 
 
-def check_batch_id(batch: str) -> str:
-    """Return the id. Raises `BadKey` if no batch can have it."""
-    if not valid_key(batch):
-        limit = f"{CORE_LIMITS.key_bytes_max:,} bytes of UTF-8"
-        raise BadKey(f"A batch's id is a key of 1 to {limit}, without '/'.", field="id")
-    return batch
-
-
-def requested_id(body: Mapping[str, Any], idempotency_key: str | None) -> str | None:
-    """Return the id requested for a new batch: the body's, or else the ``Idempotency-Key``. Raises `BadKey`."""
-    if body.get("id") is None:
-        return idempotency_key or None
-    if not isinstance(body["id"], str):
-        raise BadKey("`id` must be a string.", field="id")
-    return check_batch_id(body["id"])
-
-
 # --- queries ---
 
-STATES = ("open", "sealed", "completed", "cancelled")
-"""The states that callers see. A batch that is being removed is not found."""
+STATES = get_args(ShownState)
 
 
 @dataclass(frozen=True, slots=True)

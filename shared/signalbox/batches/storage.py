@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import watch
@@ -16,11 +15,12 @@ from signalbox.batches.model.headers import REPLACED, Counts, Header, header_of,
 from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
-from signalbox.core.error_notes import ATTEMPTS, BATCH, retrying_json
+from signalbox.core.error_notes import ATTEMPTS, BATCH, retried_task
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition, Order
+from signalbox.core.shown import RetriedTaskShown
 
 LAST_PAGE_FIRST = Order(("first",), descending=True)
 """In the collection of counters only pages' nodes have a `first` index, so the query finds no other record."""
@@ -116,7 +116,7 @@ def read_counts(ports: Ports, run: BatchRun) -> Counts:
 
 
 def read_counts_of(ports: Ports, run: BatchRun, size: int) -> Counts:
-    """Count the units with an outcome of a batch of at least `size` units. More may have been loaded meanwhile."""
+    """Count the units with an outcome in a batch of at least `size` units. More may have been loaded meanwhile."""
     succeeded = count_units(ports, run, "succeeded")
     failed = count_units(ports, run, "failed")
     return Counts(max(size, succeeded + failed), succeeded, failed)
@@ -242,8 +242,7 @@ def repeat_completion(ports: Ports, record: Snapshot) -> None:
     ports.queue.create([Effect.from_record(record.data["task"])])
 
 
-def last_error_of_batch(ports: Ports, batch: str) -> dict[str, Any]:
-    """Return `last_error`, that of a unit which is being retried; an empty mapping if there is none."""
+def last_error_of_batch(ports: Ports, batch: str) -> RetriedTaskShown | None:
+    """Return the last error of a unit of a batch that is being retried, or None."""
     counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
-    errors = [error for one in counted if (error := retrying_json(one.id, one.data)) is not None]
-    return {"last_error": errors[0]} if errors else {}
+    return next((error for one in counted if (error := retried_task(one.id, one.data))), None)

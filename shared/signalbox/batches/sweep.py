@@ -1,9 +1,8 @@
 """The batches' part of the sweeper, once a minute: batches without progress, past their deadline, or long ended.
 
 A header's `due_at` is when the batch is due next; if none is due, a sweep costs one query. Every visit sets it to a
-time after now, before anything that may fail. Removals come last and have a time budget of their own, so that running
-batches never wait for them. A deadline nearer than the default has a task of its own, and the sweeper is its safety
-net.
+time after now, before anything that may fail. Removals come last and have a separate time budget, so that running
+batches never wait for them. A deadline nearer than the default has its own task, and the sweeper is its safety net.
 
 A removal deletes an ended batch, as far as one sweep gets: counters first, then units and pages, the header last. A
 late unit finds no counter and is dropped; if its record were deleted first, the unit would be recorded again. The
@@ -35,7 +34,7 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 
 
 def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
-    """Handle the due batches that have ended, or those that have not. Return their number, and that of the others."""
+    """Handle the due batches that have ended, or those that have not. Return their number, and that of the rest."""
     visits = others = 0
     for snapshot in due_records(ports.store, COLLECTION, "due_at", LIMITS.batches_sweep_page, out_of_time):
         if ((snapshot.data or {}).get("state") in RUNNING) is not ended:

@@ -1,4 +1,4 @@
-"""What the catalogue refuses: the error, and the checks of values that several entries have."""
+"""The error of a catalogue that is refused, and the checks of values that several entries have."""
 
 
 class CatalogueError(ValueError):

@@ -28,7 +28,7 @@ class Field:
     names: tuple[str, ...] = ()
 
     def wrong_in(self, text: str) -> str:
-        """Return what is wrong with the field's text, or an empty text."""
+        """Return the error in the field's text, or an empty text."""
         return next(filter(None, map(self._error_of_item, text.split(","))), "")
 
     def _error_of_item(self, item: str) -> str:
@@ -74,7 +74,7 @@ FIELDS = (
 
 
 def cron_error(cron: str) -> str:
-    """Return what is wrong with a cron expression, or an empty text."""
+    """Return the error in a cron expression, or an empty text."""
     texts = cron.split()
     if len(texts) != len(FIELDS):
         return "write five fields: minute, hour, day of the month, month, day of the week"

@@ -1,6 +1,6 @@
 """Read the syntax tree of one file: the tasks, objects, flows and handlers that it declares, and the queues it uses.
 
-A name counts if the file imports it from `signalbox`, also under another name (``sem = semaphore``).
+A name counts if the file imports it from `signalbox`, even under another name (``sem = semaphore``).
 """
 
 import ast
@@ -103,7 +103,7 @@ def parsed(path: str, source: bytes) -> ast.Module:
 
 
 class Module:
-    """One parsed file, and the local names of what it imports from the kit."""
+    """One parsed file, and the local names of its imports from the kit."""
 
     def __init__(self, path: str, tree: ast.Module) -> None:
         self._path = path
@@ -124,7 +124,7 @@ class Module:
         }
 
     def parameters(self) -> dict[str, Sequence[str]]:
-        """Return the arguments of the tasks whose decorators are all the kit's."""
+        """Return the arguments of the tasks that have only decorators of the kit."""
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_plain_task(node)]
         written = {
             task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
@@ -133,7 +133,10 @@ class Module:
         return {**dict.fromkeys(self.handlers(), OF_HANDLERS), **written}
 
     def _argument(self, parameter: ast.arg, has_default: bool) -> str:
-        """Return an argument's name, with a question mark if it may be left out; empty if the kit fills it."""
+        """Return an argument's name, with a question mark if it is optional.
+
+        Return an empty text if the kit fills it.
+        """
         annotation = _unquoted(parameter.annotation)
         if annotation is None:
             return f"{parameter.arg}?" if has_default else parameter.arg
@@ -171,7 +174,7 @@ class Module:
         }
 
     def names(self) -> frozenset[str] | None:
-        """Return all names that the module may define; None if a ``*`` import may define others."""
+        """Return all names that the module may define, or None if a ``*`` import may define others."""
         imports = (node for node in self._nodes if isinstance(node, ast.Import | ast.ImportFrom))
         aliases = [alias for node in imports for alias in node.names]
         if any(alias.name == "*" for alias in aliases):
@@ -278,7 +281,7 @@ class Module:
         return found
 
     def _decorated(self, names: frozenset[str]) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call]]:
-        """Iterate over the functions with a call of one of these decorators, each with that call."""
+        """Iterate over the functions with one of these decorators, each with the call of the decorator."""
         for node in self._nodes:
             if isinstance(node, FUNCTIONS):
                 calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
@@ -329,7 +332,10 @@ class Module:
             yield from FLOW_QUEUES
 
     def _queues_of_decorator(self, decorator: ast.expr) -> Iterator[str]:
-        """Iterate over the queue that a task's decorator names; that of a handler of events is enqueued to."""
+        """Iterate over the queue that a task's decorator names.
+
+        The function enqueues to it if the task is a handler of events.
+        """
         if isinstance(decorator, ast.Call):
             named = list(_queue_named(decorator, names=TASK_DECORATOR | DOCUMENT_DECORATOR))
             yield from named or ([TASKS_QUEUE] if _is_decorator(decorator, DOCUMENT_DECORATOR) else [])
@@ -393,7 +399,7 @@ def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _parameters(task: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.arg, bool]]:
-    """Iterate over the parameters, each with whether it has a default."""
+    """Iterate over the parameters, each with True if it has a default."""
     positional = [*task.args.posonlyargs, *task.args.args]
     without = len(positional) - len(task.args.defaults)
     yield from ((parameter, index >= without) for index, parameter in enumerate(positional))
@@ -402,7 +408,7 @@ def _parameters(task: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[
 
 
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
-    """Return an annotation, a quoted one as the expression in the quotes, if it is one."""
+    """Return an annotation. If it is a quoted expression, return that expression."""
     if not isinstance(annotation, ast.Constant) or not isinstance(annotation.value, str):
         return annotation
     try:
@@ -448,7 +454,7 @@ def _is_task_decorator(node: ast.expr) -> bool:
 
 
 def _is_plain_task(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function is decorated as a task or a scheduled flow, and by nothing that is not the kit's."""
+    """Return whether a function is decorated as a task or a scheduled flow, and has only decorators of the kit."""
     others = [each for each in function.decorator_list if not _is_decorator(each, SCHEDULE_DECORATOR)]
     if _is_scheduled_flow(function):
         return all(_is_decorator(each, FLOW_DECORATOR) for each in others)
@@ -472,7 +478,7 @@ def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
-    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`, also one of a module."""
+    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`, including one in a module."""
     target = node.func if isinstance(node, ast.Call) else node
     if not isinstance(target, ast.Attribute):
         return False

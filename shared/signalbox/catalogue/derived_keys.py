@@ -1,14 +1,14 @@
 """Derive the keys that a function's entry may omit from its code: tasks, objects, flows, queues, callers.
 
 The code is parsed, not run. The tasks are the functions decorated with ``@app.task`` or ``@standing_changed(app, …)``,
-the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The
-queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
-`batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
-with ``semaphore=`` or ``rate=`` also to those of a semaphore; ``call.enqueue()`` to `tasks`; a call of an object to
+the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The queues
+follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
+`batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch with
+``semaphore=`` or ``rate=`` also to the queues of a semaphore; ``call.enqueue()`` to `tasks`; a call of an object to
 `objects`, of a flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also
 enqueues to `tasks`, since its turns send the calls of methods and the commands of flows, and one with flows to
 `batches`, which act on all runs that match. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue
-that the code names (``queue="slow"``) counts too. The rules of an open function are decorated with
+that the code names (``queue="slow"``) also counts. The rules of an open function are decorated with
 ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names. It writes to the buckets of
 ``@app.flow(archive="gs://BUCKET/PREFIX")``.
 
@@ -17,8 +17,8 @@ follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("ord
 handler is a task, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
 
 The arguments of tasks are those of their functions, by name. An argument that the kit fills (``lease: Lease``) is not
-among them. One whose annotation reading cannot follow may be filled, so it counts as optional. Nothing is known of a
-task with a decorator that is not the kit's.
+among them. The kit may also fill an argument whose annotation cannot be resolved by reading, so it counts as optional.
+The arguments of a task with a decorator from elsewhere are unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Usage:
     named: Mapping[str, str] = field(default_factory=dict)
     """The places of ``Function("NAME")``, by NAME."""
     main_names: frozenset[str] | None = None
-    """The names that ``main.py`` defines, one of which is the entry point; None if it has a ``*`` import."""
+    """The names that ``main.py`` defines, one of which is the entry point, or None if it has a ``*`` import."""
     routes: Mapping[str, str] = field(default_factory=dict)
     """The first place where it serves HTTP, by kind: ``http``, ``add_resource``, ``resource``."""
     events: Mapping[str, str] = field(default_factory=dict)
@@ -83,8 +83,8 @@ def trigger_name(function: str, handler: str) -> str:
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
     """Return the declarations in the Python files of a function, by path.
 
-    Raises `CatalogueError` for a file that does not compile, a task, class or flow whose name another file declares
-    too, a second schedule of one name, or a decorator's argument that is not a constant.
+    Raises `CatalogueError` for a file that does not compile, a task, class or flow whose name another file also
+    declares, a second schedule of the same name, or a decorator's argument that is not a constant.
     """
     return _usage_of(tuple(sorted(sources.items())))
 
@@ -169,7 +169,8 @@ FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")
 def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """Return an entry with the keys that it omits, and the places in the code that they follow from, by key.
 
-    `scheduled`: a schedule calls the function itself. Raises `CatalogueError` if parsing cannot follow the code.
+    `scheduled` is whether a schedule calls the function itself. Raises `CatalogueError` if parsing cannot follow the
+    code.
     """
     if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(

@@ -1,4 +1,4 @@
-"""The entries of a catalogue, apart from those of functions: values that refuse settings that cannot work.
+"""The entries of a catalogue, except for those of functions. They are values that refuse settings that cannot work.
 
 Each entry checks itself; `signalbox.catalogue.reading` checks that they are consistent with each other.
 The names and limits are those of Cloud Tasks, Eventarc and Cloud Scheduler.
@@ -30,7 +30,7 @@ from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import SEMAPHORE_NAME
 
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
-DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, as are the next two
+DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, like the next two
 CONCURRENT_MAX = 5_000
 DOUBLINGS_MAX = 16
 
@@ -63,7 +63,8 @@ class Queue:
 class Trigger:
     """Firestore's `event` of documents under the pattern `document` (``documents/{key}``) invokes `function`.
 
-    With a `handler`, the function enqueues that task of its own for the event, and may have more such triggers.
+    With a `handler`, the function enqueues the task of this name for the event. It may have several triggers with
+    handlers.
     """
 
     name: str
@@ -92,7 +93,10 @@ class Trigger:
 
     @property
     def path(self) -> str:
-        """The path at which the function receives its events, below its address; empty: the address itself."""
+        """The path at which the function receives its events, below its address.
+
+        An empty path is the address itself.
+        """
         return f"{DOCUMENT_EVENTS_PATH}/{self.handler}" if self.handler else ""
 
 
@@ -139,7 +143,7 @@ class Schedule:
 
     @property
     def body(self) -> bytes:
-        """The body of the scheduler's call: the task's call to enqueue as JSON, or nothing."""
+        """The body of the scheduler's call: the call of the task to enqueue, as JSON, or nothing."""
         call = {"function": self.function, "task": self.task, "payload": self.arguments}
         return json.dumps(call).encode() if self.task else b""
 
@@ -234,7 +238,7 @@ class Rate(RateSettings):
 
 
 def _check_settings(entry: Semaphore | Rate, kind: type) -> None:
-    """Check the name of an entry and the settings of a class that it has. Raises `CatalogueError`."""
+    """Check the name of an entry, and its settings by their class. Raises `CatalogueError`."""
     try:
         kind(**_settings(entry, kind))
         (SEMAPHORE_NAME if isinstance(entry, Semaphore) else RATE_NAME).check(entry.name)

@@ -12,7 +12,7 @@ from signalbox.objects.model import CLASS_NAME
 
 INVOKERS = ("people", "queue", "event", "schedule")
 AUTH = ("", "firebase")
-CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's limits, as are the next four; below one CPU, any fraction from CPU_LEAST
+CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's limits, like the next four; below one CPU, any fraction from CPU_LEAST
 CPU_LEAST = 0.08
 CONCURRENCY_MAX = 1_000
 EVENT_SECONDS_MAX = 540
@@ -254,7 +254,7 @@ class Function:
 
     @property
     def _for_events(self) -> bool:
-        """Whether it receives only CloudEvents. With `queue`, its triggers have handlers, which are tasks."""
+        """Whether events are its only callers. If queues also call it, each trigger's handler is a task."""
         return self.invoked_by == ("event",)
 
     @property

@@ -9,7 +9,10 @@ _ORIGIN = re.compile(rf"(http://(?!.*:80$)|https://(?!.*:443$)){_HOST}(:[1-9][0-
 
 
 def check_origins(origins: Sequence[str], *, open_to_all: bool) -> None:
-    """Raise `ValueError` unless pages of these origins can call the function. `open_to_all`: it is not private."""
+    """Raise `ValueError` unless pages of these origins can call the function.
+
+    A private function is not `open_to_all`.
+    """
     for origin in origins:
         if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
             raise ValueError(

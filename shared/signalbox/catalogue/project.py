@@ -22,13 +22,13 @@ SETTINGS = ".tfvars.json"
 """The end of the name of an environment's file. Terraform reads it as it is."""
 
 PACKAGES = Path(__file__).resolve().parents[2]
-"""The folder that contains the package `signalbox`: `shared/` in the repository, else `site-packages`."""
+"""The folder that contains the package `signalbox`: `shared/` in the repository, or `site-packages`."""
 
 _PACKAGED = PACKAGES / "signalbox_tools" / "kit"
 
 
 class NotAProject(LookupError):
-    """The command was run outside of a project. The message says what to do."""
+    """The command was run outside of a project. The message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Project:
         return self.state / "terraform" / "infra" if self.own else self.root / "infra"
 
     def variables(self, environment: str) -> Path:
-        """Return the file with an environment's settings: the project's, else the kit's of the same name."""
+        """Return the file with an environment's settings: the project's or, without one, the kit's of the same name."""
         file = self.environments / f"{environment}{SETTINGS}"
         return file if file.is_file() or not self.own else self.kit.infra / "environments" / file.name
 
@@ -145,7 +145,9 @@ class Project:
 REQUIREMENTS = "requirements.txt"
 
 LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",), ("package.json",), ("package-lock.json",)})
-"""Not packaged: a zip's requirements.txt is made from this one and the functions' lock; npm's files are for pages."""
+"""Files that are not packaged: a zip's requirements.txt is made from this one and the functions' lock, and npm's files
+are for pages.
+"""
 
 CACHES = frozenset({"__pycache__", "node_modules"})
 

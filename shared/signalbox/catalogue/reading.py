@@ -123,7 +123,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
-    """Return the catalogue with this content, checked. `root` and `kit` as in `Catalogue`. Raises `CatalogueError`."""
+    """Return the catalogue with this content, checked. `root` and `kit` are those of `Catalogue`.
+
+    Raises `CatalogueError`.
+    """
     sections = _mapping("the catalogue", content)
     known = {*SECTIONS, "documents"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
@@ -214,7 +217,7 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
 
 
 def _usage(root: Path, name: str, entry: Mapping[str, Any]) -> Usage | None:
-    """Return the declarations in a function's code; None if it cannot be parsed and its entry has all keys."""
+    """Return the declarations in a function's code, or None if the code cannot be parsed and its entry has all keys."""
     folder = _folder(root, name, entry)
     if not (folder / "main.py").is_file():
         return None  # the entry is refused later

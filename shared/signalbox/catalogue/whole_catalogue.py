@@ -1,7 +1,7 @@
-"""The catalogue as a whole, and what must fit among its entries.
+"""The catalogue as a whole, and the rules that its entries must keep together.
 
-Every queue that a function enqueues to exists, something calls a function in each way that it declares, a function has
-at most one trigger without a handler, and a class of objects or a flow has one function.
+Every queue that a function enqueues to must exist. Each kind of caller that a function declares must call it. A
+function has at most one trigger without a handler, and a class of objects or a flow belongs to one function.
 """
 
 import difflib
@@ -34,7 +34,7 @@ ONE_EACH = (
 class Catalogue:
     """All entries by name. Every reference names an existing entry that is consistent with it.
 
-    `root` is the project's folder, and `kit` the folder that contains the kit's `functions`; None: the same folder.
+    `root` is the project's folder, and `kit` the folder that contains the kit's `functions` (None: the same folder).
     """
 
     root: Path
@@ -47,7 +47,9 @@ class Catalogue:
     semaphores: Mapping[str, Semaphore] = field(default_factory=dict)
     rates: Mapping[str, Rate] = field(default_factory=dict)
     document_writers: str = ANYONE
-    """`ANYONE`, or `KIT` if only the kit writes documents; then `functions` lacks the handler of their events."""
+    """The clients that write documents: `ANYONE`, or only the `KIT`. Then `functions` lacks the handler of their
+    events.
+    """
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """The places in the code that keys of entries follow from, by ``functions.orders`` and key."""
     kit: Path | None = None
@@ -85,7 +87,7 @@ class Catalogue:
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
-        """The names of the tasks of each function whose tasks a call may name; an empty set if they are not known.
+        """The names of the tasks of each function whose tasks a call may name. The set is empty if they are not known.
 
         These functions are those with ``tasks``, and users' functions that queues invoke.
         """
@@ -294,6 +296,9 @@ class Catalogue:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message: the known name that is most similar to a wrong one; empty if none is similar."""
+    """Return the end of a message: the known name that is most similar to a wrong one.
+
+    It is empty if none is similar.
+    """
     found = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""

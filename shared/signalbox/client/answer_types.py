@@ -38,35 +38,30 @@ class FailureShown(TypedDict):
 
     id: str
     state: str
-    """Given up; run again by a retry; or not given up yet, with its last error."""
-
     function: str
     task: str
     payload: NotRequired[dict[str, Json]]
     queue: NotRequired[str]
     semaphore: NotRequired[str]
-    """Whose lease it ran for."""
-
-    batch: NotRequired[str]
-    """Whose unit is being retried."""
+    """The semaphore under whose lease it ran."""
 
     problem: NotRequired[str]
     """The type of the problem that ended it; `gave-up` after too many attempts."""
 
     detail: NotRequired[str]
     error: str
-    """What its code raised last; empty if its process died."""
+    """What its code raised last."""
 
     traceback: str
     attempts: int
-    """How often its code was started."""
+    """How often its code has been started."""
 
     trace: str
     """A W3C traceparent."""
 
     failed_at: str
     next_at: NotRequired[str]
-    """The earliest time of the next attempt, if it is retried."""
+    """The earliest time of the next attempt."""
 
 
 class BatchShown(TypedDict):
@@ -74,13 +69,16 @@ class BatchShown(TypedDict):
 
     id: str
     state: str
+    task: NotRequired[dict[str, Json]]
+    """The task that executes each unit; absent if units are completed from outside."""
+
     size: int
     succeeded: int
     failed: int
     remaining: int
     """Units without an outcome."""
 
-    pages: NotRequired[int | None]
+    pages: int | None
     reason: NotRequired[str]
     """Why it was cancelled: `cancelled`, `deadline`, `failures`; a sub-batch: `parent`, `replaced`."""
 
@@ -90,7 +88,6 @@ class BatchShown(TypedDict):
     then: NotRequired[str]
     """The id of the batch that follows, which exists once this one has succeeded."""
 
-    task: NotRequired[dict[str, Json]]
     last_error: NotRequired[FailureShown]
     """The last error of a unit that is being retried, while the batch runs. In the answer to a GET only."""
 
@@ -99,11 +96,9 @@ class UnitShown(TypedDict):
     """A unit that has ended."""
 
     index: int
-    state: str
     attempt: int
+    state: str
     result: NotRequired[Json]
-    """The result of a unit that succeeded."""
-
     error: NotRequired[str]
 
 
@@ -113,37 +108,40 @@ class RunShown(TypedDict):
     flow: str
     id: str
     state: str
+    result: NotRequired[Json]
+    """The value that a completed run has returned; any JSON."""
+
+    object: NotRequired[dict[str, Json]]
+    """The object that a completed run has returned."""
+
+    error: NotRequired[dict[str, Json]]
+    """The problem that ended a run that failed or was cancelled."""
+
+    ended_at: NotRequired[str]
+    waiting_for: list[dict[str, Json]]
+    """The pending commands, by path."""
+
+    unawaited: NotRequired[dict[str, Json]]
     log_length: int
     """The number of entries in its log."""
 
-    waiting_for: NotRequired[list[dict[str, Json]]]
-    unawaited: NotRequired[dict[str, Json]]
-    """Events that were sent and that the code has not waited for, perhaps since a name is misspelt."""
+    generation: int
+    """The number of executions that ended with `flow.continue_as_new`."""
+
+    progress: Json
+    """The last value that the code showed with `flow.progress`; any JSON."""
 
     labels: NotRequired[dict[str, str]]
     deadline_at: NotRequired[str]
     """The end of the run's time-out, if it has one."""
 
+    problem: NotRequired[dict[str, Json]]
     suspended: NotRequired[dict[str, Json]]
-    """Since when the run takes no further step, and why, if it is suspended."""
+    trace: NotRequired[str]
+    """The place where the code of a failed run raised its error, in frames of the flow's code. An open function shows
+    none."""
 
     forked_from: NotRequired[dict[str, Json]]
-    """The run whose log this one's begins with, and how many entries of it, if it is a fork."""
-
-    progress: NotRequired[Json]
-    """What the code showed last with `flow.progress`; any JSON."""
-
-    result: NotRequired[Json]
-    """What a run that completed has returned; any JSON."""
-
-    error: NotRequired[dict[str, Json]]
-    """The problem that ended a run that failed or was cancelled."""
-
-    problem: NotRequired[dict[str, Json]]
-    """Why a run is stuck."""
-
-    trace: NotRequired[str]
-    """Where the code of a failed run raised its error: the frames of the flow's code."""
 
 
 class StandingShown(TypedDict):

@@ -1,6 +1,6 @@
-"""The author of writes: the user who signed in, else the account that calls, else the function that runs.
+"""The author of writes: the signed-in user, or else the calling account, or else the running function.
 
-The adapter that handles a request sets it, and writes of documents record it.
+The adapter that handles a request sets the author. Writes of documents record it.
 """
 
 from collections.abc import Iterator

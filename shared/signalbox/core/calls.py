@@ -29,22 +29,25 @@ _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 _QUEUE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
+QUEUE = Described({"pattern": f"^{_QUEUE.pattern}$"})
+"""The name of a queue."""
+
 _FIELDS = ("function", "task", "payload", "queue", "delay_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of `task` of the catalogue's `function`, through `queue`, `delay_seconds` after it is due."""
+    """A call of a function's `task`. It is sent through `queue`, `delay_seconds` after it is due."""
 
     function: Annotated[str, Described({"pattern": f"^{_FUNCTION.pattern}$"})]
-    """One that the catalogue has."""
+    """The name of a function in the catalogue."""
 
     task: Annotated[str, Described({"pattern": f"^{_TASK.pattern}$"})]
 
     payload: Annotated[Mapping[str, Any], MAY_BE_ABSENT]
     """The task's arguments, at most 100 KiB."""
 
-    queue: Annotated[str, Described({"pattern": f"^{_QUEUE.pattern}$"})] = TASKS_QUEUE
+    queue: Annotated[str, QUEUE] = TASKS_QUEUE
     delay_seconds: Annotated[float, Seconds(lambda: LIMITS.delay_seconds_max, zero=True)] = 0
 
     @classmethod
@@ -69,11 +72,11 @@ class Call:
         return replace(self, delay_seconds=_delay(self.delay_seconds, f"{at}delay_seconds"))
 
     def after(self, delay_seconds: float) -> Self:
-        """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
+        """Return the same call with a delay of `delay_seconds`. Raises `BadCall`."""
         return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
 
     def check_cancel(self, *, by_flow: bool) -> None:
-        """Raise `WaitOfFlow` if a wait with this continuation is a flow's, and something else cancels it."""
+        """Raise `WaitOfFlow` if a wait with this continuation belongs to a flow that is not the one cancelling it."""
         if self.is_of_flow and not by_flow:
             run = self.shown().get("flow", "")
             raise WaitOfFlow(f"The flow {run} waits here, and would wait forever. Cancel the flow: that ends its wait.")
@@ -86,7 +89,8 @@ class Call:
     def shown(self) -> dict[str, str]:
         """Return the function and the task, as lists show a call; its payload may be large.
 
-        The kit's task that posts a result to a flow names the run (``checkout/order-7``) and the place in its log, too.
+        For the internal task that posts a result to a flow, also return the run (``checkout/order-7``) and the place in
+        its log.
         """
         shown = {"function": self.function, "task": self.task}
         if self.task != FLOW_RESULT_TASK or "flow" not in self.payload:
@@ -164,17 +168,17 @@ def _delay(value: Any, field: str) -> float:
     return float(value)
 
 
-# --- arguments, as far as the catalogue knows those of a task ---
+# --- the arguments of tasks that the catalogue declares ---
 
 
 Parameters = Mapping[str, Mapping[str, Sequence[str]]]
-"""The arguments of tasks, by the names of function and task; an optional one has a question mark: ``["size?"]``."""
+"""The arguments of tasks, by the names of function and task. An optional one has a question mark: ``["size?"]``."""
 
 
 def check_arguments(known: Parameters, call: Call, field: str) -> None:
-    """Check that a call has the arguments that its task needs, and no others; their types are not known.
+    """Check that a call has all arguments that its task requires, and no unknown ones. Types are not checked.
 
-    Of a task that is not `known` nothing is checked. `field` is the place of the payload. Raises `BadArgument`.
+    A call of a task that is not in `known` is accepted. `field` is the place of the payload. Raises `BadArgument`.
     """
     check_names(known, call, field)
     parameters = known.get(call.function, {}).get(call.task, ())

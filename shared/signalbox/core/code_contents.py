@@ -1,9 +1,9 @@
 """The content of a transaction's code, from which its idempotency key is made.
 
-A transaction is a call without a payload. Its content is its code: where the code is, and the values that it was given
-by its closure, its defaults and `functools.partial`. Texts, integers and the like are part of the key. Values that may
-be read or computed again, such as documents and times, are not: the receipt has their digest, and a repeat with other
-values is refused.
+A transaction is a call without a payload. Its content is the place of its code, and the values that the code receives
+from its closure, its defaults and `functools.partial`. Texts, integers and the like are part of the key. Values that
+may be read or computed again, such as documents and times, are not. The receipt has their digest, and a repeat with
+other values is refused.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -22,7 +22,7 @@ from signalbox.core.times import rfc3339
 
 
 class UnknownContentError(ValueError):
-    """A value of which nothing is known that is the same in every delivery, so code with it has no content."""
+    """A value has no part that is known to be the same in every delivery, so code with this value has no content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def name_of_code(code: Callable[..., object]) -> str:
 
 
 def _place_and_values(code: object, caller: CodeType | None, prefix: str = "") -> tuple[list[Any], dict[str, Any]]:
-    """Return where code is, and the values that it was given, by name."""
+    """Return the place of code, and by name, the values that are bound to it."""
     if isinstance(code, partial):
         place, values = _place_and_values(code.func, caller, f"{prefix}partial ")
         given = {str(number): value for number, value in enumerate(code.args)} | code.keywords
@@ -77,7 +77,7 @@ def _place_and_values(code: object, caller: CodeType | None, prefix: str = "") -
 
 
 def _inner_place(code: FunctionType, caller: CodeType | None) -> object:
-    """Tell apart inner functions of one name: by their order in the caller's code, or else by what they do."""
+    """Distinguish inner functions of one name by their order in the caller's code, or else by their instructions."""
     if "<locals>" not in code.__qualname__:
         return None
     inner = [const for const in caller.co_consts if isinstance(const, CodeType)] if caller else []
@@ -105,12 +105,12 @@ def _value_of(cell: Any) -> Any:
 
 
 def _is(cell: Any, code: object) -> bool:
-    """Return whether a variable is the code itself, which calls itself."""
+    """Return whether a variable contains the code itself, as in a recursive function."""
     return _value_of(cell) is code
 
 
 def _is_fixed(value: object) -> bool:
-    """Return whether a value is not likely to be read or computed again with another content."""
+    """Return whether a value is unlikely to differ when it is read or computed again."""
     if isinstance(value, tuple):
         return all(map(_is_fixed, value))
     if isinstance(value, partial | MethodType | FunctionType):

@@ -45,7 +45,7 @@ class Index:
 
 
 def parse(collection: str, fields: Sequence[str]) -> Index:
-    """Parse an index as the catalogue declares it. Raises `ValueError` with what to change."""
+    """Parse an index as the catalogue declares it. Raises `ValueError` with the change to make."""
     index = Index(collection, tuple(map(_field, fields)))
     if not 2 <= len(fields) <= INDEX_FIELDS_MAX:
         raise ValueError(f"an index has 2 to {INDEX_FIELDS_MAX} fields: Firestore keeps those of one field by itself")
@@ -82,7 +82,7 @@ def lacking(
 
 
 def _entered_by(where: Sequence[Condition]) -> set[IndexField]:
-    """Return the fields that enter an index: those that must equal a value, and a list that must contain it."""
+    """Return the fields by which a query enters an index: those with an equality, and a list with a ``contains``."""
     equal = {
         IndexField(condition.field)
         for condition in where
@@ -94,7 +94,7 @@ def _entered_by(where: Sequence[Condition]) -> set[IndexField]:
 
 
 def _sorted_by(where: Sequence[Condition], order_by: Sequence[Order]) -> tuple[IndexField, ...]:
-    """Return the sorted fields, without those that must equal a single value and are not compared by size."""
+    """Return the sorted fields, without those that have an equality and no inequality."""
     unequal = {condition.field for condition in where if condition.operator in INEQUALITIES}
     fixed = {condition.field for condition in where if condition.operator == "=="} - unequal
     return tuple(IndexField(order.field, _KINDS[order.descending]) for order in order_by if order.field not in fixed)

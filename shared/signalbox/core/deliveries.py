@@ -27,10 +27,11 @@ class Delivered(Generic[Context_co]):
     operation: str
     context: Context_co
     executions: int = 0
-    """Earlier deliveries that a process answered. Whether Cloud Tasks counts an answer with 5xx is not documented."""
+    """The number of earlier deliveries that a process answered. Whether Cloud Tasks counts an answer with 5xx is not
+    documented."""
 
     retries: int = 0
-    """All earlier deliveries."""
+    """The number of all earlier deliveries."""
 
     function: str = ""
     task: str = ""

@@ -19,7 +19,7 @@ KINDS = (WRITTEN, CREATED, UPDATED, DELETED)
 Kind = Literal["written", "created", "updated", "deleted"]
 
 OF_EACH_EVENT = frozenset({"outbox", "receipts", "attempts", "failures", "document_events"})
-"""Collections to which the kit itself writes for an event, so that events of them would never end."""
+"""Collections that the kit itself writes while it handles an event. A trigger on one of them would never end."""
 
 _NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(=\*\*)?\}")
 _PLAIN = re.compile(r"[^{}*/]+")
@@ -27,14 +27,14 @@ _PLAIN = re.compile(r"[^{}*/]+")
 
 @dataclass(frozen=True, slots=True)
 class DocumentPattern:
-    """A pattern that was checked. `names` are those of its parts, in order."""
+    """A checked pattern. `names` are the names of its parts, in order."""
 
     text: str
     names: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Check a pattern. Raises `ValueError`, which says what to write."""
+        """Check a pattern. Raises `ValueError` with the form to write instead."""
         segments = text.split("/")
         first, *others = segments
         if not _PLAIN.fullmatch(first):
@@ -76,5 +76,5 @@ class DocumentPattern:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a path matches the pattern of a trigger, which is not checked again."""
+    """Return whether a path matches a trigger's pattern, which has been checked before."""
     return DocumentPattern(pattern, ()).match(path) is not None

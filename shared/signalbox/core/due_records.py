@@ -19,9 +19,9 @@ def due_records(
     out_of_time: OutOfTime,
     delay: timedelta = timedelta(0),
 ) -> Iterator[Snapshot]:
-    """Iterate over the records that are due when this starts, by their field `due_at` and a `delay` after it.
+    """Iterate over the records that are due when this starts, the longest due first.
 
-    The longest due is first.
+    A record is due when `delay` has passed since the time in its field `due_at`.
 
     Every visit of a record must move its time past now, so the record is queued after all that are due. Then no record
     starves: it waits only for those that were due before it. If none is due, this costs one read.
@@ -43,7 +43,7 @@ def due_records(
 
 
 def postpone(ports: Ports, snapshot: Snapshot, due_at: str) -> None:
-    """Postpone by a few minutes a record that cannot be read. Another commit of the record may win the race."""
+    """Postpone an unreadable record by a few minutes. If another commit of the record wins the race, do nothing."""
     time = snapshot.read_time + timedelta(seconds=LIMITS.unreadable_pause_seconds)
     with suppress(Conflict, Unavailable):
         ports.store.commit([Change(snapshot.path, {(due_at,): time}, snapshot.guard)])

@@ -7,8 +7,8 @@ accepts a name once.
 The JSON body of every task is its envelope: ``{"operation": id, "task": name, "payload": {…}}``, plus ``"lease"``,
 ``"unit"`` or another member if the task runs for one.
 
-A receipt records what was done under an id, or by a task that may be delivered again. Firestore deletes it 32 days
-after `written_at`: Cloud Tasks delivers a task for up to 31 days.
+A receipt records an operation that was done under an id, or by a task that may be delivered again. Firestore deletes it
+32 days after `written_at`: Cloud Tasks delivers a task for up to 31 days.
 
 A wake-up is an effect that is committed without a name (`wake_ups.py`).
 """
@@ -44,10 +44,12 @@ def name_of(*parts: object) -> str:
 class Effect:
     """A task to enqueue: `queue` calls `function` of the catalogue with `payload`, not before `not_before`.
 
-    ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
-    with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
-    W3C ``traceparent``, propagated to the function. ``wakes`` marks a wake-up, whose name and time follow from the time
-    of its commit. ``operation`` is that of the envelope, if it is not the task's name; no outbox record has one.
+    - ``task``: the task's name in that function.
+    - ``path``: the rest of the URL after the function's name. It begins with ``/``.
+    - ``context``: JSON of a lease, a unit or a batch, which travels with the payload in the envelope.
+    - ``trace``: a W3C ``traceparent``, propagated to the function.
+    - ``wakes``: whether this is a wake-up, whose name and time follow from the time of its commit.
+    - ``operation``: the envelope's operation, if it is not the task's name. No outbox record has one.
     """
 
     name: str
@@ -162,10 +164,10 @@ WAKE_UP_PATH = "/turns"
 
 @dataclass(frozen=True, slots=True)
 class RecordedSpan:
-    """A span of time that a commit has recorded, for traces. The same `key` is the same span, also if it is repeated.
+    """A span of time that a commit has recorded, for traces. Repeating a `key` repeats the same span.
 
-    `trace` and `parent` are the keys of its trace and of the span above it, empty for none. `links` are (trace, key) of
-    others. `error` is empty for a success.
+    `trace` and `parent` are the keys of its trace and of the span above it, or empty. `links` has the (trace, key) of
+    other spans. `error` is empty for a success.
     """
 
     name: str

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.shown import RetriedTaskShown
 
 ATTEMPTS = "attempts"
 ERRED_AT, BATCH = "erred_at", "batch"
@@ -24,7 +25,7 @@ def record_path(operation: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """The texts of an exception that are stored: one line, and the end of its traceback."""
+    """The stored texts of an exception: one line, and the end of its traceback."""
 
     error: str
     traceback: str = ""
@@ -34,9 +35,9 @@ class ErrorText:
 class ErrorNote:
     """The error of the start `attempt` of a task's code. The queue delivers the task again after `pause_seconds`.
 
-    The note is in the record that counts the starts. It is shown while it has `erred_at`: until the task returns or is
-    given up. A unit's note also has `batch` for that time, so that the batch can show it. No rule depends on a note: if
-    it cannot be written, it is left out.
+    The note is in the record that counts the starts. It is shown while it has `erred_at`, which is until the task
+    returns or is given up. For that time a unit's note also has `batch`, so that the batch can show it. No rule depends
+    on a note: if it cannot be written, it is left out.
     """
 
     function: str
@@ -63,16 +64,17 @@ class ErrorNote:
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
 
-    def to_json(self, erred_at: datetime) -> dict[str, Any]:
-        """Return the note as an answer shows it."""
-        shown = {name: value for name, value in asdict(self).items() if name not in ("attempt", "pause_seconds")}
-        next_at = erred_at + timedelta(seconds=self.pause_seconds)
-        return shown | {"attempts": self.attempt, "failed_at": erred_at, "next_at": next_at}
+    def shown(self, operation: str, erred_at: datetime) -> RetriedTaskShown:
+        """Return the note of a task as an answer shows it."""
+        what = self.function, self.task, self.error, self.traceback, self.trace, self.attempt
+        return RetriedTaskShown(
+            operation, "retrying", *what, erred_at, erred_at + timedelta(seconds=self.pause_seconds)
+        )
 
 
-def retrying_json(operation: str, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the last error of a task that is being retried, as an answer shows it; None for any other record."""
+def retried_task(operation: str, record: Mapping[str, Any] | None) -> RetriedTaskShown | None:
+    """Return the last error of a task that is being retried, or None for any other record."""
     note = ErrorNote.from_record(record)
     if note is None or record is None or ERRED_AT not in record:
         return None
-    return {"id": operation, "state": "retrying", **note.to_json(record[ERRED_AT])}
+    return note.shown(operation, record[ERRED_AT])

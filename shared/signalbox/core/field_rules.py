@@ -1,4 +1,4 @@
-"""Rules of fields, as annotations. A bound is said once: the check of a request and its description both come from it.
+"""Rules of fields, as annotations. A bound is written once, for both the check of a request and its description.
 
     permits: Annotated[int, Range(1, lambda: LIMITS.permits_max)]
     lease_seconds: Annotated[float | None, Seconds(lambda: CORE_LIMITS.lease_seconds_max)] = None
@@ -31,7 +31,7 @@ Kind = Callable[..., T]
 
 
 class Mark(Enum):
-    """Whether a body has a field, if that does not follow from its default."""
+    """Whether a body has a field, if its default does not determine that."""
 
     KIT_ONLY = "No body has the field: only the kit sets it."
     MAY_BE_ABSENT = "A body may leave the field out, although the request has no default: the handler adds it."
@@ -141,12 +141,16 @@ class Checked:
 
 
 class Described:
-    """Keywords of a JSON schema for a value that is only described, such as a member of an answer."""
+    """Keywords of a JSON schema for a value that is only described, such as a member of an answer.
 
-    __slots__ = ("described",)
+    With a name, the type and the keywords are a `component` of the description, to which others refer.
+    """
 
-    def __init__(self, described: Schema) -> None:
+    __slots__ = ("component", "described")
+
+    def __init__(self, described: Schema, component: str = "") -> None:
         self.described = described
+        self.component = component
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         return fields.value(name, default)
@@ -188,7 +192,8 @@ KEY = Described(
         **key_schema(LIMITS.key_bytes_max),
         "description": f"1 to {LIMITS.key_bytes_max:,} bytes of UTF-8 without `/` and control characters, "
         "percent-encoded in an address; not `.`, `..` or `__…__`.",
-    }
+    },
+    "Key",
 )
 """A key that users choose, in an address or an answer. `check_key` checks it."""
 
@@ -215,7 +220,7 @@ def parsed(
 ) -> T:
     """Return the request of a body. `absent` has values of fields that the body leaves out.
 
-    A class that has `from_request`, such as that of a call, parses its value. Raises the problem, and what that raises.
+    A field whose class has `from_request`, such as a call, is parsed by it. Raises the problem, or the class's own one.
     """
     names = accepted_fields(kind)
     RequestFields(body, problem).only(*names)
@@ -232,7 +237,7 @@ def accepted_fields(kind: Any) -> tuple[str, ...]:
 
 
 def unchecked(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a request of values that were checked before they were stored, so a record can outlive a limit."""
+    """Return a request of stored values, without a check: a record may be older than a limit."""
     request = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(request, name, value)

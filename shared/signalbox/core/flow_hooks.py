@@ -39,10 +39,10 @@ def _no_note(_: object, __: str, ___: object = None) -> None:
 
 
 class NoteCreated(Protocol):
-    """Record that a command was created, if a flow runs: one that is neither awaited nor sent is an error."""
+    """Record that a command was created, if a flow runs. A command that is neither awaited nor sent is an error."""
 
     def __call__(self, command: object, name: str, instead_of: object = None, /) -> None:
-        """`instead_of` is the command that this one is made from, which no longer needs to be awaited."""
+        """`instead_of` is the command that this one replaces, which no longer needs to be awaited."""
         ...
 
 

@@ -1,14 +1,15 @@
 """Formats: which release can read a record or a task.
 
-One number counts the formats of all kinds of records and tasks. What is stored in format 2 or later says so: a record
-in its field ``format``, a document in its reserved map, a task in the member ``format`` of its envelope, which is a
-member of the effect's context. What has no such field has format 1, so the formats of today cost nothing.
+One number counts the formats of all kinds of records and tasks. A format of 2 or later is stored with the data: of a
+record in its field ``format``, of a document in its reserved map, of a task in the member ``format`` of its envelope,
+which is a member of the effect's context. Data without such a field has format 1, so format 1 costs nothing.
 
 A shape that the previous release cannot read gets the next format. One release reads it, and still writes the one
-before; the release after that writes it. So two consecutive releases can run at once, in either direction. What only a
-new option writes has the new format from the beginning: before the option is used, there is no such record. A process
-that nevertheless reads a newer format raises `NewerFormat`, which is retried until its function is deployed again.
-Both stores, the events of documents and the deliveries of tasks check what they read, before other code sees it.
+before; the release after that writes it. So two consecutive releases can run at once, in either direction. Records that
+only a new option writes have the new format from the beginning: before the option is used, no such record exists. A
+process that nevertheless reads a newer format raises `NewerFormat`, which is retried until its function is deployed
+again. Both stores, the events of documents and the deliveries of tasks check the format before other code sees the
+data.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,10 +23,10 @@ READS = 3
 FORMAT = "format"
 
 OPEN_RECORDS: Mapping[str, str | None] = {"documents": "_signalbox", "yokes": None}
-"""Collections whose records other clients write, too, and the map that is the kit's in such a record, if there is one.
+"""Collections whose records other clients also write, each with the map in such a record that belongs to the kit, if
+any.
 
-Any other field there is a user's, also one that is called ``format``.
-"""
+All other fields of such a record belong to users, even one that is called ``format``."""
 
 
 def check_record(path: str, data: Mapping[str, Any]) -> None:

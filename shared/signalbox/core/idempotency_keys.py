@@ -63,7 +63,7 @@ def content_of(call: Call) -> str:
 
 
 def idempotency_key(*call: object) -> str | None:
-    """Return the key of a call that is made now; None outside of tasks, where a repeat cannot be recognised."""
+    """Return the key of a call that is made now, or None outside of tasks, where a repeat cannot be recognised."""
     task = _running_task.get()
     if task is None:
         return None
@@ -73,7 +73,7 @@ def idempotency_key(*call: object) -> str | None:
 
 
 def without_leases(value: Any) -> Any:
-    """Replace the parts of the running task's own leases in a value."""
+    """Replace, in a value, the parts that name the running task's own leases."""
     if isinstance(value, Mapping):
         return {name: without_leases(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

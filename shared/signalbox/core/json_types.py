@@ -36,7 +36,7 @@ def type_errors(value: Any, annotation: Any, at: str) -> Iterator[str]:
 
 
 def _union_errors(value: Any, union: Any, at: str) -> Iterator[str]:
-    """Iterate over the errors of the nearest member of a union; there are none if a member fits."""
+    """Iterate over the errors of the nearest member of a union. If a member fits, there are no errors."""
     failed = [(member, list(type_errors(value, member, at))) for member in get_args(union)]
     if all(errors for _, errors in failed):
         nearest = (errors for member, errors in failed if (get_origin(member) or member) is type(value))
@@ -140,7 +140,7 @@ def type_name(annotation: Any) -> str:
 
 
 def copied(value: Any) -> Any:
-    """Return JSON with lists and objects of its own."""
+    """Return a deep copy of JSON."""
     if type(value) is list:
         return [copied(item) if type(item) in (list, dict) else item for item in value]
     if type(value) is dict:

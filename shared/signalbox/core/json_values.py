@@ -28,7 +28,7 @@ _LIST_MARK = re.compile(r"(?:\[\])+\Z")
 
 
 def canonical(value: Any) -> str:
-    """Return a value's canonical text: the same for equal values, different for all others."""
+    """Return a value's canonical text. Equal values have the same text, and other values have different ones."""
     return _CANONICAL.encode(value)
 
 

@@ -1,4 +1,4 @@
-"""Names that subjects use of one another without importing one another: queues, functions of the kit, internal tasks.
+"""Names that subjects share without importing one another: queues, functions of the kit, internal tasks.
 
 They are names in the catalogue and in URLs, so they never change. A test compares them with `infra/catalogue.yaml`.
 """
@@ -32,7 +32,7 @@ DOCUMENT_EVENTS_PATH = "/document-events"
 """The path below which a user's function receives the events of its handlers that are tasks."""
 
 RATE_DROP = "rate_drop"
-"""Ends the waits for a rate of the units of a batch that was cancelled: a task of `semaphore_admit`."""
+"""Ends the waits of a cancelled batch's units for a rate. It is a task of `semaphore_admit`."""
 
 # Internal tasks of users' functions
 CALL_OBJECT = "call_object"
@@ -51,7 +51,7 @@ ANYONE, KIT = WRITERS = ("anyone", "kit")
 """The clients that write documents, as the catalogue declares them: any client, or only the kit."""
 
 CALLBACK_KEYS = "SIGNALBOX_CALLBACK_KEYS"
-"""The variable that has the keys of callbacks: a secret of the functions that sign or receive them."""
+"""The environment variable with the keys of callbacks: a secret of the functions that sign or receive them."""
 
 # Places in Cloud Storage
 CLOUD_STORAGE = "gs://"

@@ -32,7 +32,7 @@ def lazy_dataclass(
     """Return a decorator that makes a class a dataclass. The options mean what they mean to `dataclasses.dataclass`.
 
     The decorator raises `TypeError` for a class with an `InitVar`, with a field without a default after one that has
-    one, or with a method of its own that an option generates, such as `__setattr__` with `frozen`.
+    one, or with a method that an option generates, such as `__setattr__` with `frozen`.
     """
 
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
@@ -140,12 +140,12 @@ def _refuse_to_delete(self: Any, name: str) -> None:
 
 
 def _is_frozen(self: Any, name: str) -> bool:
-    """Return whether a name cannot be assigned: a subclass that is not a dataclass may have attributes of its own."""
+    """Return whether a name cannot be assigned. A subclass that is not a dataclass may have further attributes."""
     return "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__
 
 
 def _state(self: Any) -> list[Any]:
-    """Return what a copy needs: the default would assign each slot."""
+    """Return the state that a copy needs; the default would assign each slot."""
     return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 

@@ -39,12 +39,12 @@ class LazyPackage(ModuleType):
 
 
 def make_lazy(package: str) -> None:
-    """Let a package import its public names on first use: those that its file imports under ``if TYPE_CHECKING:``."""
+    """Let a package import on first use the public names that its file imports under ``if TYPE_CHECKING:``."""
     sys.modules[package].__class__ = LazyPackage
 
 
 def homes_of(tree: ast.Module) -> dict[str, str]:
-    """Return the modules (or the packages of submodules) that a file imports names from under ``if TYPE_CHECKING:``."""
+    """Return, by name, the module (or the package of a submodule) that a file imports under ``if TYPE_CHECKING:``."""
     blocks = [node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}

@@ -1,4 +1,4 @@
-"""Limits of no single subject, each with its reason, the base class of every subject's limits, and declarations.
+"""Limits that several subjects share, each with its reason; the base class of all limits; declarations.
 
 Exceeding a limit is a problem that names the number. A limit that one subject alone uses is in
 `signalbox/SUBJECT/limits.py`; field names are unique over all of them. Limits that Firestore dictates are constants
@@ -55,8 +55,8 @@ class CoreLimits(Limits):
     """Bytes of payload in one outbox record, which with its id and times must stay under Firestore's 1 MiB."""
 
     outbox_patience_seconds: int = 10
-    """The age from which the sweeper handles an outbox record: before, its operation may still be enqueueing the tasks.
-    """
+    """The age from which the sweeper handles an outbox record. Until then its operation may still be enqueueing the
+    tasks."""
 
     sweep_page: int = 100
     """Outbox records that a sweep reads in one query."""
@@ -70,7 +70,7 @@ class CoreLimits(Limits):
     that a sweep ends at about the time when the next one starts."""
 
     unreadable_pause_seconds: int = 600
-    """Time after which the sweeper tries again a record that it cannot read."""
+    """Time after which the sweeper retries a record that it cannot read."""
 
     task_bytes_max: int = 100 * 1024
     """Bytes of a task's payload. Cloud Tasks accepts 1 MB, but tasks should contain references to data, not the data.

@@ -62,14 +62,14 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
 def keep(ports: Ports, writes: Sequence[Write], effect: Effect, id_: str) -> Committed:
     """Commit the writes with an effect, and leave it in the record `id_`. Raises as `Store.commit` does.
 
-    The record is for an effect that a later commit may make unnecessary, which deletes the record. Otherwise
-    `enqueue_or_leave` enqueues it; if the process dies, the sweeper does.
+    Use it for an effect that a later commit may make unnecessary: that commit deletes the record. Otherwise
+    `enqueue_or_leave` enqueues the effect; if the process dies, the sweeper does.
     """
     return ports.store.commit([*writes, Put(path_of(id_), to_record([effect]), Must.NOT_EXIST)])
 
 
 def enqueue_or_leave(ports: Ports, record: str, effects: Sequence[Effect], committed_at: datetime) -> None:
-    """Enqueue the effects of a record that was committed. If that fails, leave them to the sweeper."""
+    """Enqueue the effects of a committed record. If that fails, leave them to the sweeper."""
     try:
         enqueue(ports, record, complete_wake_ups(effects, committed_at))
     except Exception:  # noqa: BLE001  the commit has landed, and the record keeps the tasks
@@ -141,7 +141,7 @@ def _behind(ports: Ports, after: tuple[str, ...]) -> Iterator[Snapshot]:
 
 
 def _is_left_behind(snapshot: Snapshot) -> bool:
-    """Return whether the operation that wrote the record must be over, by the server's clock."""
+    """Return whether, by the server's clock, the operation that wrote the record must have ended."""
     assert snapshot.create_time is not None, "a query finds only records that exist"
     return snapshot.read_time - snapshot.create_time >= timedelta(seconds=LIMITS.outbox_patience_seconds)
 

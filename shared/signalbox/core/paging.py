@@ -47,14 +47,14 @@ def _time_from_json(value: dict[str, Any]) -> Any:
 
 PARAMETERS = ("limit", "page_token")
 OF_NAMES = (*PARAMETERS, "prefix")
-"""Of a list that can be one of the names with a prefix."""
+"""The parameters of a list that can be limited to the names with a prefix."""
 
 LAST = "\U0010ffff"
-"""Behind all that may follow a prefix."""
+"""A character that sorts after every other that may follow a prefix."""
 
 
 def check_prefix(query: Mapping[str, str]) -> str:
-    """Return the parameter ``prefix=``: what the names of a list begin with. Raises `BadQuery`."""
+    """Return the parameter ``prefix=``, the beginning of all names in a list. Raises `BadQuery`."""
     prefix = query.get("prefix", "")
     if prefix and not valid_id(f"{prefix}{LAST}"):
         raise BadQuery("`prefix` must be the beginning of a name: without '/', and not too long.", field="prefix")
@@ -62,7 +62,7 @@ def check_prefix(query: Mapping[str, str]) -> str:
 
 
 def with_prefix(prefix: str, before: str = "") -> tuple[Condition, ...]:
-    """Return the conditions of records whose ids begin with `before` and a prefix; none for an empty prefix."""
+    """Return the conditions that select ids beginning with `before + prefix`; no conditions for an empty prefix."""
     if not prefix:
         return ()
     return (Condition(ID, ">=", f"{before}{prefix}"), Condition(ID, "<=", f"{before}{prefix}{LAST}"))

@@ -1,7 +1,7 @@
 """The loop of every operation: load, decide, commit under preconditions, enqueue the effects, answer.
 
-This is Firestore's optimistic transaction written out. No lock is held across a round trip: each commit has guards, the
-preconditions that the records on which the decision rests still have the `update_time` they were read with. An
+This is Firestore's optimistic transaction written out. No lock is held across a round trip. Instead, each commit has
+guards: preconditions that the records behind the decision still have the `update_time` with which they were read. An
 operation that loses a race loads again after a jittered pause.
 
     load ──► decide ──► commit: state + outbox ──► enqueue ──► delete outbox record ──► answer
@@ -29,7 +29,7 @@ Writes = tuple[Write, ...]
 
 
 class ReadPlan(Protocol[Loaded_co]):
-    """What an attempt loads: some records first, then follow-up queries that depend on those records."""
+    """The reads of an attempt: some records first, then follow-up queries that depend on those records."""
 
     @property
     def path(self) -> str:

@@ -1,4 +1,4 @@
-"""Polling: read a value until it is what the caller waits for, with pauses of at most a second."""
+"""Polling: read a value until it meets the caller's condition, with pauses of at most a second."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def poll(clock: Clock, read: Callable[[], T], is_there: Callable[[T], bool], seconds: float) -> T:
-    """Read until `is_there` holds, for at most `seconds`; return the last value read. Raises what `read` raises."""
+    """Read until `is_there` holds, for at most `seconds`; return the last value read. Raises the errors of `read`."""
     return poll_again(clock, read(), read, is_there, seconds)
 
 

@@ -7,8 +7,8 @@ key has no meaning. A *guard* is the precondition of a write. Every call takes o
 `signalbox/adapters/firestore/` and `signalbox/testing/memory_store.py` implement the store; `tests/contract/` holds
 both to the same behaviour.
 
-Each part of the sweeper has a time budget of its own, so that none displaces the others. An adapter measures it by the
-machine's clock: a budget decides how much is done in a run, never what is done.
+Each part of the sweeper has a separate time budget, so that no part displaces the others. An adapter measures it by the
+machine's clock: a budget limits the number of records that a run handles, never the decisions about them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -137,11 +137,11 @@ class Conflict(Exception):
 
 
 class AlreadyExists(Conflict):
-    """A record that must not exist does."""
+    """A record exists that must not exist."""
 
 
 class RecordMissing(Conflict):
-    """A record that must exist does not."""
+    """A record does not exist that must exist."""
 
 
 class Stale(Conflict):
@@ -149,18 +149,21 @@ class Stale(Conflict):
 
 
 Outcome = WriteResult | Exception
-"""Of one write of `write_each`: its result, or a `Conflict`, `Unavailable` or `Problem`, returned and not raised."""
+"""The outcome of one write of `write_each`: its result, or a `Conflict`, `Unavailable` or `Problem`, which is returned,
+not raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """Records of one collection, ordered by `order_by`, then by id (in the direction of the last order).
 
-    ``after`` continues after a record: the values of its `order_by` fields, then its id. Records without one of the
-    `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
-    ``bytes_max`` ends a page early, at the record with which its fields reach that many bytes (`is_full`).
-    A query of a ``group`` is of all collections whose last name is `collection`, in the order of paths instead of ids.
-    It has no cursor and no condition on `ID`.
+    Records without one of the `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares
+    records' ids.
+
+    - ``after``: continue after a record, given by the values of its `order_by` fields and then its id.
+    - ``bytes_max``: end a page early, at the record with which its fields reach that many bytes (`is_full`).
+    - ``group``: query all collections whose last name is `collection`, in the order of paths instead of ids. Such a
+      query has no cursor and no condition on `ID`.
     """
 
     collection: str
@@ -204,7 +207,7 @@ class Store(Protocol):
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         """Read records at one instant, in the order of `paths`. All snapshots have the same `read_time`.
 
-        Only the existing ones of `fields` are returned; None: all fields.
+        Of `fields`, those that exist are returned. None returns all fields.
         """
         ...
 
@@ -213,7 +216,7 @@ class Store(Protocol):
 
         Reading ends with the record at which the fields of all records read take `bytes_max`, so at least one of the
         others is returned, if there are any. Which of the others are left out is not defined. A path that occurs twice,
-        also as a needed and as another one, is read once and returned at each of its places.
+        even once in each argument, is read once and returned at each of its places.
         """
         ...
 
@@ -242,10 +245,10 @@ class TaskQueue(Protocol):
     """A queue like Cloud Tasks."""
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
-        """Enqueue tasks; return the names that are or were taken. Their tasks count as enqueued.
+        """Enqueue tasks. Return the names that were already taken; their tasks count as enqueued.
 
         Raises `Unavailable` if it is not known whether all tasks are enqueued, or the `Problem` of a task that can
-        never be. If the error is also a `PartlyEnqueued`, it names the tasks that are enqueued.
+        never be enqueued. If the error is also a `PartlyEnqueued`, it names the tasks that are enqueued.
         """
         ...
 
@@ -264,7 +267,7 @@ class Log(Protocol):
     """Structured log lines: a constant message, and values."""
 
     def note(self, **seconds: float) -> None:
-        """Add durations to the line of the current request, the longest of each name."""
+        """Add durations to the current request's log line. Of each name, the longest is kept."""
 
     def info(self, message: str, /, **values: object) -> None: ...
 
@@ -278,13 +281,14 @@ class Log(Protocol):
 class DocumentEvent:
     """One write of a record, as Firestore delivers it: at least once, in any order, and late.
 
-    Eventarc delivers it for up to three days, and after that only if a person has it delivered again.
+    Eventarc delivers it for up to three days, and after that only if an operator requests it.
 
-    ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
-    ``before`` and ``after`` are the record's data, or None where it did not exist. One or both are also None if the
-    event was delivered without that data (`partial`): then the record must be read, and anything may have changed. The
-    times are the record's own. ``kind`` is ``created``, ``updated`` or ``deleted``; empty if a partial event does not
-    say so.
+    - ``id``: the same in every delivery of one event.
+    - ``collection``, ``key``: the two parts of ``path``.
+    - ``before``, ``after``: the record's data, or None where it did not exist. One or both are also None if the event
+      was delivered without that data (`partial`): then the record must be read, and anything may have changed.
+    - ``before_update_time``, ``update_time``, ``create_time``: the record's own times.
+    - ``kind``: ``created``, ``updated`` or ``deleted``; empty if it cannot be derived from a partial event.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Errors: a `Problem` is permanent, `Unavailable` is transient.
 
 A queue must not retry a permanent error and must retry a transient one. The slug and the title of a problem come from
-its class, so callers can rely on them; the detail names what to change in this request. A problem that one subject
+its class, so callers can rely on them; the detail names the change to make in this request. A problem that one subject
 alone raises is in that subject's `problems.py`. `adapters/http/responses.py` renders problems as RFC 9457.
 """
 
@@ -15,8 +15,8 @@ from signalbox.core.lazy_dataclasses import dataclass
 class Problem(Exception):
     """A permanent error: the same request would fail again.
 
-    ``detail`` names what to change; ``field`` names the part of the request that is wrong, if it is one; ``headers``
-    are those of the response (``Allow`` with 405).
+    ``detail`` names the change to make; ``field`` names the part of the request that is wrong, if it is a single part;
+    ``headers`` are those of the response (``Allow`` with 405).
     """
 
     status = 400
@@ -153,7 +153,7 @@ class UnknownTask(Problem):
 
 
 class GaveUp(Problem):
-    """A task was given up. ``error`` and ``traceback`` are its last attempt's, empty if the process died."""
+    """A task was given up. ``error`` and ``traceback`` are from its last attempt, and empty if the process died."""
 
     status = 500
     title = "Task failed in every attempt"
@@ -167,8 +167,8 @@ class GaveUp(Problem):
 class Unavailable(Exception):
     """A transient error, answered with 503: it is not known whether the call took effect. Retry it.
 
-    ``retry_after_seconds`` is the least time to wait before that. ``detail`` is what callers are answered; the reason
-    is only logged.
+    ``retry_after_seconds`` is the shortest pause before the retry. Callers receive ``detail``; the reason is only
+    logged.
     """
 
     detail = "It is not known whether the request took effect. Retry."
@@ -179,7 +179,7 @@ class Unavailable(Exception):
 
 
 class Contended(Unavailable):
-    """Every attempt of a guarded commit lost its race, or its answer was lost."""
+    """Every attempt of a guarded commit lost the race, or its answer was lost."""
 
 
 class NewerFormat(Unavailable):
@@ -203,7 +203,7 @@ class EnqueueUnconfirmed(PartlyEnqueued, Unavailable):
 
 
 class DeploymentCannotEnqueue(PartlyEnqueued, Unavailable):
-    """The deployment lacks a queue or the right to enqueue. After a first deployment rights take time, so retry."""
+    """The deployment lacks a queue or the right to enqueue. A new right takes effect with a delay, so retry."""
 
 
 class OtherBody(Problem):

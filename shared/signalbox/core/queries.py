@@ -51,7 +51,7 @@ ALTERNATIVES_MAX = 30
 """Alternatives of all `in` conditions of a query together: Firestore's limit."""
 
 INDEX_FIELDS_MAX = 100
-"""Of one index: Firestore's bound."""
+"""Fields of one index: Firestore's limit."""
 
 
 _KINDS: dict[bool, Kind] = {False: "ascending", True: "descending"}

@@ -60,7 +60,7 @@ def _check_ids(collection: str, condition: Condition) -> None:
 
 
 def operands(condition: Condition) -> Sequence[Any]:
-    """Return the values a condition compares with: several for `in`, else one. Raises `BadQuery`."""
+    """Return the values that a condition compares with: several for `in`, otherwise one. Raises `BadQuery`."""
     if condition.operator != "in":
         return (condition.value,)
     if not isinstance(condition.value, list | tuple) or not condition.value:
@@ -101,7 +101,7 @@ def full_order(query: Query) -> tuple[Order, ...]:
 
 
 def is_descending(query: Query) -> bool:
-    """Return whether fields that `order_by` does not name are descending, as the last field that it names is."""
+    """Return whether fields that `order_by` does not name are descending: they follow the last field that it names."""
     return bool(query.order_by) and query.order_by[-1].descending
 
 

@@ -51,7 +51,7 @@ POINT_BYTES = 16
 
 
 def mark_of(value: Mapping[str, Any]) -> str:
-    """Return the mark of the native type that a map encodes; empty if it is an ordinary map."""
+    """Return the mark of the native type that a map encodes, or an empty text if it is an ordinary map."""
     mark = next(iter(value), "") if len(value) == 1 else ""
     return mark if mark in NATIVE_FIELDS else ""
 
@@ -62,7 +62,7 @@ def raw_bytes(text: str) -> bytes:
 
 
 def native_size(value: Mapping[str, Any]) -> int | None:
-    """Return the size of a native value; None for an ordinary map."""
+    """Return the size of a native value, or None for an ordinary map."""
     try:
         return check_native(value) if mark_of(value) else None
     except ValueError:
@@ -90,11 +90,11 @@ def _within_degrees(number: Any, most: float) -> bool:
 
 
 LEVELS_MAX = 20
-"""Maps and lists inside each other, the record itself not counted; also the names of a `Field`."""
+"""The most maps and lists inside each other, without the record itself. It also limits the names of a `Field`."""
 
 
 PATH_BYTES_MAX = NAME_BYTES_MAX
-"""Of the names from the record to a field, with the dots between them."""
+"""Bytes of the names from the record to a field, with the dots between them."""
 
 
 INTEGER_MAX = 2**63 - 1
@@ -113,7 +113,7 @@ _YEAR_1 = -62_135_596_800_000_000
 _YEAR_9999 = 253_402_300_799_999_999
 
 _UNLIMITED: Mapping[type, int] = {bool: 1, float: 8, type(None): 1}
-"""The types whose values can all be stored, and the size of one."""
+"""The types of which every value can be stored, each with the size of a value."""
 
 
 def size_bytes(value: Any) -> int:
@@ -136,7 +136,7 @@ def map_bytes(value: Mapping[str, Any]) -> int:
 
 
 def index_entries(value: Any) -> int:
-    """Return the number of a value's entries in Firestore's own indexes: two a field, one a list's item."""
+    """Return the number of entries of a value in Firestore's own indexes: two for a field, one for a list's item."""
     if isinstance(value, dict) and not _is_native(value):
         return sum([index_entries(item) for item in value.values()])
     return len(value) if isinstance(value, list) else 2
@@ -197,7 +197,7 @@ class ValueRules:
 
     Types must match exactly, since a subclass would be read back as another type; subclasses of `datetime` are allowed.
     ``names_bytes`` is the size of the names above a value, each with its dot. ``name`` formats a place for the
-    problem's `field`. A check returns the size of what it has checked, so that nothing is walked twice.
+    problem's `field`. A check returns the size of the checked value, so that no value is walked twice.
     """
 
     levels_max: int = LEVELS_MAX

@@ -17,7 +17,7 @@ def instant(microseconds: int) -> datetime:
 
 
 def slot_end(moment: datetime, slot_seconds: float) -> datetime:
-    """Return the end of the time slot that contains a moment; a boundary belongs to the later slot."""
+    """Return the end of the time slot that contains a moment. A boundary belongs to the later slot."""
     width = round(slot_seconds * 1_000_000)
     return moment + timedelta(microseconds=width - microseconds(moment) % width)
 

@@ -1,7 +1,7 @@
 """The checks of a verified token's claims: of queues and schedules, and of users who signed in on a page.
 
-Cloud Tasks and Cloud Scheduler send a token (OpenID Connect) with the account they act for and the one address it is
-meant for. Users have an ID token of Firebase Authentication. An adapter verifies a token's signature first.
+Cloud Tasks and Cloud Scheduler send a token (OpenID Connect). It names the account they act for, and the one address
+that may accept it. Users have an ID token of Firebase Authentication. An adapter verifies a token's signature first.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def check_claims(claims: Mapping[str, Any], expected: Expected, now_seconds: flo
 
 
 def account_of(claims: object) -> str | None:
-    """Return the account of a verified Google token: its address, else its number; None if it has neither."""
+    """Return the account of a verified Google token: its address, or else its number, or else None."""
     match claims:
         case {"iss": issuer, "email": str(email), "email_verified": True} if issuer in ISSUERS and email:
             return email
@@ -69,7 +69,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float:
 
 
 ISSUER = "https://securetoken.google.com/"
-"""Followed by the project's id, which is the audience too."""
+"""Followed by the project's id, which is also the audience."""
 
 
 ID_LETTERS_MAX = 128
@@ -77,7 +77,7 @@ ID_LETTERS_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of a page. `id` never changes; `claims` are all of the token's, including those that a project adds."""
+    """A user of a page. `id` never changes. `claims` has all of the token's claims, even those that a project adds."""
 
     id: str
     claims: Mapping[str, Any]

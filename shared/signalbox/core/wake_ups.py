@@ -1,9 +1,9 @@
 """Wake-ups: tasks that run a mailbox, whose names and times follow from the time of their commit.
 
 A wake-up contains no message, since messages are records. All messages posted in one time slot share one wake-up, and
-the slot must be that of the post's commit. A slot chosen before the commit may be over when the message lands; its name
-would be taken by a task that has already run, and the message would not be read. So a wake-up is committed without a
-name. The process that enqueues it derives name and time from the commit's time, which is the create time of the outbox
+the slot must be that of the post's commit. A slot chosen before the commit may be over when the message lands. Its name
+would belong to a task that has already run, so the message would not be read. So a wake-up is committed without a name.
+The process that enqueues it derives name and time from the commit's time, which is the create time of the outbox
 record, so the sweeper derives the same name.
 
 A wake-up for a later time is named after that time. If the time is further ahead than the queue allows, the wake-up is
@@ -24,10 +24,12 @@ from signalbox.core.times import microseconds, rfc3339, slot_end
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """A delivered wake-up: the run of `mailbox` must read at `at` or later; `until` is the time that was requested.
+    """A delivered wake-up.
 
-    `of_slot`: `at` is the end of a slot, so its messages were committed before. `repeats`: tasks that
-    the mailbox's owner waits for may be lost, so it schedules them again.
+    - `at`: the run of `mailbox` must read at this time or later.
+    - `until`: the time that was requested.
+    - `of_slot`: whether `at` is the end of a slot. The slot's messages were committed before that.
+    - `repeats`: whether tasks that the mailbox's owner waits for may be lost, so that it schedules them again.
     """
 
     mailbox: str

@@ -1,7 +1,7 @@
 """Checks of writes before they are sent, the same for both stores.
 
-They raise a `Problem` where a caller's data can be the cause, and `ValueError` where only the kit's own code can. They
-do not depend on the stored record: a `Change` that makes it too large is refused by the server.
+They raise a `Problem` if a caller's data can be the cause, and `ValueError` if only the kit's own code can be. They do
+not depend on the stored record: a `Change` that makes it too large is refused by the server.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,11 @@ from signalbox.core.queries import Field
 from signalbox.core.record_values import RECORD, field_name, record_bytes
 
 WRITES_EACH_MAX = 500
-"""Of one `write_each`: Firestore's limit on a BatchWrite."""
+"""Writes of one `write_each`: Firestore's limit on a BatchWrite."""
 
 COMMIT_BYTES_MAX = 4 * 1024 * 1024
-"""Of one commit: the emulator's limit. The cloud's is 10 MiB, but what runs on one should run on the other."""
+"""Bytes of one commit: the emulator's limit. The cloud's limit is 10 MiB, but a commit that succeeds on one should
+succeed on the other."""
 
 _SERVER_VALUE_BYTES = 8
 

@@ -28,11 +28,16 @@ class CriticalSection:
     ) -> bool:
         """Run the task after this call, with no other run under the key. Return whether its run is enqueued already.
 
-        If not, the call is part of the next run. That run starts when the current one has ended and no call has arrived
-        for `debounce_seconds`, at most `debounce_max_seconds` after its first call. It receives the arguments of its
-        last call, and in the list argument that `collect` names, the items of all its calls. If a run's task dies, its
-        redelivery takes the run over after `lease_seconds`. `id` identifies a repeated call. The task can declare a
-        parameter of type `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
+        If not, the call is part of the next run, which starts when the current one has ended. That run receives the
+        arguments of its last call. The task can declare a parameter of type `SectionRun`.
+
+        - `debounce_seconds`: the next run starts only when no call has arrived for this time.
+        - `debounce_max_seconds`: the longest time from the first call of a run to its start, however many calls arrive.
+        - `collect`: the name of a list argument. The run receives in it the items of all its calls.
+        - `lease_seconds`: if a run's task dies, its redelivery takes the run over after this time.
+        - `id`: identifies a repeated call.
+
+        Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
         """
         check_deployed(continuation=call)
         id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""

@@ -141,7 +141,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The context of a run's task: the run that it performs, and what a retry of the failed task needs."""
+    """The context of a run's task: the run that it performs, and the values that a retry of the failed task needs."""
 
     key: str
     token: int

@@ -1,7 +1,7 @@
 """Load the section's record, decide, commit: each operation is one guarded change of one record.
 
-When the answer of a commit is lost, the operation is decided again, and the record shows what the first commit did: it
-has the call's id, the delivery that claimed, or a newer token.
+When the answer of a commit is lost, the operation is decided again, and the record shows whether the first commit
+landed: it then has the call's id, the delivery that claimed, or a newer token.
 """
 
 from collections.abc import Callable
@@ -90,9 +90,9 @@ def release(ports: Ports, lease: SectionRun) -> None:
 def end(ports: Ports, lease: SectionRun) -> bool:
     """End the run and grant the next one; return whether this delivery is known to have ended it.
 
-    It returns False if another delivery has taken the run over, and also if this one ended it by a commit whose answer
-    was lost. Callers of a busy key compete for its record, so `end` makes more attempts than they do: if it fails, the
-    code runs again. Raises `Unavailable`.
+    It returns False if another delivery has taken the run over, or if the answer to this delivery's own commit was
+    lost. Callers of a busy key compete for its record, so `end` makes more attempts than they do: if it fails, the code
+    runs again. Raises `Unavailable`.
     """
     for _ in range(LIMITS.section_end_rounds_max - 1):
         with suppress(Contended):

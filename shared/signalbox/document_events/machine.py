@@ -7,7 +7,7 @@ the version that it made, or, if that is missing, as after a deletion, with the 
     deletion of the version of t      2 · t + 1     after that write, and before the next
 
 A delivery of an event begins only if no event of the same document is being handled, and none with a later place was
-begun. So what handlers do for one document is done in the order of its versions.
+begun. So the handlers of one document act in the order of its versions.
 
     begun last   held by   the event is     turn
     -----------  --------  ---------------  ----------------
@@ -42,7 +42,7 @@ from signalbox.document_events.model import Begun
 
 
 class Turn(Enum):
-    """What a delivery of an event does."""
+    """The action of one delivery of an event."""
 
     BEGINS = "the handler runs"
     OVERTAKEN = "a later event of the document was begun"
@@ -50,7 +50,7 @@ class Turn(Enum):
 
 
 def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
-    """Return the place of an event by the times of its two versions; None if it came without both."""
+    """Return the place of an event by the times of its two versions, or None if it came without either."""
     if written_at is not None:
         return 2 * microseconds(written_at)
     return None if before is None else 2 * microseconds(before) + 1
@@ -67,7 +67,7 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 def begin(
     begun: Begun | None, event: str, place: int, holder: str, now: datetime, seconds: float
 ) -> Decision[Begun, Turn]:
-    """Begin an event, held for `seconds`, unless the table says otherwise. The state is what is stored then.
+    """Begin an event and hold it for `seconds`, if the table allows it. The decision's state is the record to store.
 
     Raises `Unavailable` while another delivery may be running the handler.
     """

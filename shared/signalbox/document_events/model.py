@@ -35,7 +35,7 @@ class OrderedEvent:
 class Begun:
     """The newest event of a document that a handler has begun.
 
-    `holder` is the delivery that handles it until `ends_at`; empty if none does. `handled`: the handler has returned.
+    `holder` is the delivery that handles it until `ends_at`, or empty. `handled`: the handler has returned.
     """
 
     event: str

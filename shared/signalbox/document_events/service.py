@@ -30,7 +30,7 @@ class Hold:
 def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[], None]) -> None:
     """Run the code if it is the event's turn. Return without running it if the event was handled or overtaken.
 
-    Raises what the code raises. Raises `Unavailable` while another event of the document is being handled, or if it is
+    Raises the code's errors. Raises `Unavailable` while another event of the document is being handled, or if it is
     unknown whether the end was stored: then the event is delivered again, and its code may run again.
     """
     turn, hold = begin(ports, event, hold_seconds)

@@ -37,15 +37,16 @@ from signalbox.documents.requests import (
 )
 from signalbox.documents.service import bulk, patches, transactions
 from signalbox.documents.service import single_documents as service
-from signalbox.documents.service.single_documents import DocumentPage
+from signalbox.documents.shown import DocumentsShown
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
-from signalbox.history.service import VersionsPage
+from signalbox.history.shown import VersionsShown
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
-"""The outcome of one of many documents: the document as stored, or why it is not.
+"""The outcome of one of many documents: the document as stored, or the problem that prevented it.
 
-`Unavailable` means that this is unknown: put the document again."""
+`Unavailable` means that the outcome is unknown: put the document again.
+"""
 
 Condition = str | tuple[str, str, Any]
 """``"address.zipcode==54321"``, or ``("address.zipcode", "==", 54321)``."""
@@ -54,7 +55,7 @@ Returned = TypeVar("Returned")
 
 
 class Documents:
-    """JSON documents under keys. The links in them are filled with copies that the kit keeps up to date.
+    """JSON documents under keys. The kit fills their links with copies and keeps the copies up to date.
 
     A returned document shares nothing with the one that was passed.
     """
@@ -64,8 +65,8 @@ class Documents:
     ) -> dict[str, Any]:
         """Store a document and return it with its links filled. Raises a `Problem` if it cannot be stored.
 
-        With `if_match`, store it only if the document's entity tag is this one (``*``: any). With `if_none_match`, only
-        if it is another (``*``: only if there is no document). Raises `PreconditionFailed` otherwise.
+        With `if_match`, store it only if the document has this entity tag (``*``: any). With `if_none_match`, store it
+        only if the document has another one (``*``: if there is no document). Raises `PreconditionFailed` otherwise.
         """
         precondition = Precondition(_tags(if_match), _tags(if_none_match))
         stored = service.put(runtime.ports(), PutRequest.from_request(key, document, precondition))
@@ -93,7 +94,7 @@ class Documents:
         return deepcopy(patches.patch(runtime.ports(), request).document)
 
     def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
-        """Store documents that contain their keys, each on its own; return their outcomes, in the same order.
+        """Store documents that contain their keys, each in a separate write; return their outcomes, in the same order.
 
         They may link to each other, in any order. The outcomes contain all documents with their copies, so pass only a
         few large ones at a time. Raises `TooLarge` if there are more than one call accepts.
@@ -112,13 +113,13 @@ class Documents:
         return stored.document, stored.etag
 
     def get_many(self, keys: Iterable[str]) -> dict[str, dict[str, Any] | None]:
-        """Return documents by their keys, read at one instant; None for a missing one. Raises `TooLarge`."""
+        """Return documents by their keys, read at one instant, with None for a missing one. Raises `TooLarge`."""
         found = service.get_many(runtime.ports(), list(keys))
         return {key: None if stored is None else stored.document for key, stored in found.items()}
 
     def query(
         self, *where: Condition, order_by: Iterable[str] = (), limit: int | None = None, page_token: str = ""
-    ) -> DocumentPage:
+    ) -> DocumentsShown:
         """Return a page of the documents that meet all conditions: its `documents` and `next_page_token`.
 
         `order_by` names fields; ``-name`` is descending. Raises `BadQuery`, also for a query without its index.
@@ -132,7 +133,7 @@ class Documents:
         conditions = [_condition(condition) for condition in where]
         return service.count(runtime.ports(), CountRequest.from_request(conditions))
 
-    def versions(self, key: str, *, limit: int | None = None, page_token: str = "") -> VersionsPage:
+    def versions(self, key: str, *, limit: int | None = None, page_token: str = "") -> VersionsShown:
         """Return a page of a document's versions, the latest first: its `versions` and `next_page_token`.
 
         There are none unless the catalogue's `history` names the document. Raises `BadQuery`.
@@ -142,7 +143,7 @@ class Documents:
         return history.find_versions(runtime.ports(), key, listing)
 
     def get_version(self, key: str, version: int | datetime) -> dict[str, Any] | None:
-        """Return a document in a version, or at a time, with links as bare keys; None if it did not exist then.
+        """Return a document in a version, or at a time, with links as bare keys, or None if it did not exist then.
 
         Raises `NotFound` for a version that is not kept.
         """
@@ -162,7 +163,7 @@ class Documents:
     def restore(self, key: str, version: int | datetime, *, if_match: str | None = None) -> dict[str, Any]:
         """Store a document as it was in a version, or at a time, as a new version; return it as stored.
 
-        With `if_match`, only if the document's entity tag is this one. Raises `NotFound` for a version that is not
+        With `if_match`, do so only if the document has this entity tag. Raises `NotFound` for a version that is not
         kept, or in which the document did not exist, and `PreconditionFailed`.
         """
         reference, precondition = Reference.from_request(version), Precondition(_tags(if_match))
@@ -215,7 +216,7 @@ def transaction(
 
     The code runs again if a document that it read has changed before the commit, so it must have no other effects.
     Under an `id`, and in a task, it takes effect once: a repeat within 32 days returns the first result, which must be
-    JSON. In a task, a repeat is recognised by the code and the values that it was given. Raises what the code raises,
+    JSON. In a task, a repeat is recognised by the code and the values that it was given. Raises the errors of the code,
     `Unavailable` if others keep writing the same documents, `OtherBody` if another transaction took effect under the
     id, and in a task `BadTransaction` if it needs an `id`.
     """

@@ -20,8 +20,9 @@ class DocumentLimits(Limits):
 
     event_record_bytes_max: int = 240_000
     """Bytes of a record in an event. Eventarc accepts 512 KB for an event, and the event of a document contains its
-    record before and after the write. If either is larger, the write commits a task that does what its event may
-    not."""
+    record before and after the write. If either is larger, the write commits a task that does the work of the event,
+    which may not arrive.
+    """
 
     link_levels_max: int = 10
     """Copies inside each other; links below are marked. A change is shown no further away, so every fan-out ends, and a
@@ -41,11 +42,14 @@ class DocumentLimits(Limits):
     """Dependent documents that are read together."""
 
     cascade_task_delay_seconds: int = 10
-    """Seconds from the read of a document that is deleted to the task that deletes what its process did not."""
+    """Seconds from the read of a document that is deleted to the task that deletes the dependents which the process has
+    left.
+    """
 
     put_seconds_max: int = 600
-    """Seconds from the read of a put to its commit, at most: no request runs longer. A record with an older stamp was
-    imported."""
+    """The most seconds from the read of a put to its commit: no request runs longer. A record with an older stamp was
+    imported.
+    """
 
     transaction_documents_max: int = 100
     """Documents that a transaction reads or writes, or that a write-back writes: all are in memory until the commit."""
@@ -71,7 +75,7 @@ class DocumentLimits(Limits):
     """Documents with tasks that are written in one commit: their tasks fit into one outbox record."""
 
     commit_bytes_max: int = 1_000_000
-    """Bytes of the documents of one such commit, or of one document if it is larger."""
+    """Bytes of the documents with tasks that are written in one commit. A larger document has its own commit."""
 
     compared_keys_bytes_max: int = 20_000
     """Bytes of the keys that the task of a put names, to compare their copies. If there are more, it compares all."""

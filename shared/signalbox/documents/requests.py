@@ -15,9 +15,10 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from signalbox.core import json_values
+from signalbox.core.field_rules import Described, Range, accepted_fields
 from signalbox.core.keys import check_key, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -36,7 +37,10 @@ from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequi
 
 
 class EntityTags(Protocol):
-    """The entity tags of a header without their quotes, as werkzeug parses them; `star_tag`: the header is ``*``."""
+    """The entity tags of a header without their quotes, as werkzeug parses them.
+
+    `star_tag` is whether the header is ``*``.
+    """
 
     star_tag: bool
 
@@ -61,7 +65,7 @@ class Tags:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """The preconditions of a request. None: the header is absent."""
+    """The preconditions of a request. None means that the header is absent."""
 
     if_match: Tags | None = None
     if_none_match: Tags | None = None
@@ -186,15 +190,16 @@ class BulkEntry:
 
 @dataclass(frozen=True, slots=True)
 class BulkPutRequest:
-    """The documents of one call, in its order."""
+    """The documents of one call, in the call's order."""
 
     entries: tuple[BulkEntry, ...]
 
     @classmethod
     def from_request(cls, bodies: Sequence[Any]) -> Self:
-        """Check each body, and that no two have the same key. A body may be the `Problem` with which it was read.
+        """Check each body, and that no two have the same key.
 
-        Of several bodies with the same key the first is put. Raises `TooLarge` if there are more than one call accepts.
+        Instead of a body, there may be the `Problem` of reading it. Of several bodies with the same key the first is
+        put. Raises `TooLarge` if there are more than one call accepts.
         """
         if len(bodies) > LIMITS.bulk_puts_max:
             raise TooLarge(f"One call takes at most {LIMITS.bulk_puts_max} documents; this one has {len(bodies):,}.")
@@ -232,6 +237,9 @@ def _refuse_duplicate(entry: BulkEntry, places: dict[str, int], place: int) -> B
 
 
 # --- queries ---
+
+PARTS_MAX = 20
+"""Conditions of a query, and fields that it is sorted by."""
 
 _CONDITION = re.compile(
     r"(?P<field>[^=!<>\s]+)\s*(?P<operator>==|!=|<=|>=|<|>|\bin\b|\bcontains\b)\s*(?P<value>.*)\Z", re.DOTALL
@@ -296,12 +304,27 @@ class CountRequest:
         return cls(_parts("where", where, _condition))
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentQuery:
+    """A query in a body. `query_from_body` parses it."""
+
+    where: Annotated[tuple[str | tuple[str, str, Any], ...], Described({"maxItems": PARTS_MAX})] = ()
+    """Conditions as in an address, or lists of field, operator and value. All of them must hold."""
+
+    order_by: Annotated[tuple[str, ...], Described({"maxItems": PARTS_MAX})] = ()
+    limit: Annotated[int | None, Range(1, lambda: CORE_LIMITS.query_limit_max)] = None
+    page_token: str = ""
+
+    count: bool = False
+    """Return only the number of documents. Cannot be combined with other fields than `where`."""
+
+
 def query_from_body(body: Mapping[str, Any]) -> FindRequest | CountRequest:
     """Parse a query in a JSON object, whose fields are the parameters of a URL. Raises `BadQuery` with the field.
 
     A condition is a text, as in a URL, or a list of field, operator and value.
     """
-    fields = RequestFields(body, BadQuery).only("where", "order_by", "limit", "page_token", "count")
+    fields = RequestFields(body, BadQuery).only(*accepted_fields(DocumentQuery))
     where = [_condition_text(condition) for condition in fields.items("where", [])]
     if fields.flag("count"):
         given = (name for name, value in body.items() if value is not None)
@@ -323,7 +346,10 @@ def _condition_text(condition: Any) -> str:
 
 
 def condition_text(field: str, operator: str, value: Any) -> str:
-    """Return a condition as a URL has it. Raises `BadQuery` for a field or an operator that would be read otherwise."""
+    """Return a condition as a URL has it.
+
+    Raises `BadQuery` for a field or an operator that would be parsed differently.
+    """
     parts = (field, operator, json.dumps(value))
     match = _CONDITION.match(text := " ".join(parts))
     if match is None or match.group("field", "operator", "value") != parts:
@@ -332,9 +358,6 @@ def condition_text(field: str, operator: str, value: Any) -> str:
 
 
 Part = TypeVar("Part")
-
-PARTS_MAX = 20
-"""Conditions of a query, and fields that it is sorted by."""
 
 
 def _parts(name: str, texts: Sequence[str], parse: Callable[[str], Part]) -> tuple[Part, ...]:
@@ -373,7 +396,7 @@ def _value(text: str) -> Any:
 
 
 def _stored(operator: Operator, value: Any) -> Any:
-    """Return a value as it is stored in records; the operand of `contains` as a list item."""
+    """Return a value as records contain it, and the operand of `contains` as lists contain it."""
     if operator == "in":
         return [json_values.encode(item) for item in value]
     return json_values.encode([value])[0] if operator == "array_contains" else json_values.encode(value)

@@ -1,4 +1,4 @@
-"""The routes and renderings of flows: start a run or fork one, show it and its log, watch it, send events, end it.
+"""The routes of flows: start a run or fork one, show it and its log, watch it, send events, end it.
 
 A function with callbacks also has the route of their addresses, whose token is all that a caller needs. GET shows a
 page whose button sends the event by POST, so a program that only follows links, such as a mail scanner, sends nothing.
@@ -9,67 +9,151 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.route_declarations import (
+    FLAG,
+    IDEMPOTENCY_KEY,
+    PAGE_TOKEN,
+    PREFIX,
+    Answer,
+    Parameter,
+)
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
-from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
-from signalbox.core.effects import name_of
+from signalbox.core.effects import Json, name_of
+from signalbox.core.field_rules import Described
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix, wants_count
 from signalbox.core.ports import Ports
-from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, Unavailable, UnsupportedMediaType
-from signalbox.core.request_fields import RequestFields, wants
-from signalbox.core.times import rfc3339
+from signalbox.core.problems import (
+    BadQuery,
+    MethodNotAllowed,
+    NotFound,
+    OtherBody,
+    Problem,
+    Unavailable,
+    UnsupportedMediaType,
+)
+from signalbox.core.request_fields import wants
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
-from signalbox.flows.machine.deadlines import checked_timeout
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
-from signalbox.flows.model.headers import STATES, FlowHeader, Origin
-from signalbox.flows.model.labels import checked_labels
-from signalbox.flows.model.log import shown_entry
+from signalbox.flows.model.headers import STATES, FlowHeader
+from signalbox.flows.model.labels import LABEL
 from signalbox.flows.model.messages import Message
-from signalbox.flows.problems import BadFlow
+from signalbox.flows.problems import (
+    CallbackExpired,
+    CannotFork,
+    CannotQuery,
+    FlowEnded,
+    FlowRunning,
+    NoCallback,
+    NoFlow,
+    NoQuery,
+    NotArchived,
+    TooManyEvents,
+    TooManyRuns,
+)
+from signalbox.flows.requests import (
+    EmptyForm,
+    EventName,
+    FlowEventRequest,
+    FlowName,
+    FlowsActionRequest,
+    FlowStartRequest,
+    ForkRequest,
+    QueryName,
+    ReasonRequest,
+    RunId,
+)
 from signalbox.flows.service import lists, messages, queries, reads, starts, suspensions
+from signalbox.flows.shown import (
+    CallbackSentShown,
+    FlowAddressShown,
+    FlowAnswerShown,
+    FlowCountShown,
+    FlowEntryShown,
+    FlowLogShown,
+    FlowLogWithSpansShown,
+    FlowQueriesShown,
+    FlowsBatchShown,
+    FlowSpanShown,
+    FlowsShown,
+    FlowStatusShown,
+    FlowWatchEventShown,
+    SentFlowEventShown,
+    State,
+)
 from signalbox.flows.tasks import bulk
-from signalbox.mailboxes.http import wait_seconds
+from signalbox.mailboxes.http import WAIT_SECONDS, wait_seconds
 
 RUN = "/flows/{flow}/{id}"
 
 TIMES = ("started_after", "started_before")
-LIST = ("state", "label", "prefix", *TIMES, "newest_first", "count", "page_token")
+
+LIST = (
+    Parameter("state", State),
+    Parameter("label", Annotated[str, Described({"pattern": LABEL.pattern})], "A label, as NAME:VALUE."),
+    Parameter(
+        "started_after",
+        datetime,
+        "Only runs that were started at this time or later. The list is then sorted by the starts, the newest first.",
+    ),
+    Parameter(
+        "started_before",
+        datetime,
+        "Only runs that were started before this time. The list is then sorted by the starts, the newest first.",
+    ),
+    Parameter("newest_first", FLAG, "Sort by the starts, the newest first. Such a list has no `prefix`."),
+    Parameter("count", FLAG, "Return the number of the runs instead."),
+    PREFIX,
+    PAGE_TOKEN,
+)
 """The query parameters of a list of runs."""
+
+SPANS = Parameter(
+    "spans",
+    FLAG,
+    "Also the timeline of the commands, which a replay of the code finds out. It reads no further records.",
+)
+
+LAST_EVENT = "[0-9A-Za-z_-]{1,64}[.][0-9]{1,10}"
+
+LAST_EVENT_ID = Parameter(
+    "last_event_id",
+    Annotated[str, Described({"pattern": f"^{LAST_EVENT}$"})],
+    "The same, for an `EventSource` that is created again. The header takes precedence.",
+)
+
+LAST_EVENT_ID_HEADER = Parameter(
+    "Last-Event-ID",
+    Annotated[str, Described({"pattern": f"^{LAST_EVENT}$"})],
+    "The `id:` of the last event received. A browser sends it when it connects again.",
+)
+
+START = {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 30}}
+
+ACCEPTED: Mapping[int, Any] = {202: FlowAddressShown}
+STARTED: Mapping[int, Any] = {200: FlowAddressShown, 201: FlowAddressShown}
+
+declared = Routes("")
+"""The routes of `FlowRoutes`. Each method declares its own."""
 
 
 def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -> None:
     """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
-    handlers = FlowRoutes(local, rules)
-    routes.on("GET", "/flows/{flow}", query=LIST)(handlers.list)
-    routes.on("POST", "/flows/{flow}")(handlers.start_new)
-    routes.on("POST", "/flows/{flow}/:act")(handlers.act_on_all)
-    routes.on("POST", RUN)(handlers.start)
-    routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
-    routes.on("POST", f"{RUN}/fork")(handlers.fork)
-    routes.on("DELETE", RUN)(handlers.delete)
-    routes.on("GET", f"{RUN}/log", query=("page_token", "spans"))(handlers.log)
-    routes.on("GET", f"{RUN}/queries")(handlers.queries)
-    routes.on("GET", f"{RUN}/queries/{{name}}", query=("arguments",))(handlers.query)
-    routes.on("GET", f"{RUN}/events", query=("last_event_id",))(handlers.watch)
-    routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
-    routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
-    routes.on("POST", f"{RUN}/terminate")(handlers.terminate)
-    routes.on("POST", f"{RUN}/suspend")(handlers.suspend)
-    routes.on("POST", f"{RUN}/resume")(handlers.resume)
+    routes.add_methods(declared, FlowRoutes(local, rules))
 
 
 class FlowRoutes:
@@ -79,134 +163,17 @@ class FlowRoutes:
         self._local = local
         self._rules = rules
 
-    def start(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
-        return self._start(ports, request, self._address(Access(request, "start", flow, id)))
-
-    def start_new(self, ports: Ports, request: Request, flow: str) -> Response:
-        """Start a run under a drawn id, which the Idempotency-Key determines, if there is one. Otherwise as `start`."""
-        self._check(Access(request, "start", flow))
-        key = request.header("Idempotency-Key")
-        id_ = name_of("run", flow, key) if key else ports.store.new_id()
-        return self._start(ports, request, FlowAddress.checked(flow, id_))
-
-    def _start(self, ports: Ports, request: Request, address: FlowAddress) -> Response:
-        fields = _only(request, "arguments", "on_complete", "labels", "timeout_seconds")
-        arguments, follow = fields.value("arguments", {}), fields.value("on_complete", None)
-        if not isinstance(arguments, dict):
-            raise BadFlow("`arguments` must be an object.", field="arguments")
-        on_complete = None if follow is None else Call.from_request(follow, "on_complete")
-        check_calls(request, on_complete=on_complete)
-        local = self._local()
-        labels = checked_labels(fields.value("labels", {}))
-        seconds = checked_timeout(fields.value("timeout_seconds", None))
-        started = starts.start(ports, local, local.function, address, arguments, on_complete, labels, seconds)
-        return Response(201 if started.created else 200, address.to_json())
-
-    def fork(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Start a run from a prefix of another run's log: 201; 200 for a repeat, 409 if the id is in use."""
-        address = self._address(Access(request, "fork", flow, id))
-        fields = _only(request, "id", "from_entry", "arguments", "on_complete", "labels", "timeout_seconds")
-        follow, arguments = fields.value("on_complete", None), fields.value("arguments", None)
-        if not isinstance(arguments, dict | None):
-            raise BadFlow("`arguments` must be an object.", field="arguments")
-        on_complete = None if follow is None else Call.from_request(follow, "on_complete")
-        check_calls(request, on_complete=on_complete)
-        labels, seconds = fields.value("labels", None), checked_timeout(fields.value("timeout_seconds", None))
-        labels = None if labels is None else checked_labels(labels)
-        new = FlowAddress.checked(flow, fields.text("id")).key
-        wanted = starts.Fork(new, fields.value("from_entry"), arguments, on_complete, labels, seconds)
-        started = starts.fork(ports, self._local(), address, wanted)
-        return Response(201 if started.created else 200, started.address.to_json())
-
-    def get(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Return the status of a run, now or once it has ended."""
-        address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
-        header = reads.wait(ports, address, seconds)
-        stuck = reads.stuck_below(ports.store, header)
-        return Response(200, shown_status(header, stuck, traces=not request.is_open))
-
-    def log(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Return a page of the log of a run; with `spans`, also its timeline, which a replay of the code finds out."""
-        address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
-        wanted = wants("spans", request.query.get("spans", ""))
-        header, entries = reads.get_log(ports.store, address)
-        page = shown_log_page(header, entries, token)
-        if not wanted:
-            return Response(200, page)
-        return Response(200, page | {"spans": self._spans(header, entries, token, details=not request.is_open)})
-
-    def _spans(
-        self, header: FlowHeader, entries: Sequence[Message], token: str, *, details: bool
-    ) -> Sequence[Mapping[str, Any]] | None:
-        """Return the spans that end on a page of the log, on the last page also the open ones; None if replay fails."""
-        local, first = self._local(), int(token or 0)
-        try:
-            local.check_revision(header.written_by)
-            spans = timeline(local.of(header.address.name), header, entries)
-        except (Stuck, Unavailable):
-            return None
-        last = first + LIMITS.flow_log_page
-        is_last = last >= len(entries)
-        return [
-            span.shown(details=details)
-            for span in spans
-            if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
-        ]
-
-    def queries(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Return the names of the queries that the code of a run answers."""
-        address = self._address(Access(request, "query", flow, id))
-        return Response(200, {"queries": queries.query_names(ports, self._local(), address)})
-
-    def query(self, ports: Ports, request: Request, flow: str, id: str, name: str) -> Response:
-        """Return what the code of a run answers, and the number of the log's entries that the answer is from."""
-        address = self._address(Access(request, "query", flow, id, name))
-        arguments = _arguments(request.query.get("arguments", "{}"))
-        answer = queries.query(ports, self._local(), address, name, arguments)
-        return Response(200, {**address.to_json(), "query": name, "result": answer.result, "entries": answer.entries})
-
-    def watch(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Return the stream of a run's entries and status. Raises `Unavailable` if the process has too many."""
-        address = self._address(Access(request, "log", flow, id))
-        last = _last_seen(request.header("Last-Event-ID") or request.query.get("last_event_id"))
-        reads.get(ports, address)
-        STREAMS.take(LIMITS.flow_watch_streams_max)
-        return event_streams.response(_events(ports, address, last, traces=not request.is_open), STREAMS.leave)
-
-    def event(self, ports: Ports, request: Request, flow: str, id: str, name: str) -> Response:
-        address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
-        key = request.header("Idempotency-Key") or ports.store.new_id()
-        messages.post_event(ports, address, name, fields.value("value", None), key)
-        return Response(202, {"flow": flow, "id": id, "event": key})
-
-    def cancel(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        address, key = self._address(Access(request, "cancel", flow, id)), request.header("Idempotency-Key")
-        messages.cancel(ports, address, _reason(request), key or None)
-        return Response(202, {"flow": flow, "id": id})
-
-    def terminate(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """End a run without running its code."""
-        sweep.terminate(ports, self._address(Access(request, "terminate", flow, id)), _reason(request))
-        return Response(200, {"flow": flow, "id": id})
-
-    def suspend(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Let a run take no further step until it is resumed."""
-        suspensions.suspend(ports, self._address(Access(request, "suspend", flow, id)), _reason(request))
-        return Response(200, {"flow": flow, "id": id})
-
-    def resume(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Wake a run, so that a suspended one continues and a stuck one is replayed."""
-        suspensions.resume(ports, self._address(Access(request, "resume", flow, id)))
-        return Response(202, {"flow": flow, "id": id})
-
-    def delete(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
-        """Delete a run that has ended or is stuck."""
-        sweep.delete(ports, self._address(Access(request, "delete", flow, id)))
-        return Response(204)
-
-    def list(self, ports: Ports, request: Request, flow: str) -> Response:
-        """List runs by their ids or by their starts, or count them."""
+    @declared.on(
+        "GET",
+        "/flows/{flow}",
+        query=LIST,
+        answers={200: Answer(FlowsShown | FlowCountShown, "One page, or the number of the runs.")},
+        refuses=(NotFound,),
+    )
+    def list_flows(self, ports: Ports, request: Request, flow: FlowName) -> Response:
+        """List the runs of a flow by their ids or by their starts, a hundred at a time, or count them; optionally only
+        those in one state or with one label.
+        """
         self._check(Access(request, "list", flow))
         state = request.query.get("state")
         if state is not None and state not in STATES:
@@ -218,22 +185,235 @@ class FlowRoutes:
         if wants_count(request.query.get("count", "")):
             if "page_token" in request.query:
                 raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
-            return Response(200, {"count": lists.count_flows(ports, runs)})
-        page = lists.list_flows(ports, runs, request.query.get("page_token", ""))
-        return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
+            return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
+        return Response(200, lists.list_flows(ports, runs, request.query.get("page_token", "")))
 
-    def act_on_all(self, ports: Ports, request: Request, flow: str) -> Response:
-        """Act on all runs that match, as a batch: 202 with its id. With `dry_run`, return their number: 200."""
+    @declared.on(
+        "POST",
+        "/flows/{flow}",
+        headers=(IDEMPOTENCY_KEY,),
+        body=FlowStartRequest,
+        answers=STARTED,
+        refuses=(NotFound, OtherBody),
+        example=START,
+    )
+    def start_new_flow(self, ports: Ports, request: Request, flow: FlowName) -> Response:
+        """Start a run of a flow under an id that is drawn. A repeated request with the same key changes nothing."""
+        self._check(Access(request, "start", flow))
+        key = request.header("Idempotency-Key")
+        id_ = name_of("run", flow, key) if key else ports.store.new_id()
+        return self._start(ports, request, FlowAddress.checked(flow, id_))
+
+    @declared.on(
+        "POST",
+        "/flows/{flow}/:act",
+        headers=(IDEMPOTENCY_KEY,),
+        body=FlowsActionRequest,
+        answers={200: Answer(FlowCountShown, "The number of the runs, with `dry_run`."), 202: FlowsBatchShown},
+        refuses=(NotFound, TooManyRuns, OtherBody),
+        example={"action": "cancel", "label": "tenant:a", "reason": "the tenant has left"},
+    )
+    def act_on_flows(self, ports: Ports, request: Request, flow: FlowName) -> Response:
+        """Cancel, resume, terminate or delete all runs of a flow that match now, as a batch that shows its progress.
+
+        The batch has a unit for each run, whose result is `done`, or `skipped` if the run no longer matches. If a run
+        refuses the action, its unit fails. Runs that begin to match later are not included. A repeat under an
+        `Idempotency-Key` returns the same batch, for as long as the batch is kept.
+        """
         self._check(Access(request, "act_on_all", flow))
-        fields = _only(request, "action", "state", "label", "prefix", "reason", "dry_run")
-        prefix = check_prefix({"prefix": fields.text("prefix")} if fields.text("prefix", "") else {})
-        runs = lists.Runs(flow, fields.text("state", None), _label(fields.text("label", None)), prefix)
-        wanted = bulk.ActionOnRuns(fields.text("action"), runs, fields.text("reason", ""))
-        if fields.flag("dry_run"):
-            return Response(200, {"count": lists.count_flows(ports, runs)})
+        body = FlowsActionRequest.from_request(_body(request))
+        prefix = check_prefix({"prefix": body.prefix} if body.prefix else {})
+        runs = lists.Runs(flow, body.state, _label(body.label), prefix)
+        wanted = bulk.ActionOnRuns(body.action, runs, body.reason)
+        if body.dry_run:
+            return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
         key = request.header("Idempotency-Key") or ports.store.new_id()
         begun = bulk.act_on_all(ports, self._local().function, wanted, key)
-        return Response(202, {"batch": begun.batch, "count": begun.count})
+        return Response(202, FlowsBatchShown(begun.batch, begun.count))
+
+    @declared.on("POST", RUN, body=FlowStartRequest, answers=STARTED, refuses=(NotFound, OtherBody), example=START)
+    def start_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Start a run of a flow under an id. A repeated request changes nothing."""
+        return self._start(ports, request, self._address(Access(request, "start", flow, id)))
+
+    def _start(self, ports: Ports, request: Request, address: FlowAddress) -> Response:
+        body = FlowStartRequest.from_request(_body(request))
+        check_calls(request, on_complete=body.on_complete)
+        local = self._local()
+        options = body.on_complete, body.labels, body.timeout_seconds
+        started = starts.start(ports, local, local.function, address, body.arguments, *options)
+        return Response(201 if started.created else 200, FlowAddressShown.of_address(address))
+
+    @declared.on("GET", RUN, query=(WAIT_SECONDS,), answers={200: FlowStatusShown}, refuses=(NoFlow,))
+    def get_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Return the status of a run, or wait for its end."""
+        address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
+        header = reads.wait(ports, address, seconds)
+        stuck = reads.stuck_below(ports.store, header)
+        return Response(200, FlowStatusShown.of(header, stuck, traces=not request.is_open))
+
+    @declared.on("DELETE", RUN, answers={204: Answer(None, "It is gone.")}, refuses=(NoFlow, FlowRunning, NotArchived))
+    def delete_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Remove a run that has ended, so that its id is free. A run with an archive is refused until that is written.
+
+        A run that is stuck can also be removed.
+        """
+        sweep.delete(ports, self._address(Access(request, "delete", flow, id)))
+        return Response(204)
+
+    @declared.on(
+        "GET",
+        f"{RUN}/log",
+        query=(PAGE_TOKEN, SPANS),
+        answers={200: Answer(FlowLogShown | FlowLogWithSpansShown, "One page; without `next_page_token` the last.")},
+        refuses=(NoFlow,),
+    )
+    def get_flow_log(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Return the log of a run, in order, and its pending commands."""
+        address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
+        wanted = wants("spans", request.query.get("spans", ""))
+        header, entries = reads.get_log(ports.store, address)
+        page, next_page_token = log_page(entries, token)
+        if not wanted:
+            return Response(200, FlowLogShown.of(header, entries, page, next_page_token))
+        spans = self._spans(header, entries, token, details=not request.is_open)
+        return Response(200, FlowLogWithSpansShown.of(header, entries, page, next_page_token, spans=spans))
+
+    def _spans(
+        self, header: FlowHeader, entries: Sequence[Message], token: str, *, details: bool
+    ) -> tuple[FlowSpanShown, ...] | None:
+        """Return the spans that end on a page of the log, on the last page also the open ones; None if replay fails."""
+        local, first = self._local(), int(token or 0)
+        try:
+            local.check_revision(header.written_by)
+            spans = timeline(local.of(header.address.name), header, entries)
+        except (Stuck, Unavailable):
+            return None
+        last = first + LIMITS.flow_log_page
+        is_last = last >= len(entries)
+        return tuple(
+            FlowSpanShown.of(span, details=details)
+            for span in spans
+            if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
+        )
+
+    @declared.on("GET", f"{RUN}/queries", answers={200: FlowQueriesShown}, refuses=(NoFlow, CannotQuery))
+    def list_flow_queries(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """List the queries that the code of a run answers now. A replay of its log finds them, and changes nothing."""
+        address = self._address(Access(request, "query", flow, id))
+        return Response(200, FlowQueriesShown(tuple(queries.query_names(ports, self._local(), address))))
+
+    @declared.on(
+        "GET",
+        f"{RUN}/queries/{{name}}",
+        query=(Parameter("arguments", str, "The arguments of the query, by name, as a JSON object.", "{}"),),
+        answers={200: FlowAnswerShown},
+        refuses=(NoFlow, NoQuery, CannotQuery),
+    )
+    def query_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId, name: QueryName) -> Response:
+        """Query the code of a run. A replay of its log computes the answer, and changes nothing."""
+        address = self._address(Access(request, "query", flow, id, name))
+        arguments = _arguments(request.query.get("arguments", "{}"))
+        answer = queries.query(ports, self._local(), address, name, arguments)
+        return Response(200, FlowAnswerShown(flow, id, name, answer.result, answer.entries))
+
+    @declared.on(
+        "GET",
+        f"{RUN}/events",
+        query=(LAST_EVENT_ID,),
+        headers=(LAST_EVENT_ID_HEADER,),
+        answers={200: Answer(FlowWatchEventShown, "The events.", media_type="text/event-stream")},
+        refuses=(NoFlow,),
+    )
+    def watch_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Watch a run as a stream of server-sent events, as a browser's `EventSource` reads them.
+
+        `entry` is an entry of the log as `GET …/log` shows it, `progress` is the answer of `GET
+        /{function}/flows/{flow}/{id}`, and `complete` is the same at the run's end, after which the stream ends: close
+        the `EventSource` then. A stream ends after 240 s at the latest, and a browser connects again by itself. It
+        sends the `id:` of the last event as `Last-Event-ID`, and the stream continues after it: no entry is missed, and
+        none is sent twice. After `flow.continue_as_new`, the entries are those of the new log. An instance serves 8
+        streams; beyond that it answers 503.
+        """
+        address = self._address(Access(request, "log", flow, id))
+        last = _last_seen(request.header("Last-Event-ID") or request.query.get("last_event_id"))
+        reads.get(ports, address)
+        STREAMS.take(LIMITS.flow_watch_streams_max)
+        return event_streams.response(_events(ports, address, last, traces=not request.is_open), STREAMS.leave)
+
+    @declared.on(
+        "POST",
+        f"{RUN}/events/{{name}}",
+        headers=(IDEMPOTENCY_KEY,),
+        body=FlowEventRequest,
+        answers={202: SentFlowEventShown},
+        refuses=(NoFlow, FlowEnded, TooManyEvents, OtherBody),
+        example={"value": {"by": "ann", "approved": True}},
+    )
+    def send_flow_event(self, ports: Ports, request: Request, flow: FlowName, id: RunId, name: EventName) -> Response:
+        """Send an event to a run. It is kept until the flow waits for it."""
+        address = self._address(Access(request, "event", flow, id, name))
+        body, key = FlowEventRequest.from_request(_body(request)), request.header("Idempotency-Key")
+        event = key or ports.store.new_id()
+        messages.post_event(ports, address, name, body.value, event)
+        return Response(202, SentFlowEventShown(flow, id, event))
+
+    @declared.on(
+        "POST",
+        f"{RUN}/cancel",
+        headers=(IDEMPOTENCY_KEY,),
+        body=ReasonRequest,
+        answers=ACCEPTED,
+        refuses=(NoFlow,),
+    )
+    def cancel_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Cancel a run. `Cancelled` is raised where its code waits, so that it can clean up."""
+        address, key = self._address(Access(request, "cancel", flow, id)), request.header("Idempotency-Key")
+        messages.cancel(ports, address, _reason(request), key or None)
+        return Response(202, FlowAddressShown(flow, id))
+
+    @declared.on("POST", f"{RUN}/terminate", body=ReasonRequest, answers={200: FlowAddressShown}, refuses=(NoFlow,))
+    def terminate_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """End a run as cancelled without running its code, for code that ignores a cancel."""
+        sweep.terminate(ports, self._address(Access(request, "terminate", flow, id)), _reason(request))
+        return Response(200, FlowAddressShown(flow, id))
+
+    @declared.on(
+        "POST",
+        f"{RUN}/fork",
+        body=ForkRequest,
+        answers=STARTED,
+        refuses=(NoFlow, CannotFork, OtherBody),
+        example={"id": "order-7b", "from_entry": 2},
+    )
+    def fork_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Start another run from the first entries of a run's log. A repeated request changes nothing.
+
+        What the code has done up to there counts as done, and what it waits for there is scheduled for the new run. The
+        run itself may have ended, and does not change. 409 if the code has ended at the last of these entries, holds a
+        lock there, or does not fit them.
+        """
+        address = self._address(Access(request, "fork", flow, id))
+        body = ForkRequest.from_request(_body(request))
+        check_calls(request, on_complete=body.on_complete)
+        new = FlowAddress.checked(flow, body.id).key
+        options = body.arguments, body.on_complete, body.labels, body.timeout_seconds
+        started = starts.fork(ports, self._local(), address, starts.Fork(new, body.from_entry, *options))
+        return Response(201 if started.created else 200, FlowAddressShown.of_address(started.address))
+
+    @declared.on(
+        "POST", f"{RUN}/suspend", body=ReasonRequest, answers={200: FlowAddressShown}, refuses=(NoFlow, FlowEnded)
+    )
+    def suspend_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Let a run take no further step until it is resumed. Events and outcomes are kept."""
+        suspensions.suspend(ports, self._address(Access(request, "suspend", flow, id)), _reason(request))
+        return Response(200, FlowAddressShown(flow, id))
+
+    @declared.on("POST", f"{RUN}/resume", answers=ACCEPTED, refuses=(NoFlow,))
+    def resume_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Let a suspended run continue, or replay a stuck one now instead of in a few minutes."""
+        suspensions.resume(ports, self._address(Access(request, "resume", flow, id)))
+        return Response(202, FlowAddressShown(flow, id))
 
     def _address(self, access: Access) -> FlowAddress:
         self._check(access)
@@ -283,8 +463,8 @@ def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces
         execution = header.execution_id
         for entry in entries:
             sent += 1
-            yield event_streams.event("entry", shown_entry(entry), f"{execution}.{sent}")
-        status = shown_status(header, traces=traces)
+            yield event_streams.event("entry", FlowEntryShown.of(entry), f"{execution}.{sent}")
+        status = FlowStatusShown.of(header, traces=traces)
         if header.end:
             yield event_streams.event("complete", status, f"{execution}.{sent}")
             return
@@ -313,26 +493,59 @@ PAGE = {
 }
 """The headers of a page. The address is a secret: no other site receives it, and no cache keeps the page."""
 
+HTML = Answer(str, "The page with the question, or the confirmation.", media_type="text/html")
+
+CallbackToken = Annotated[
+    str,
+    Described(
+        {
+            "minLength": 1,
+            "maxLength": LIMITS.flow_callback_token_max,
+            "description": "The token that `flow.callback` has signed.",
+        }
+    ),
+]
+
+declared_callbacks = Routes("")
+"""The routes of `CallbackRoutes`. Each method declares its own."""
+
+
+class CallbackRoutes:
+    """The handlers of the callbacks through one function."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+
+    @declared_callbacks.on("GET", "/callbacks/{token}", answers={200: HTML}, refuses=(NoCallback, CallbackExpired))
+    def show_callback(self, ports: Ports, request: Request, token: CallbackToken) -> Response:
+        """Show the page of a signed address, whose button sends the event. The page itself sends nothing."""
+        if request.method == "HEAD":  # its answer would disclose that the address is in use
+            raise MethodNotAllowed("HEAD is not allowed here; allowed: GET, POST.", headers={"Allow": "GET, POST"})
+        return _page(request, lambda: _question(ports, self._function, token))
+
+    @declared_callbacks.on(
+        "POST",
+        "/callbacks/{token}",
+        body={"application/json": Any, FORM: EmptyForm},
+        answers={200: HTML, 202: CallbackSentShown},
+        refuses=(NoCallback, CallbackExpired, FlowEnded, TooManyEvents, OtherBody),
+        example={"by": "ann"},
+    )
+    def send_callback(self, ports: Ports, request: Request, token: CallbackToken) -> Response:
+        """Send the event of a signed address to its run, once. A repeat with the same value changes nothing.
+
+        The body is the event's value. A form is empty, and its value is null.
+        """
+        if request.media_type == FORM:
+            return _page(request, lambda: _confirmed(ports, request, self._function, token))
+        callback = _callback(self._function, token)
+        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
+        return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
+
 
 def add_callback_routes(routes: Routes, function: str) -> None:
     """Add the routes of the callbacks through `function`."""
-
-    def get(ports: Ports, request: Request, token: str) -> Response:
-        """Show the question. Refuse HEAD, which would say that the address is in use."""
-        if request.method == "HEAD":
-            raise MethodNotAllowed("HEAD is not allowed here; allowed: GET, POST.", headers={"Allow": "GET, POST"})
-        return _page(request, lambda: _question(ports, function, token))
-
-    def post(ports: Ports, request: Request, token: str) -> Response:
-        """Send the event: its value is the JSON body, or null if the page's button sends it."""
-        if request.media_type == FORM:
-            return _page(request, lambda: _confirmed(ports, request, function, token))
-        callback = _callback(function, token)
-        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
-        return Response(202, {"event": callback.event}, {"Cache-Control": "no-store"})
-
-    routes.on("GET", "/callbacks/{token}")(get)
-    routes.on("POST", "/callbacks/{token}")(post)
+    routes.add_methods(declared_callbacks, CallbackRoutes(function))
 
 
 def _callback(function: str, token: str) -> Callback:
@@ -374,9 +587,8 @@ def _html(status: int, title: str, content: str) -> Response:
     return Response(status, text.encode(), PAGE)
 
 
-def _only(request: Request, *names: str) -> RequestFields:
-    """Return the members of the body. Raises `BadFlow` for any other."""
-    return RequestFields(request.json_object(CORE_LIMITS.task_bytes_max), BadFlow).only(*names)
+def _body(request: Request) -> dict[str, Json]:
+    return request.json_object(CORE_LIMITS.task_bytes_max)
 
 
 def _label(text: str | None) -> tuple[str, str] | None:
@@ -411,83 +623,14 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _reason(request: Request) -> str:
-    return str(_only(request, "reason").text("reason", ""))
+    return ReasonRequest.from_request(_body(request)).reason
 
 
-def _next_page(token: str) -> dict[str, str]:
-    return {"next_page_token": token} if token else {}
-
-
-# --- renderings ---
-
-NONE: Mapping[str, FlowHeader] = {}
-
-
-def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, traces: bool = True) -> dict[str, Any]:
-    """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up.
-
-    `traces`: with stack traces, which have lines of the code. An open function shows none.
-    """
-    outcome = header.end.outcome.to_json() | {"ended_at": header.end.at} if header.end else {}
-    return {
-        **header.address.to_json(),
-        "state": header.state,
-        **outcome,
-        "waiting_for": shown_waits(header, stuck),
-        **({"unawaited": {"events": header.kept, "names": list(header.kept_names)}} if header.kept else {}),
-        "log_length": header.log.length,
-        "generation": header.generation,
-        "progress": header.progress,
-        **({"labels": dict(header.labels)} if header.labels else {}),
-        **({"deadline_at": header.deadline_at} if header.deadline_at else {}),
-        **({"problem": _problem(header, traces=traces)} if header.stuck else {}),
-        **({"suspended": dict(header.suspended)} if header.suspended else {}),
-        **({"trace": header.trace} if header.trace and traces else {}),
-        **({"forked_from": _origin(header.origins[-1])} if header.origins else {}),
-    }
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    return {"id": origin.id, "entries": origin.entries}
-
-
-def shown_waits(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> list[dict[str, Any]]:
-    """Return the pending commands of a run, by path."""
-    return [
-        {"path": path, "command": wait.signature, "attempt": wait.attempt, "asked_at": wait.scheduled_at or None}
-        | ({"last_error": wait.last_error} if wait.last_error else {})
-        | ({"stuck": {**stuck[path].address.to_json(), **_problem(stuck[path], traces=False)}} if path in stuck else {})
-        for path, wait in sorted(header.pending.items())
-    ]
-
-
-def _problem(header: FlowHeader, *, traces: bool) -> dict[str, str]:
-    """Return why a run is stuck."""
-    return {name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"}
-
-
-def shown_log(header: FlowHeader, entries: Sequence[Message], page: Sequence[Message]) -> dict[str, Any]:
-    """Return some or all entries of a log, with the values of the header that a replay needs."""
-    return {
-        **header.address.to_json(),
-        "execution_id": header.execution_id,
-        "arguments": dict(header.arguments),
-        "begun_at": rfc3339(header.start_at) if header.start_at else None,
-        "patches": dict(header.patches),
-        **({"origins": [origin.to_json() for origin in header.origins]} if header.origins else {}),
-        **({"parent": parent.to_json()} if (parent := header.context.parent) else {}),
-        "state": header.state,
-        "waiting_for": {path: wait.signature for path, wait in header.pending.items()},
-        "log_length": len(entries),
-        "entries": [shown_entry(entry) for entry in page],
-    }
-
-
-def shown_log_page(header: FlowHeader, entries: Sequence[Message], token: str) -> dict[str, Any]:
-    """Return the page of a log after the entries that `token` counts. Raises `BadQuery`."""
+def log_page(entries: Sequence[Message], token: str) -> tuple[Sequence[Message], str]:
+    """Return the page of a log after the entries that `token` counts, and the next token. Raises `BadQuery`."""
     if token and not token.isdecimal():
         raise BadQuery("`page_token` must be the `next_page_token` of the page before.", field="page_token")
     first = int(token or 0)
     page = entries[first : first + LIMITS.flow_log_page]
     last = first + len(page)
-    return shown_log(header, entries, page) | _next_page(str(last) if last < len(entries) else "")
+    return page, str(last) if last < len(entries) else ""

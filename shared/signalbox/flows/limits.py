@@ -30,12 +30,14 @@ class FlowLimits(Limits):
     """Names in a run's status of events that its code has not waited for."""
 
     flow_events_kept_bytes_max: int = 1_500_000
-    """Bytes of such events. If there are more, further ones are refused. `continue_as_new` carries over all in one
-    commit."""
+    """Bytes of the events that a flow keeps for its code. If there are more, further ones are refused.
+    `continue_as_new` carries over all in one commit.
+    """
 
     flow_events_passed_on_bytes_max: int = 3_000_000
-    """Bytes of such events that `continue_as_new` carries over. There can be more only if events arrive faster than
-    turns."""
+    """Bytes of kept events that `continue_as_new` carries over. There can be more only if events arrive faster than
+    turns.
+    """
 
     flow_event_name_bytes_max: int = 200
     """Bytes of an event's name, which the log and errors repeat."""
@@ -47,7 +49,7 @@ class FlowLimits(Limits):
     """Bytes of the question on the page of a callback, which its address contains."""
 
     flow_callback_token_max: int = 3_200
-    """Characters of the signed part of such an address. Servers refuse a request line of more than 4,094."""
+    """Characters of the signed part of a callback's address. Servers refuse a request line of more than 4,094."""
 
     flow_trace_bytes_max: int = 4_000
     """Bytes of the stack trace of a run that is stuck or has failed. Of a longer one, the innermost frames are kept."""
@@ -74,7 +76,9 @@ class FlowLimits(Limits):
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 
     flow_live_tail_bytes_max: int = 20_000
-    """The same for a turn after an inline step, which reads no chunk. A long last chunk is written less often."""
+    """Bytes of the end of the log after a turn of an inline step, which reads no chunk. A long last chunk is written
+    less often.
+    """
 
     flow_chunk_bytes_max: int = 900_000
     """Bytes of a chunk of the log. A record in Firestore can have 1 MiB."""
@@ -89,7 +93,9 @@ class FlowLimits(Limits):
     """The default time within which an inline step must end."""
 
     inline_timeout_seconds_max: float = 480
-    """The longest such time. Cloud Tasks ends a delivery after ten minutes. Use a task for a longer step."""
+    """The longest time that an inline step may ask for. Cloud Tasks ends a delivery after ten minutes. Use a task for a
+    longer step.
+    """
 
     inline_steps_max: int = 8
     """Inline steps that one delivery runs at once, each in a thread. Their instance also serves other requests."""
@@ -131,7 +137,9 @@ class FlowLimits(Limits):
     """The time without a turn after which the sweeper repeats a running flow's commands: their tasks may be lost."""
 
     flow_patient_seconds: int = 24 * 3600
-    """The same for a flow that waits only for events, times and sub-flows."""
+    """The time without a turn after which the sweeper repeats the commands of a flow that waits only for events, times
+    and sub-flows.
+    """
 
     flow_kept_seconds: int = CORE_LIMITS.receipt_seconds
     """The time for which an ended flow is kept: longer than the 31 days for which Cloud Tasks may repeat its start."""
@@ -153,10 +161,10 @@ class FlowLimits(Limits):
     """Runs on which one request acts. It lists them while its caller waits, and commits a page for each hundred."""
 
     flow_bulk_page: int = 1_000
-    """Listings that such a request reads at a time."""
+    """Listings that a request for an action on many runs reads at a time."""
 
     flow_bulk_per_task: int = 20
-    """Runs on which one task of such a batch acts, one after another, in about a second."""
+    """Runs on which one task of an action on many runs acts, one after another, in about a second."""
 
     flow_commit_bytes_max: int = 3_500_000
     """Bytes that one turn of a flow writes. A commit has at most 4 MiB, with the names of its records and fields."""
@@ -186,7 +194,7 @@ class FlowLimits(Limits):
     """Listings that the sweeper reads at a time."""
 
     flow_removal_commits_max: int = 20
-    """Commits of one removal in one sweep. The next sweep continues it, after the others that are due."""
+    """Commits of one removal in one sweep. The next sweep continues it, after the other removals that are due."""
 
     flow_removal_page: int = 300
     """Records that one commit of a removal deletes."""

@@ -2,8 +2,8 @@
 
 The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
 code, and removes a flow 32 days after its end, or after the longer retention in its header. Removals come last and have
-a time budget of their own, so that stuck flows do not wait for them. Every visit sets `due_at` to a time after now,
-also one that failed and a removal that is not finished: then the others come first.
+a separate time budget, so that stuck flows do not wait for them. Every visit sets `due_at` to a time after now, also
+one that failed and a removal that is not finished: then the others come first.
 
 Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
 flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it
@@ -92,7 +92,10 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 
 
 def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
-    """Visit the due flows that have ended, or those that have not. Return their number, and that of the others."""
+    """Visit the due flows that have ended, or those that have not.
+
+    Return the number of visits, and that of the flows left out.
+    """
     visits = others = 0
     for listing in due_records(ports.store, FlowAddress.COLLECTION, DUE_AT, LIMITS.flows_sweep_page, out_of_time):
         if ((listing.data or {}).get("state") in ENDED) is ended:
@@ -104,7 +107,7 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
 
 
 def sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
-    """Look at the running flows that were not looked at for an hour. Return their number."""
+    """Check the running flows that have not been checked for an hour. Return their number."""
     visits, page_max = 0, LIMITS.flows_sweep_page
     for listing in due_records(ports.store, FlowAddress.COLLECTION, CHECKED_AT, page_max, out_of_time, _silent()):
         visits += 1
@@ -120,7 +123,7 @@ def sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
 
 
 def check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
-    """Let a flow that had no turn for an hour repeat its commands, and note when it was looked at."""
+    """Let a flow without a turn for an hour repeat its commands, and note the time of the check."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
     if header is None or header.end or header.suspended or header.stuck:
@@ -190,7 +193,7 @@ def is_not_archived(ports: Ports, header: FlowHeader) -> bool:
 
 
 def archive_again(ports: Ports, listing: Snapshot, header: FlowHeader, now: datetime) -> bool:
-    """Enqueue the task of an archive again, and look later whether it has been written."""
+    """Enqueue the task of an archive again, and check later whether it has been written."""
     ports.queue.create([archive_effect(header, rfc3339(now))])
     ports.store.commit([Change(listing.path, {(DUE_AT,): archive_due_at(now)}, listing.guard or Must.EXIST)])
     return True
@@ -205,7 +208,9 @@ def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
 # --- removal ---
 
 DELETED_WHILE_STUCK = "The flow was stuck, and was deleted."
-"""How a stuck run ends that is deleted: for its parent, and until its archive is written."""
+"""The outcome of a stuck run that is deleted. Its parent receives it, and its header has it until the archive is
+written.
+"""
 
 
 def delete(ports: Ports, address: FlowAddress) -> None:
@@ -247,7 +252,7 @@ def _ended(ports: Ports, address: FlowAddress, detail: str, *, stuck_only: bool)
 
 
 def cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
-    """Cancel the sub-flows that a flow waits for, since no turn of it will."""
+    """Cancel the sub-flows that a flow waits for, since no further turn will cancel them."""
     for wait in header.pending.values():
         if address := sub_flow_address(header.address, wait):
             with suppress(NoFlow):
@@ -284,8 +289,8 @@ def end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -
 def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutOfTime = NEVER) -> bool:
     """Remove the records of an ended flow, whose header was read; return False if time was over before the last commit.
 
-    The header, which an ended flow never changes, guards each commit. Once it is removed, the id may be in use again:
-    its messages and its log are of a new run then. The sweeper completes a removal that was not finished. Raises
+    The header, which an ended flow never changes, guards each commit. Once it is removed, the id may be in use again,
+    and messages and log under it may belong to a new run. The sweeper completes a removal that was not finished. Raises
     `Conflict` if another process was faster.
     """
     unchanged = Change(read.path, {}, read.guard)

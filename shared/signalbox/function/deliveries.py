@@ -1,4 +1,4 @@
-"""What a function does with a delivery of a task: whether its code is known, and the time that it has."""
+"""A function's deliveries of tasks: whether the code of one is known, and the time that it has."""
 
 import time
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from signalbox.tasks.service.group_runs import GroupTime
 
 
 def is_known(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool:
-    """Return whether this code has a task that takes the arguments of a delivery. A group's first unit is looked at."""
+    """Return whether this code has a task that takes the arguments of a delivery: of a group, its first unit's."""
     context = delivered.context
     first = context.payloads[0] if isinstance(context, OfGroup) and context.payloads else {}
     return task is not None and task.accepts({**delivered.payload, **first})
 
 
 def is_coming(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool:
-    """Return whether the deployment's catalogue has what this code lacks: the task, or arguments of it."""
+    """Return whether the deployment's catalogue has the task, or the arguments of it, that this code lacks."""
     lacking = delivered.payload.keys() - {name.removesuffix("?") for name in (task.parameters if task else ())}
     return (task is None or bool(lacking)) and is_declared(delivered.function, delivered.task, lacking)
 
@@ -50,7 +50,7 @@ def group_time(function: str) -> GroupTime:
 
 
 def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimits, received_at: float) -> TaskContext:
-    """Return the context of an attempt that was received at a time of this process's monotonic clock."""
+    """Return the context of an attempt. `received_at` is a time of this process's monotonic clock."""
     context = delivered.context
 
     def seconds_left() -> float:

@@ -1,4 +1,4 @@
-"""Which entry point of a function a request is for: by its path, and by the part of the function that is served."""
+"""The choice of a request's entry point: by its path, and by the part of the function that is served."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
 EVENTS = f"{DOCUMENT_EVENTS_PATH}/"
 RESERVED = (TASKS, "/objects/", "/flows/", TURNS, EVENTS)
-"""Paths of the kit's own, below each function's address."""
+"""Paths that the kit itself serves below each function's address."""
 
 
 def dispatch(

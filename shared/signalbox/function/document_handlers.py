@@ -1,4 +1,4 @@
-"""The handlers of `on_document`: which events one takes, and the code of its task."""
+"""The handlers of `on_document`: the events that each takes, and the code of its task."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 
 EVENT_MARGIN_BYTES = 8 * 1024
-"""Bytes of a task's payload for what an event has in addition to its data: a path of at most 6 KiB, and an id."""
+"""Bytes of a task's payload for the parts of an event other than its data: a path of at most 6 KiB, and an id."""
 
 
 class PatternChanged(Problem):
@@ -41,7 +41,7 @@ class DocumentHandler:
     in_order: bool
 
     def takes(self, path: str, kind: str) -> bool:
-        """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
+        """Return whether an event is for the handler. An event of unknown kind is: its trigger has selected it."""
         return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
 
 
@@ -66,7 +66,7 @@ def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, e
 
 
 def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable[..., None]:
-    """Return the code of the task that calls a handler with the event of its arguments. Raises `TypeError`."""
+    """Return the code of the task that calls a handler with the event from the task's arguments. Raises `TypeError`."""
     from signalbox.adapters.http.event_deliveries import event_of_arguments  # its protobuf is only for such functions
 
     if not handler.__name__.isidentifier():
@@ -97,7 +97,7 @@ def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable
 
 
 def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
-    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError`, with what to write."""
+    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError` with the form to write."""
     declared = inspect.signature(handler).parameters
     try:
         hints, parameters = get_type_hints(handler), list(declared)

@@ -139,7 +139,7 @@ class Function:
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
 
-        Raises `ValueError` for a pattern without a leading slash, or under one of the kit's own paths.
+        Raises `ValueError` for a pattern without a leading slash, or under a path that the kit itself serves.
         """
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
@@ -172,7 +172,7 @@ class Function:
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
     ) -> Any:
-        """Register a task under the name of its code. It is given up after its code was started `attempts_max` times.
+        """Register a task under the name of its code. After `attempts_max` starts of the code, the task is given up.
 
         A delivery that ended before the code was started does not count. Calls of the task use `queue`, whose backoff
         is the pause between two attempts (`backoff_min_seconds` and the following fields in the catalogue). Raises
@@ -244,12 +244,13 @@ class Function:
     def flow(self, code: Any = None, *, retention_days: int | None = None, archive: str = "") -> Any:
         """Register a flow, an ``async def``, under its name: see `signalbox.flows.api.runs`.
 
-        A run that has ended is kept for `retention_days`, 32 to 3,650 (None: 32). With `archive`, ``gs://BUCKET/PREFIX``
-        or a folder, the run and its log are written there when it has ended, and it is not removed before. The code of
-        a run's last turn decides: a deployment changes nothing for runs that have ended.
+        A run that has ended is kept for `retention_days`, 32 to 3,650 (None: 32). With `archive`,
+        ``gs://BUCKET/PREFIX`` or a folder, the run and its log are written there when it has ended, and it is not
+        removed before. The options are those of the code that runs the last turn: a deployment changes nothing for runs
+        that have ended.
 
         Raises `TypeError` for code that is not an ``async def``, or has a parameter whose type is not JSON, and
-        `ValueError` for a second flow of one name or an option that cannot be.
+        `ValueError` for a second flow of one name or an invalid option.
         """
         host = self._flows = self._flows or self._new_flow_host()
 
@@ -328,14 +329,15 @@ class Function:
     ) -> Callable[[Handler], Handler]:
         """Run the handler as a task for each event of a document whose path matches `pattern` (``orders/{id}``).
 
-        `on` is ``created``, ``updated`` or ``deleted``; ``written`` is all of them. ``{path=**}`` at the end of a
-        pattern matches one segment or more. The handler's arguments are the `DocumentEvent`, then each ``{part}`` by
-        its name, and a `TaskContext` if it has such a parameter. The event is acknowledged once the task is enqueued,
-        under an id that its other deliveries have, too; `attempts_max` and `queue` are those of `task`. An event whose
-        data would not fit into a task arrives without it (`DocumentEvent.partial`).
+        The handler's arguments are the `DocumentEvent`, then each ``{part}`` by its name, and a `TaskContext` if it has
+        such a parameter. The event is acknowledged once the task is enqueued, under an id that all its deliveries
+        share. An event whose data would not fit into a task arrives without it (`DocumentEvent.partial`).
 
-        With `in_order`, the handler runs for one event of a document at a time, in the order of the document's
-        versions. An event that arrives after the handler has begun with a later one of its document is left out.
+        - `pattern`: ``{path=**}`` at its end matches one segment or more.
+        - `on`: ``created``, ``updated`` or ``deleted``; ``written`` is all of them.
+        - `in_order`: the handler runs for one event of a document at a time, in the order of the document's versions.
+          An event that arrives after the handler has begun with a later one of its document is left out.
+        - `attempts_max`, `queue`: the options of `task`.
 
         Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
         `TypeError` for a handler with other parameters.

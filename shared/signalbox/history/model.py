@@ -1,9 +1,9 @@
-"""The records of a document's log, and the declarations of the catalogue, which say what documents have one.
+"""The records of a document's log, and the declarations of the catalogue, which select the documents that have one.
 
 A log consists of its entries and the mark. Entries are stored as patches (`machine/json_patch.py`).
 
 A declaration selects documents by key, by a prefix of the key, or by type. Declarations are global to a process, like
-limits. The settings set them; a test replaces them:
+limits. The settings contain them. A test replaces them:
 
     with HISTORY.replaced([HistoryRule(prefix="contract-")]): ...
 """
@@ -62,7 +62,7 @@ def version_of(entry_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the log that is read by itself: the version of its first entry, and the number of entries."""
+    """A part of the log that is read alone: the version of its first entry, and the number of entries."""
 
     first: int
     count: int
@@ -78,7 +78,7 @@ class Mark:
 
     @classmethod
     def from_record(cls, data: object) -> Self | None:
-        """Parse the mark of a reserved map; None if it has none."""
+        """Parse the mark of a reserved map. Return None if it has none."""
         match data:
             case {"version": int(version), "digest": str(digest), "firsts": list(firsts), "counts": list(counts)}:
                 return cls(version, digest, tuple(map(Segment, firsts, counts)))
@@ -111,7 +111,8 @@ class Entry:
     def to_records(self, path: str) -> Mapping[str, dict[str, Any]]:
         """Return the entry's record at `path`, and those of its parts, by path.
 
-        The patch is text, so that it can be any JSON. A long one is compressed, and a very long one is stored in parts.
+        The patch is text, so that it can be any JSON. A long patch is compressed, and a very long one is stored in
+        parts.
         """
         text = json_values.canonical(self.patch)
         record = {"action": self.action, "author": self.author, "whole": self.whole, "patch": text}
@@ -142,7 +143,7 @@ def mark_after(mark: Mark, version: int) -> Mark:
 def part_paths(path: str, data: Mapping[str, Any]) -> list[str]:
     """Return the paths of the parts of an entry.
 
-    Their collection has the name of that of entries, so that the same settings of indexes apply to it.
+    Their collection has the same name as the collection of entries, so that the same settings of indexes apply to it.
     """
     return [f"{path}/versions/{number:03}" for number in range(data.get("parts", 0))]
 
@@ -163,7 +164,10 @@ TYPE = "type"
 
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
-    """One declaration: exactly one of ``keys``, ``prefix`` and ``type``, and how many versions are kept how long."""
+    """One declaration.
+
+    It has exactly one of ``keys``, ``prefix`` and ``type``, the number of versions to keep, and their age.
+    """
 
     keys: frozenset[str] = frozenset()
     prefix: str = ""

@@ -2,15 +2,19 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Self
+from typing import Annotated, Self
 
+from signalbox.core.field_rules import Described
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import microseconds, rfc3339
 from signalbox.history.problems import BadVersion
 
-_NUMBER = re.compile(r"[0-9]{1,17}\Z")
+_NUMBER = r"[0-9]{1,17}"
 
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})\Z")
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+
+VersionReference = Annotated[str, Described({"pattern": f"^{_NUMBER}$|^{_TIME}$"}, "VersionReference")]
+"""The number of a version, or a time (RFC 3339), in an address."""
 
 _LAST = 253_402_300_799_999_999
 """The last microsecond of the year 9999."""
@@ -18,7 +22,7 @@ _LAST = 253_402_300_799_999_999
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The version `number`, or the one that was valid at `moment`; without either, the latest."""
+    """The version `number`, the version that was valid at `moment`, or, without either, the latest one."""
 
     number: int | None = None
     moment: datetime | None = None
@@ -29,9 +33,9 @@ class Reference:
         if isinstance(version, datetime):
             return cls(moment=_checked(version, field))
         text = str(version)
-        if _NUMBER.match(text):
+        if re.fullmatch(_NUMBER, text):
             return cls(number=int(text))
-        if not _TIME.match(text):
+        if not re.fullmatch(_TIME, text):
             raise _refused(field)
         try:
             return cls(moment=_checked(datetime.fromisoformat(text), field))

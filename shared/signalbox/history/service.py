@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
-from typing import Any
 
-from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing, write_page_token
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition
-from signalbox.core.times import rfc3339
 from signalbox.history.limits import LIMITS
 from signalbox.history.machine import kept_versions
 from signalbox.history.model import (
@@ -20,7 +16,6 @@ from signalbox.history.model import (
     Content,
     Entry,
     Mark,
-    Patch,
     collection_of,
     header_path,
     id_of,
@@ -28,67 +23,18 @@ from signalbox.history.model import (
     version_of,
 )
 from signalbox.history.requests import Reference
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version: the time from which it was valid (`at`), its author, and the action that made it."""
-
-    version: int
-    at: datetime
-    author: str
-    action: str
-
-    @classmethod
-    def from_snapshot(cls, snapshot: Snapshot, entry: Entry) -> "Version":
-        assert snapshot.create_time is not None, "a query finds only records that exist"
-        return cls(entry.version, kept_versions.valid_from(entry, snapshot.create_time), entry.author, entry.action)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the version as callers get it."""
-        return {"version": self.version, "at": rfc3339(self.at), "author": self.author, "action": self.action}
+from signalbox.history.shown import VersionChangesShown, VersionShown, VersionsShown
 
 
 @dataclass(frozen=True, slots=True)
 class VersionContent:
-    """A version with its content; None if the document did not exist."""
+    """A version with its content, which is None if the document did not exist."""
 
-    version: Version
+    version: VersionShown
     content: Content | None
 
-    def to_json(self, key: str) -> dict[str, Any]:
-        """Return the version as callers get it, with links as bare keys."""
-        document = None if self.content is None else {"key": key, **self.content}
-        return {**self.version.to_json(), "document": document}
 
-
-@dataclass(frozen=True, slots=True)
-class VersionsPage:
-    """Versions, the latest first; `next_page_token` is empty on the last page."""
-
-    versions: list[Version]
-    next_page_token: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the page as callers get it."""
-        more = given(next_page_token=self.next_page_token or None)
-        return {"versions": [version.to_json() for version in self.versions], **more}
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The JSON Patch (RFC 6902) between two versions. A document that did not exist is null."""
-
-    before: int
-    after: int
-    patch: Patch
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the difference as callers get it."""
-        return {"from": self.before, "to": self.after, "patch": self.patch}
-
-
-def find_versions(ports: Ports, key: str, listing: Listing) -> VersionsPage:
+def find_versions(ports: Ports, key: str, listing: Listing) -> VersionsShown:
     """Return a page of a document's versions, empty if it has none."""
     query = Query(
         collection_of(key),
@@ -98,15 +44,15 @@ def find_versions(ports: Ports, key: str, listing: Listing) -> VersionsPage:
     )
     page = ports.store.query(query)
     token = write_page_token(listing.mark, [], page[-1].id) if page and is_full(query, page) else ""
-    return VersionsPage([Version.from_snapshot(record, _entry_without_patch(record)) for record in page], token)
+    return VersionsShown([_version(record) for record in page], token)
 
 
 def read_version(ports: Ports, key: str, reference: Reference) -> VersionContent:
     """Return a version and its content. Raises `NotFound`."""
     entries: list[Entry] = []
-    found: Version | None = None
+    found: VersionShown | None = None
     for snapshot in _back_from(ports, key, reference.latest):
-        version = Version.from_snapshot(snapshot, _entry_without_patch(snapshot))
+        version = _version(snapshot)
         if found is None and not reference.fits(version.version, version.at):
             if reference.is_time:
                 continue
@@ -141,18 +87,23 @@ def _back_from(ports: Ports, key: str, latest: int) -> Iterator[Snapshot]:
         after = (page[-1].id,)
 
 
-def compare_versions(ports: Ports, key: str, before: Reference, after: Reference) -> Changes:
+def compare_versions(ports: Ports, key: str, before: Reference, after: Reference) -> VersionChangesShown:
     """Return the difference of two versions. Raises `NotFound`."""
     old, new = read_version(ports, key, before), read_version(ports, key, after)
-    return Changes(old.version.version, new.version.version, kept_versions.difference(old.content, new.content))
+    patch = kept_versions.difference(old.content, new.content)
+    return VersionChangesShown(old.version.version, new.version.version, patch)
 
 
-def _entry_without_patch(snapshot: Snapshot) -> Entry:
-    return Entry.from_record(snapshot.id, {**(snapshot.data or {}), "patch": "[]", "packed": False})
+def _version(snapshot: Snapshot) -> VersionShown:
+    """Return the version of an entry's record, whose patch is not read."""
+    assert snapshot.create_time is not None, "a query finds only records that exist"
+    entry = Entry.from_record(snapshot.id, {**(snapshot.data or {}), "patch": "[]", "packed": False})
+    valid_from = kept_versions.valid_from(entry, snapshot.create_time)
+    return VersionShown(entry.version, valid_from, entry.author, entry.action)
 
 
 def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
-    """Return an entry with its parts; None if it was deleted since it was read."""
+    """Return an entry with its parts, or None if it has been deleted since it was read."""
     data = snapshot.data or {}
     paths = part_paths(snapshot.path, data)
     parts = [part.data for part in ports.store.read(*paths) if part.data is not None] if paths else []
@@ -163,7 +114,7 @@ def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
 
 
 def delete_before(ports: Ports, key: str, version: int) -> None:
-    """Delete the versions before one, the oldest first: then no earlier version seems valid at a later time.
+    """Delete the versions before a given one, the oldest first. So no earlier version ever seems valid at a later time.
 
     A repeated call finds none.
     """
@@ -174,7 +125,7 @@ def delete_before(ports: Ports, key: str, version: int) -> None:
 
 
 def paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
-    """Iterate over the versions before one, the latest first: the paths of each one's records."""
+    """Iterate over the versions before a given one, the latest first; each is the list of its records' paths."""
     older = (Condition(ID, ">", id_of(version)),)
     after: tuple[str, ...] = ()
     while True:
@@ -192,7 +143,7 @@ def forget(ports: Ports, key: str) -> None:
 
 
 def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
-    """Record the deletion of a document with this mark by another client, unless the log has it already.
+    """Record that another client has deleted a document with this mark, unless the log already has the deletion.
 
     Nothing is recorded if the document exists again.
     """

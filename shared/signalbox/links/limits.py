@@ -5,7 +5,7 @@ from signalbox.core.limits import Limits
 
 class LinkLimits(Limits):
     walk_documents_max: int = 50
-    """Documents that one task of a transform's walk refreshes. It also reads the targets of all their links."""
+    """Documents that one task of a transform's walk refreshes. The task also reads the targets of all their links."""
 
     page_copies_first: int = 300
     """Copies that the first task of a fan-out refreshes, before the size of the documents is known."""
@@ -23,7 +23,9 @@ class LinkLimits(Limits):
     """Targets read in one call of a verification, if they are small."""
 
     verify_moving_seconds: int = 60
-    """The age of a write up to which a difference is not counted as drift: its event may still be on its way."""
+    """The age of a write from which a difference counts as drift. Before that, the event of the write may still be on
+    its way.
+    """
 
     verify_abandoned_seconds: int = 3_600
     """The time without progress after which a verification counts as abandoned, and another may begin."""

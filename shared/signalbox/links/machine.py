@@ -1,7 +1,7 @@
 """The progress and the findings of a verification, and the tasks of links.
 
 A verification is running, abandoned (no progress for `LIMITS.verify_abandoned_seconds`) or ended. `begin` depends on
-the last verification and on that of its own operation, `count` on the verification of its page.
+the last verification and on the one of its operation; `count` depends on the verification of its page.
 
     command  last                    own                        if                     answer   task
     -------  ----------------------  -------------------------  ---------------------  -------  ----
@@ -56,7 +56,7 @@ def count_page(
 
 
 def differs(data: Mapping[str, Any], document: Document, key: str, embedding: Embedding, hops: int) -> bool:
-    """Return whether a document, stored as `data`, differs from what a put of its content would store now."""
+    """Return whether a document, stored as `data`, differs from the result of a put of its content now."""
     if not document.stamp_matches or not link_index_matches(data, document.surveyed):
         return True
     try:
@@ -67,7 +67,10 @@ def differs(data: Mapping[str, Any], document: Document, key: str, embedding: Em
 
 
 def is_moving(written: Iterable[datetime], now: datetime) -> bool:
-    """Return whether a difference is not damage: a record was written so recently that its event may be yet to come."""
+    """Return whether a difference may disappear by itself.
+
+    A record was written so recently that its event may not have arrived.
+    """
     recent = now - timedelta(seconds=LIMITS.verify_moving_seconds)
     return any(time > recent for time in written)
 
@@ -86,6 +89,6 @@ def next_walk_task(event_id: str, transform: str, cursor: str) -> Effect:
 
 
 def verification_task(walk: Verification) -> Effect:
-    """Return the task for the next page of a verification, named once a page."""
+    """Return the task for the next page of a verification. Its name is that of the page, so it is enqueued once."""
     payload = {"run": walk.run, "cursor": walk.cursor}
     return Effect(name_of(VERIFICATIONS, walk.run, walk.cursor), LINKS_QUEUE, LINK_VERIFY, "page", payload)

@@ -37,9 +37,9 @@ def run_of(operation: str) -> str:
 class Finding:
     """Counts of documents. `looked` counts all documents of a page.
 
-    `drifted` counts documents that differed from what a put would store, and targets that were not marked as linked.
-    `moving` counts those of them that were written recently, so that their own event may still have been on its way.
-    All of them were repaired, except `refused`: another client wrote content that a put would refuse.
+    `drifted` counts documents that differed from the record that a put would store, and targets that were not marked as
+    linked. `moving` counts the differences of recently written documents, whose own event may still have been on its
+    way. All were repaired except `refused`: documents with content from another client that a put would refuse.
     """
 
     looked: int = 0

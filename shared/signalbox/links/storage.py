@@ -45,7 +45,7 @@ def documents_with_links(field: str, after: str) -> Query:
 
 
 def next_limit(page: Sequence[Snapshot]) -> int:
-    """Return the number of documents that the next page may have if they are as large as those of this page."""
+    """Return the number of documents that the next page may have, if they are as large as those of this page."""
     total_bytes = sum(map(snapshot_bytes, page))
     return max(1, min(LIMITS.page_copies_max, CORE_LIMITS.read_bytes_max * len(page) // total_bytes))
 
@@ -126,7 +126,7 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
 
 
 def is_linked(target: Snapshot, noted: Container[str]) -> bool:
-    """Return whether a target is marked. The mark of a missing target is its note, which `noted` has the keys of."""
+    """Return whether a target is marked. The mark of a missing target is its note; `noted` has the keys with a note."""
     document = Document.from_record(target.data)
     return target.id in noted if document is None else document.linked is not False
 

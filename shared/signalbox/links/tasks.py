@@ -1,4 +1,4 @@
-"""The kit's own tasks of links, each handled by its name.
+"""The internal tasks of links, each handled by its name.
 
 Tasks of `link_refresh` have the id of the event or change that caused them, and their work:
 

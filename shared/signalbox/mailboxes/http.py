@@ -1,11 +1,23 @@
 """Functions that the routes and the tasks of objects and flows share."""
 
+from typing import Annotated
+
+from signalbox.adapters.http.route_declarations import Parameter
 from signalbox.adapters.http.routes import Request
 from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.field_rules import Seconds
 from signalbox.core.problems import BadQuery
 from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model.messages import Delivery
+
+SECONDS = Annotated[float, Seconds(LIMITS.call_wait_seconds_max, zero=True)]
+
+WAIT_SECONDS = Parameter("wait_seconds", SECONDS, "How long to wait for the end.", default=0)
+WAIT_SECONDS_OF_CALL = Parameter(
+    "wait_seconds", SECONDS, "How long to wait for the outcome, before the answer is 202.", LIMITS.call_wait_seconds_max
+)
+"""The parameter that `wait_seconds` reads: without a default of its own, and for a call."""
 
 
 def delivery_of(delivered: Delivered[Members]) -> Delivery:

@@ -1,4 +1,4 @@
-"""The decisions that all mailboxes share: which messages are due, in which order, and what a run does.
+"""The decisions that all mailboxes share: which messages are due, in which order, and the steps of a run.
 
 Messages are applied in the order of their records' create times, which are commit times. `since` cannot order them: the
 server sets it when it begins a commit, in milliseconds. `since` only orders pages, so the end of a full page is left to

@@ -1,4 +1,4 @@
-"""The problem of an outcome whose own class this process does not have."""
+"""The problem of an outcome whose class this process does not have."""
 
 from signalbox.core.problems import Problem
 

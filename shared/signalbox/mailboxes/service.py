@@ -40,8 +40,8 @@ def run(
 ) -> None:
     """Apply the messages that are due. Raises `Unavailable` if the wake-up must be delivered again.
 
-    `next_wake` is enqueued if the wake-up was cut short: the same wake-up, for the same time. `has_work` says by the
-    header whether there is something to do although a turn has read all messages.
+    `next_wake` is enqueued if the wake-up was cut short: the same wake-up, for the same time. `has_work` returns
+    whether the header has work to do although a turn has read all messages.
     """
     wake, lost = delivery.wake, 0
     while lost < CORE_LIMITS.rounds_max:

@@ -55,7 +55,7 @@ def read_mailbox(store: Store, base: str, page_max: int) -> Mailbox:
 
 
 def read_if_free(store: Store, base: str) -> tuple[Snapshot, bool]:
-    """Read the header, and whether a call can be applied at once: it would overtake no waiting message."""
+    """Read the header. Also return whether a call can be applied at once, because it overtakes no waiting message."""
     snapshots = _page(store, base, 1)
     if not snapshots:
         return _absent_header(store, base), True
@@ -74,7 +74,7 @@ def _page(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
 
 
 def _absent_header(store: Store, base: str) -> Snapshot:
-    """Return the header that the query did not find. A query without results has no time, so this reads one."""
+    """Return the absent header, as a query did not find it. A query without results has no time, so this reads one."""
     [read] = store.read(header_path(base), fields=())
     return Snapshot(header_path(base), None, read.read_time)
 

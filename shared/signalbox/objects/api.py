@@ -86,7 +86,7 @@ class LocalClasses:
         return self.apply(address, state, message, now).outcome
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
-        """Run a method with nothing but its state: the kit's other reads and writes are refused."""
+        """Run a method with its state only: other reads and writes of the kit are refused."""
         with runtime.ports_refused(_NO_PORTS):
             applied = self.classes[address.name].apply(address, state, message, now)
         try:
@@ -97,7 +97,7 @@ class LocalClasses:
         return applied
 
     def _knows(self, address: ObjectAddress, message: Message) -> bool:
-        """Return whether the class has the method of a call, with its parameters."""
+        """Return whether the class has the method of a call, and the method has the call's parameters."""
         try:
             method = self.classes[address.name].method(message.body["method"])
             method.signature.bind(message.body["arguments"], None)
@@ -139,7 +139,7 @@ class Placeholder:
         return self._place.id
 
     def ready(self) -> bool:
-        """Return whether the call has its outcome: a result or an error."""
+        """Return whether the call has an outcome: a result or an error."""
         return self._outcome() is not None
 
     def result(self) -> Any:
@@ -158,7 +158,7 @@ class Placeholder:
         return self._call.outcome is not None
 
     def then(self, call: Call) -> None:
-        """Call a task with the `Outcome`, now or as soon as the call has one. Several are called in their order.
+        """Call a task with the `Outcome`, now or as soon as the call has one. Several tasks are called in their order.
 
         Raises `BadCall`.
         """
@@ -192,9 +192,9 @@ class Method:
     def __call__(self, **arguments: Any) -> Any:
         """Call the method; return a `Placeholder`.
 
-        Inside a method the call is sent with the running call, and None is returned. In a flow's code the command is
-        returned, to be awaited. Raises `BadObjectCall` for a class that no function has, `OtherBody` for an id that is
-        in use with another call.
+        Inside a method the call is sent with the running call, and None is returned. In a flow's code, return the
+        command, to be awaited. Raises `BadObjectCall` for a class that no function has, and `OtherBody` for an id that
+        is in use with another call.
         """
         arguments = _written(arguments)
         if is_running():
@@ -283,8 +283,8 @@ class Object(Reference, Methods):
     ) -> Methods:
         """Return the object's methods, to be called with these options.
 
-        `id` identifies a repeated call; `then` is a task that receives the `Outcome`; the call runs after
-        `delay_seconds`, and its outcome is an error if its turn comes later than `not_after_seconds` from now.
+        `id` identifies a repeated call, and `then` is a task that receives the `Outcome`. The call runs after
+        `delay_seconds`. If it cannot run within `not_after_seconds` from now, its outcome is an error.
         """
         limit = None if not_after_seconds is None else _checked_seconds("not_after_seconds", not_after_seconds)
         timing = Timing(_checked_seconds("delay_seconds", delay_seconds), limit)
@@ -328,5 +328,5 @@ def _checked_seconds(name: str, seconds: float) -> float:
 
 
 def call_object(class_name: str, key: str, method: str, arguments: dict[str, Any]) -> None:
-    """Call a method of an object: the code of the task that does so in a continuation."""
+    """Call a method of an object. This is the code of the task that does so in a continuation."""
     Method(object_address(class_name, key), method, CallOptions())(**arguments)

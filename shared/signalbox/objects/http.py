@@ -1,32 +1,46 @@
 """The objects of a user's function: its classes, their routes, and the deliveries of their wake-ups."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Annotated, Any
 
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.route_declarations import (
+    FLAG,
+    IDEMPOTENCY_KEY,
+    PAGE_TOKEN,
+    PREFIX,
+    Answer,
+    Parameter,
+)
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.system_clock import time_budget
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered, Members
+from signalbox.core.field_rules import KEY, MAY_BE_ABSENT, Described, key_schema
 from signalbox.core.keys import check_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix
 from signalbox.core.ports import Ports
-from signalbox.core.problems import NotFound, PermissionDenied
-from signalbox.core.request_fields import wants
-from signalbox.mailboxes.http import delivery_of, wait_seconds
+from signalbox.core.problems import NotFound, OtherBody, PermissionDenied
+from signalbox.core.request_fields import RequestFields, wants
+from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.mailboxes.shown import ObjectAddressShown
 from signalbox.objects import service
 from signalbox.objects.api import LocalClasses, call_object, local_classes
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import (
+    CALL_ID_BYTES_MAX,
+    CLASS_NAME,
     CallPlace,
     CallRecord,
     Message,
@@ -36,24 +50,41 @@ from signalbox.objects.model import (
     method_call,
     object_address,
 )
-from signalbox.objects.problems import BadObjectCall
+from signalbox.objects.problems import BadObjectCall, CallTooLate, NoSuchMethod
+from signalbox.objects.shown import CallDoneShown, CallWaitsShown, ObjectShown, ObjectsShown, ObjectWithStateShown
 
 # --- routes ---
 
 OBJECT = "/objects/{class_name}/{key}"
-WAIT = ("wait_seconds",)
+
+ClassName = Annotated[str, Described({"pattern": f"^{CLASS_NAME.pattern}$"})]
+ObjectKey = Annotated[str, KEY]
+CallId = Annotated[
+    str,
+    Described(
+        {**key_schema(CALL_ID_BYTES_MAX), "description": "The `call` of its answer. It does not begin with `!`."}
+    ),
+]
+MethodName = Annotated[str, Described({"pattern": "^[A-Za-z][A-Za-z0-9_]*$"})]
+
+STATE = Parameter("state", FLAG, "Also the state as it is stored. An open function refuses it.")
+ARGUMENTS = Annotated[Mapping[str, Any], MAY_BE_ABSENT]
+CALL: Mapping[int, Any] = {200: CallDoneShown, 202: CallWaitsShown}
+
+declared = Routes("")
+"""The routes of `ObjectRoutes`. Each method declares its own."""
 
 
 def add_routes(routes: Routes, local: Callable[[], LocalClasses], rules: AccessRules) -> None:
     """Add the routes of the objects whose classes `local` has. In an open function `rules` decide each request."""
-    handlers = ObjectRoutes(local, rules)
-    routes.on("GET", "/objects/{class_name}", query=("prefix", "page_token"))(handlers.list)
-    routes.on("GET", OBJECT, query=("state",))(handlers.get)
-    routes.on("DELETE", OBJECT)(handlers.delete)
-    routes.on("POST", f"{OBJECT}/{{method}}", query=WAIT)(handlers.call)
-    routes.on("GET", f"{OBJECT}/calls/{{call_id}}", query=WAIT)(handlers.get_call)
-    routes.on("POST", f"{OBJECT}/calls/{{call_id}}/then")(handlers.follow)
-    routes.on("POST", f"{OBJECT}/calls/{{call_id}}/object/{{method}}")(handlers.call_on_result)
+    routes.add_methods(declared, ObjectRoutes(local, rules))
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRequest:
+    """A task that runs with the outcome of a call."""
+
+    continuation: Call
 
 
 class ObjectRoutes:
@@ -64,8 +95,69 @@ class ObjectRoutes:
         self._rules = rules
         self._gathering = Gathering[Message, CallRecord](MAILBOXES_LIMITS.mailbox_page)
 
-    def call(self, ports: Ports, request: Request, class_name: str, key: str, method: str) -> Response:
-        """Call a method: 200 with its result, 202 if it has none in time, or the problem that it raised."""
+    @declared.on(
+        "GET", "/objects/{class_name}", query=(PREFIX, PAGE_TOKEN), answers={200: ObjectsShown}, refuses=(NotFound,)
+    )
+    def list_objects(self, ports: Ports, request: Request, class_name: ClassName) -> Response:
+        """List the objects of a class by their keys, a hundred at a time."""
+        self._class(Access(request, "list", class_name))
+        token = request.query.get("page_token")
+        after = token and check_key(token)
+        page = service.list_objects(ports, class_name, after, check_prefix(request.query))
+        next_page_token = page[-1].key if len(page) == LIMITS.objects_listed_max else ""
+        return Response(200, ObjectsShown(tuple(map(ObjectAddressShown.of, page)), next_page_token))
+
+    @declared.on(
+        "GET",
+        OBJECT,
+        query=(STATE,),
+        answers={200: Answer(ObjectShown | ObjectWithStateShown, "Its status, with its state if it was requested.")},
+        refuses=(NotFound,),
+    )
+    def get_object(self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey) -> Response:
+        """Return whether an object exists, its revision, and how many messages wait for it.
+
+        An object that was never called does not exist and has the revision 0.
+        """
+        self._class(Access(request, "get", class_name, key))
+        wanted = wants("state", request.query.get("state", ""))
+        if wanted and request.is_open:
+            raise PermissionDenied("An open function shows an object's state only by methods of its class.")
+        status = service.get_object(ports, object_address(class_name, key))
+        return Response(200, (ObjectWithStateShown if wanted else ObjectShown).of_status(status))
+
+    @declared.on(
+        "DELETE",
+        OBJECT,
+        headers=(IDEMPOTENCY_KEY,),
+        answers={204: Answer(None, "It will be gone.")},
+        refuses=(NotFound, OtherBody),
+    )
+    def delete_object(self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey) -> Response:
+        """Delete an object after the calls that already wait."""
+        self._class(Access(request, "delete", class_name, key))
+        address = object_address(class_name, key)
+        service.delete(ports, self._local().function_of, address, _id(ports, request))
+        return Response(204)
+
+    @declared.on(
+        "POST",
+        f"{OBJECT}/{{method}}",
+        query=(WAIT_SECONDS_OF_CALL,),
+        headers=(IDEMPOTENCY_KEY,),
+        body=ARGUMENTS,
+        answers=CALL,
+        refuses=(NotFound, NoSuchMethod, CallTooLate, OtherBody),
+        example={"amount": 5},
+    )
+    def call_object(
+        self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey, method: MethodName
+    ) -> Response:
+        """Call a method of an object. The body has its arguments.
+
+        The call is applied at once if no message waits, otherwise in order. If the method raises a problem, that is the
+        response, with its own status. A read-only method is answered from the last state, without `call`.
+        """
         kind = self._class(Access(request, "call", class_name, key, method))
         address = object_address(class_name, key)
         arguments = request.json_object(CORE_LIMITS.task_bytes_max)
@@ -74,7 +166,7 @@ class ObjectRoutes:
         message = method_call(method, arguments)
         if code.reads:
             outcome = self._local().read(address, message)
-            return Response(200, _raised(outcome).to_json())
+            return Response(200, CallDoneShown.of(_raised(outcome)))
         place = CallPlace(address, _id(ports, request))
         call = self._called(ports, place, message, seconds)
         return _shown(place, replace(call, outcome=call.outcome and _raised(call.outcome)))
@@ -88,22 +180,53 @@ class ObjectRoutes:
         call = self._gathering.answer((id(ports.store), place.address), place.id, message, handle)
         return service.wait_for_posted(ports, place, call, seconds)
 
-    def get_call(self, ports: Ports, request: Request, class_name: str, key: str, call_id: str) -> Response:
-        """Return a call's result or its error; 202 while it has neither."""
+    @declared.on("GET", f"{OBJECT}/calls/{{call_id}}", query=(WAIT_SECONDS,), answers=CALL, refuses=(NotFound,))
+    def get_object_call(
+        self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey, call_id: CallId
+    ) -> Response:
+        """Return the result or the error of a call, or wait for it."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
         return _shown(place, service.wait_for_call(ports, place, wait_seconds(request, default=0)))
 
-    def follow(self, ports: Ports, request: Request, class_name: str, key: str, call_id: str) -> Response:
-        """Run a task with the outcome of a call."""
+    @declared.on(
+        "POST",
+        f"{OBJECT}/calls/{{call_id}}/then",
+        headers=(IDEMPOTENCY_KEY,),
+        body=FollowRequest,
+        answers={202: CallWaitsShown},
+        refuses=(NotFound, OtherBody),
+    )
+    def follow_object_call(
+        self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey, call_id: CallId
+    ) -> Response:
+        """Run a task with the outcome of a call, now or when the call has ended."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
-        continuation = Call.from_request(request.json_object().get("continuation"), "continuation")
+        body = RequestFields(request.json_object(), BadObjectCall).only("continuation").body
+        continuation = Call.from_request(body.get("continuation"), "continuation")
         check_calls(request, continuation=continuation)
         return self._after(ports, place, request, continuation_message(call_id, continuation))
 
-    def call_on_result(
-        self, ports: Ports, request: Request, class_name: str, key: str, call_id: str, method: str
+    @declared.on(
+        "POST",
+        f"{OBJECT}/calls/{{call_id}}/object/{{method}}",
+        headers=(IDEMPOTENCY_KEY,),
+        body=ARGUMENTS,
+        answers={202: CallWaitsShown},
+        refuses=(NotFound, OtherBody),
+    )
+    def call_result_of_object_call(
+        self,
+        ports: Ports,
+        request: Request,
+        class_name: ClassName,
+        key: ObjectKey,
+        call_id: CallId,
+        method: MethodName,
     ) -> Response:
-        """Call a method of the object that is a call's result. No rule decides about that object's class."""
+        """Call a method of the object that is the result of a call, when the call has ended.
+
+        No rule decides about that object's class, so an open function refuses it.
+        """
         place = self._place(Access(request, "get_call", class_name, key), call_id)
         if request.is_open:
             raise PermissionDenied(
@@ -117,34 +240,7 @@ class ObjectRoutes:
         service.get_call(ports, place)
         own = CallPlace(place.address, _id(ports, request))
         service.post_call(ports, self._local().function_of, own, message)
-        return Response(202, {"call": own.id, "ready": False})
-
-    def get(self, ports: Ports, request: Request, class_name: str, key: str) -> Response:
-        """Return whether an object exists, its revision, its number of waiting messages, and with `state` its state.
-
-        An open function shows no state: its methods decide what callers may see.
-        """
-        self._class(Access(request, "get", class_name, key))
-        wanted = wants("state", request.query.get("state", ""))
-        if wanted and request.is_open:
-            raise PermissionDenied("An open function shows an object's state only by methods of its class.")
-        return Response(200, service.get_object(ports, object_address(class_name, key)).to_json(state=wanted))
-
-    def delete(self, ports: Ports, request: Request, class_name: str, key: str) -> Response:
-        """Delete an object in its turn."""
-        self._class(Access(request, "delete", class_name, key))
-        address = object_address(class_name, key)
-        service.delete(ports, self._local().function_of, address, _id(ports, request))
-        return Response(204)
-
-    def list(self, ports: Ports, request: Request, class_name: str) -> Response:
-        """List objects of a class by their keys."""
-        self._class(Access(request, "list", class_name))
-        token = request.query.get("page_token")
-        after = token and check_key(token)
-        page = service.list_objects(ports, class_name, after, check_prefix(request.query))
-        more = {"next_page_token": page[-1].key} if len(page) == LIMITS.objects_listed_max else {}
-        return Response(200, {"objects": [address.to_json() for address in page]} | more)
+        return Response(202, CallWaitsShown(own.id, ready=False))
 
     def _class(self, access: Access) -> ObjectClass:
         self._rules.check(access)
@@ -167,8 +263,8 @@ def _raised(outcome: CallOutcome) -> CallOutcome:
 
 def _shown(place: CallPlace, call: CallRecord) -> Response:
     if call.outcome is None:
-        return Response(202, {"call": place.id, "ready": False})
-    return Response(200, {"call": place.id, "ready": True} | call.outcome.to_json())
+        return Response(202, CallWaitsShown(place.id, ready=False))
+    return Response(200, CallDoneShown.of(call.outcome, place.id))
 
 
 def _id(ports: Ports, request: Request) -> str:

@@ -23,16 +23,20 @@ class ObjectLimits(Limits):
     """Starts of one call that end the process or raise a transient error, before the call is given up."""
 
     careful_deliveries: int = 2
-    """Earlier deliveries of a wake-up from which on its run applies one call at a time and counts its starts."""
+    """The number of earlier deliveries of a wake-up from which its run applies one call at a time and counts its
+    starts.
+    """
 
     call_mark_seconds: int = 60
     """The time that a run may take for a call that it has marked, before another run may start the call."""
 
     call_followers_max: int = 40
-    """Messages that wait for one call's outcome: continuations, and calls on its result. Its commit writes each."""
+    """Messages that wait for one call's outcome: continuations, and calls on its result. The commit of the outcome
+    writes each of them.
+    """
 
     call_silent_seconds: int = 3600
-    """The time for which a message waits after it was due until the sweeper wakes its object: its task may be lost."""
+    """The time after a message was due until the sweeper wakes its object: the task of the message may be lost."""
 
     messages_swept_max: int = 50
     """Waiting messages that a sweep reads. Of n, each is read within about n / 50 minutes."""

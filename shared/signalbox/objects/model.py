@@ -57,7 +57,7 @@ def check_call_id(id_: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """The call `id` of the object at `address`. It can be read for as long as its receipt is kept."""
+    """The call `id` of the object at `address`. It can be read while its receipt is kept."""
 
     address: ObjectAddress
     id: str
@@ -97,7 +97,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message before it is stored. Repeats must have the same `body`; `receipt`: the sender may repeat it."""
+    """A message before it is stored. Repeats must have the same `body`.
+
+    `receipt` is whether the sender may repeat the message.
+    """
 
     kind: Kind
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -163,7 +166,7 @@ def targets_of(messages: Sequence[Message]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A call as its record shows it: with its outcome, or with the place it was forwarded to, or with neither yet.
+    """A call as its record shows it: with its outcome, or with the place that it was forwarded to, or with neither yet.
 
     `held` are the ids of the messages that wait for its outcome. `kept_wake_up` is the outbox record that is
     unnecessary once this call has ended, or an empty text.
@@ -196,6 +199,19 @@ class CallRecord:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
+
+    Messages for later also count.
+    """
+
+    address: ObjectAddress
+    state: str | None
+    revision: int
+    waiting: int
+
+
 # --- the effects of a method ---
 
 
@@ -226,7 +242,7 @@ class Applied:
 
 
 Apply = Callable[[ObjectAddress, str | None, Message, datetime], Applied]
-"""Run a method on a state, at the server's time: a pure function of these. Raises `Unavailable`."""
+"""Run a method on a state, at the server's time. It is a pure function of its arguments. Raises `Unavailable`."""
 
 
 def call_bytes(call: Call) -> int:

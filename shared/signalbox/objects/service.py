@@ -9,12 +9,10 @@ So from the third delivery of a wake-up on, or if the first call has a mark alre
 call, applies it, and continues with the next one.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.lazy_dataclasses import dataclass
@@ -47,29 +45,42 @@ from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, read
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.deadly_calls import Mark, failure_of, leads
 from signalbox.objects.machine.turns import Turn
-from signalbox.objects.model import AT_ONCE, Apply, CallPlace, CallRecord, Kind, Message, Timing, deletion, targets_of
+from signalbox.objects.model import (
+    AT_ONCE,
+    Apply,
+    CallPlace,
+    CallRecord,
+    Kind,
+    Message,
+    ObjectStatus,
+    Timing,
+    deletion,
+    targets_of,
+)
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
 from signalbox.tasks.model.failures import failure_path
 
 TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
-"""The pauses after which a waiting caller checks whether its call was applied, or whether it has to apply it itself."""
+"""The pauses after which a waiting caller checks whether its call has been applied, or whether it must apply the call
+itself.
+"""
 
 POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
-"""The pauses before the first reads of a call that was just posted: its run begins after 0.1 to 0.3 seconds."""
+"""The pauses before the first reads of a call that has just been posted: its run begins after 0.1 to 0.3 seconds."""
 
 FORWARDS_MAX = 20
 """The number of places that a call on a result is followed through to answer one request."""
 
 AFTER_KEYS = "\x7f"
-"""Sorts right after the ``~`` between class and key."""
+"""The character that sorts right after the ``~`` between class and key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code of a function's classes: it runs methods, and has the function of each class.
+    """The code of a function's classes: it runs methods, and names the function of each class.
 
-    `check` raises `Unavailable` for a state that is newer than the code. `knows` says whether the code has the method
-    of a call, with its parameters.
+    `check` raises `Unavailable` for a state that is newer than the code. `knows` returns whether the code has the
+    method of a call, with the call's parameters.
     """
 
     function: str
@@ -108,7 +119,10 @@ def _applied(
     calls: Mapping[str, Message],
     out_of_time: OutOfTime,
 ) -> dict[str, CallRecord]:
-    """Apply calls without a record in one turn, while they fit; return those. Raises `Conflict`, `Unavailable`."""
+    """Apply calls without a record in one turn, while they fit. Return the applied calls.
+
+    Raises `Conflict`, `Unavailable`.
+    """
     revision = next_revision(revision_of(header), header.read_time)
     records = {id_: CallRecord(message) for id_, message in calls.items()}
     turn = Turn(address, state_of(header), revision, header.read_time, records)
@@ -151,7 +165,10 @@ def _timed(ports: Ports, address: ObjectAddress, message: Message, timing: Timin
 
 
 def get_call(ports: Ports, place: CallPlace) -> CallRecord:
-    """Return a call as it is now; a forwarded one, as it is in the place it was forwarded to. Raises `NotFound`."""
+    """Return a call as it is now. If it was forwarded, return it from the place that it was forwarded to.
+
+    Raises `NotFound`.
+    """
     call = _read_call(ports, place)
     for _ in range(FORWARDS_MAX):
         if call.forwarded is None:
@@ -173,7 +190,10 @@ def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
 
 
 def wait_for_posted(ports: Ports, place: CallPlace, posted: CallRecord, seconds: float) -> CallRecord:
-    """Return a call that was just posted, as `wait_for_call` does, but do not read before its run can be over."""
+    """Wait for a call that has just been posted, like `wait_for_call`.
+
+    The first read is at the time at which its run may be over.
+    """
     return poll_again(ports.clock, posted, lambda: get_call(ports, place), _has_outcome, seconds, POSTED_PAUSES_SECONDS)
 
 
@@ -185,13 +205,13 @@ def _has_outcome(call: CallRecord) -> bool:
 
 
 Called = dict[str, CallRecord | Exception]
-"""Calls as they are now, by id, each with its outcome or without; or the error that its caller receives."""
+"""Calls as they are now, by id, with or without an outcome, or the error that the caller receives instead."""
 
 
 def call_together(
     ports: Ports, code: Code, address: ObjectAddress, calls: Mapping[str, Message], budget: Budget
 ) -> Called:
-    """Make the calls of callers of this process that wait: apply them in one turn, or post them and take part in turns.
+    """Make the calls of this process's waiting callers: apply them in one turn, or post them and take part in turns.
 
     An id that is in use has `OtherBody`; calls whose outcome is unknown have `Unavailable`.
     """
@@ -255,7 +275,7 @@ def _has_ended(call: CallRecord | Exception) -> bool:
 def _turn_of_callers(
     ports: Ports, code: Code, address: ObjectAddress, ids: Collection[str], kept: str, out_of_time: OutOfTime
 ) -> dict[str, CallRecord]:
-    """Commit a turn, if the calls `ids` are the first whose callers wait; return those of them that have ended.
+    """Commit a turn, if the calls `ids` are the first whose callers wait. Return those that have ended.
 
     Raises `Conflict` if another process was faster, and `Unavailable`.
     """
@@ -349,14 +369,14 @@ def understood(
 
 
 def page_of(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
-    """Return the messages of one turn. A careful turn has only the first one, which it has marked."""
+    """Return the messages of one turn. A careful turn has only the first message, which it has marked."""
     return mailbox.waiting[:1] if careful else mailbox.waiting
 
 
 def marked(
     ports: Ports, delivery: Delivery, mailbox: Mailbox, message: StoredMessage, started: set[str]
 ) -> StoredMessage | None:
-    """Mark the start of a call and return it with its new version, or return None if it was started too often.
+    """Mark the start of a call and return it with its new version. Return None if it has been started too often.
 
     Raises `Unavailable` or `Conflict`.
     """
@@ -379,7 +399,10 @@ def has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started:
 
 
 def failures_of(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:
-    """Iterate over the record of a method's call that was given up, from which it can be called again."""
+    """Iterate over the failure record of a method's call that was given up.
+
+    A retry of the record calls the method again.
+    """
     call = turn.calls[message.id]
     if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:
         failure = failure_of(code.function, turn.address, message.id, call.message, call.outcome.error)
@@ -407,7 +430,7 @@ def take_all(
     *,
     gave_up: bool = False,
 ) -> int:
-    """Apply messages, each with its `since`, while they fit and there is time, at least one; return how many.
+    """Apply messages, each with its `since`, while they fit and there is time, but at least one. Return their number.
 
     Raises `Unavailable`.
     """
@@ -426,25 +449,6 @@ def take_all(
 # --- objects ---
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStatus:
-    """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
-
-    Messages for later also count.
-    """
-
-    address: ObjectAddress
-    state: str | None
-    revision: int
-    waiting: int
-
-    def to_json(self, *, state: bool = False) -> dict[str, Any]:
-        """Return the status as callers receive it, with the state if they request it."""
-        shown = {"exists": self.state is not None, "revision": self.revision, "waiting": self.waiting}
-        content = {"state": None if self.state is None else json.loads(self.state)} if state else {}
-        return {**self.address.to_json(), **shown, **content}
-
-
 def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
     """Return the status of an object. One that was never called does not exist and has revision 0."""
     [header] = ports.store.read(header_path(address.base))
@@ -453,7 +457,7 @@ def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
 
 
 def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:
-    """Return an object's state as text, or None if it does not exist, as of its last turn; and the server's time."""
+    """Return an object's state after its last turn, as text (None if it does not exist), and the server's time."""
     [header] = store.read(header_path(address.base))
     return state_of(header), header.read_time
 

@@ -31,8 +31,8 @@ def wake_object(address: ObjectAddress, function: str, until: datetime | None = 
 def kept_posts(address: ObjectAddress, calls: Mapping[str, Message], kept_wake_up: str) -> list[Put]:
     """Return the messages of callers that wait. The last one has the outbox record of the wake-up that they share.
 
-    It is the last one since the emulator applies the writes of a commit one by one: a turn that applies it, and deletes
-    the record, has read the others.
+    It must be the last one, since the emulator applies the writes of a commit one by one: a turn that applies the last
+    message, and deletes the record, has then read the others.
     """
     *others, last = (message_put(address.base, id_, message.to_record()) for id_, message in calls.items())
     return [*others, replace(last, data={**last.data, KEPT_WAKE_UP: kept_wake_up})]
@@ -45,9 +45,10 @@ def state_of(header: Snapshot) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TurnWrites:
-    """The writes of a turn. `header` is the header it read, `new` has the messages of calls without a record yet.
+    """The writes of a turn.
 
-    `versions` are the update times of the messages that it read with the header: they must not have changed.
+    `header` is the header that it read, and `new` has the messages of calls without a record yet. `versions` are the
+    update times of the messages that it read with the header. These messages must not have changed.
     """
 
     header: Snapshot
@@ -139,7 +140,7 @@ def kept_reply(call: CallRecord) -> dict[Field, Any]:
 
 
 def _resumed(turn: Turn, id_: str) -> dict[Field, Any]:
-    """Return the fields with which a held call waits in the mailbox again; none if the call was not held."""
+    """Return the fields with which a held call waits in the mailbox again. There are none if the call was not held."""
     if id_ not in turn.resumed:
         return {}
     path = message_path(turn.address.base, id_)

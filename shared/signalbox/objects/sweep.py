@@ -1,10 +1,10 @@
 """The objects' part of the sweeper: wake objects whose messages wait for long, because their wake-up may be lost.
 
-A queue was purged, or a database was restored. `swept_by` is a field of each waiting message, and the one index of all
-mailboxes: below 1 for messages that are due at once, spread at random; the due hour and a spread for delayed ones. So
-one query, which costs one read, shows that no message waits. If messages wait, a sweep reads a page from a random place
-on. It writes nothing: a message that a run has applied is no longer found, and those of a class whose code fails do not
-hide the others.
+For instance, a queue was purged, or a database was restored. `swept_by` is a field of each waiting message, and the one
+index of all mailboxes: below 1 for messages that are due at once, spread at random; the due hour and a spread for
+delayed ones. So one query, which costs one read, shows that no message waits. If messages wait, a sweep reads a page
+from a random place on. It writes nothing: a message that a run has applied is no longer found, and those of a class
+whose code fails do not hide the others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,11 +24,14 @@ from signalbox.objects.storage import wake_object
 BY: Field = (SWEPT_BY,)
 
 FIRST_LATER = 1.0
-"""The numbers of delayed messages are not below this."""
+"""The lowest number (`swept_by`) of a delayed message."""
 
 
 def sweep(ports: Ports, functions: Mapping[str, str], budget: Budget = unlimited) -> int:
-    """Wake the objects with a message that waits for long. Return their number. `functions` have the code by class."""
+    """Wake the objects with a message that has waited for long. Return their number.
+
+    `functions` names the function with the code of each class.
+    """
     out_of_time, bases = budget(), set[str]()
     for message in islice(_waiting(ports), LIMITS.messages_swept_max):
         if out_of_time():
@@ -59,7 +62,10 @@ def _between(ports: Ports, least: float, below: float) -> tuple[Snapshot, ...]:
 
 
 def _is_silent(message: Snapshot) -> bool:
-    """Return whether a message waits for long. One that was applied by older code has the number, but no `since`."""
+    """Return whether a message has waited for long.
+
+    A message that older code has applied still has the number, but no `since`.
+    """
     since: datetime | None = (message.data or {}).get("since")
     return since is not None and since <= message.read_time - _silent()
 
@@ -69,7 +75,7 @@ def _silent() -> timedelta:
 
 
 def _wake(ports: Ports, functions: Mapping[str, str], address: ObjectAddress, now: datetime) -> None:
-    """Enqueue a wake-up. A class that no function has, and a task that is refused, do not end the sweep."""
+    """Enqueue a wake-up. A class without a function, or a refused task, does not end the sweep."""
     if address.name not in functions:
         ports.log.info("object left to a later sweep", **address.to_json(), reason="no function has its class")
         return

@@ -12,7 +12,7 @@ from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Permits under one name that come back by time."""
+    """Permits under one name that become free again as time passes."""
 
     name: str
 
@@ -29,9 +29,9 @@ class Rate:
         return service.get(runtime.ports(), self.name).rate.settings
 
     def acquire(self, weight: int = 1, *, id: str | None = None) -> Acquired:
-        """Take permits if they are there now: the answer is true. If not, it says when to try again.
+        """Take permits if they are free now. The result is true if they were taken; otherwise it has the time to retry.
 
-        While tasks wait, the answer is false, because they were first, and while the rate is paused. A repeat with the
+        The result is false while tasks wait, because they were first, and while the rate is paused. A repeat with the
         same `id`, among the last 100, takes nothing and gets the same answer. Raises `NoRate`, `BadRate` or
         `Unavailable`.
         """

@@ -40,10 +40,10 @@ class RateLimits(Limits):
     """The longest time until the next admit run. Cloud Tasks schedules at most 30 days ahead."""
 
     alarm_lost_seconds: int = 10
-    """The time after which the sweeper takes an admit run that is due for lost."""
+    """The time after which the sweeper assumes that a due admit run is lost."""
 
     paused_retry_seconds: int = 60
-    """The time after which a caller whose acquire a paused rate refused may look again."""
+    """The time after which a caller may retry an acquire that a paused rate has refused."""
 
     rates_page_max: int = 50
     """Rates in one answer, and in one query of the sweeper."""

@@ -60,7 +60,7 @@ ALARM_AHEAD = timedelta(seconds=LIMITS.alarm_ahead_seconds)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an admit run has read: the rate, and the first waits in their order. `more`: others may follow them.
+    """The records that an admit run has read: the rate, and the first waits in order. `more`: others may follow.
 
     `rate` is None if the rate was deleted. `asleep` means that no wait was read, because the next run is enqueued.
     """
@@ -76,7 +76,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What an admit run does: grants, stale waits to delete, the rate after it. `again`: it has more to do now."""
+    """The decision of an admit run: grants, stale waits to delete, the new rate. `again`: it has more to do now."""
 
     rate: Rate | None
     granted: tuple[RateWait, ...] = ()
@@ -88,7 +88,7 @@ class Admitted:
 
 
 def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
-    """Return the rate with other limits. Permits in use are counted as such, and are at most the new burst."""
+    """Return the rate with other limits. Permits in use stay in use, up to the new burst."""
     owed = min(Fraction(max(0, rate.full_at - microseconds(now)), interval(rate)), Fraction(wanted.burst))
     changed = replace(rate, settings=wanted)
     return replace(changed, full_at=microseconds(now) + ceil(owed * interval(changed)))
@@ -100,7 +100,7 @@ def pause(rate: Rate, now: datetime) -> Rate:
 
 
 def resume(rate: Rate, now: datetime) -> Rate:
-    """Return the rate after a pause, with an admit run now. Of the permits that came back, it has at most its burst."""
+    """Return the rate after a pause, with an admit run now. Of the permits that came back, at most `burst` are free."""
     return replace(rate, paused_at=None, alarm_at=now) if rate.paused_at else rate
 
 
@@ -135,7 +135,7 @@ def free(rate: Rate, now: datetime) -> int:
 
 
 def free_to_acquire(rate: Rate, now: datetime) -> int:
-    """Return the permits that an acquire could be granted now: none while there are waits, or while it is paused."""
+    """Return the permits that an acquire could be granted now: 0 while there are waits, or while the rate is paused."""
     return 0 if rate.alarm_at is not None or rate.paused_at is not None else free(rate, now)
 
 
@@ -215,7 +215,7 @@ def admit(loaded: Loaded) -> Admitted:
 
 
 def _fitting(waits: Sequence[RateWait]) -> tuple[RateWait, ...]:
-    """Return the first waits of a deleted rate, as many as have room for their units' tasks in one commit."""
+    """Return the first waits of a deleted rate: as many as fit into one commit with their units' tasks."""
     room_bytes, fitting = LIMITS.rate_grant_bytes_max, list[RateWait]()
     for wait in waits:
         room_bytes -= len(wait.continuation.to_record()["payload"]) if wait.unit else 0
@@ -309,7 +309,7 @@ def unit_task(name: str, wait: RateWait) -> tuple[Effect, ...]:
 
 
 def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
-    """Return the task with the unit that it runs for, if it is a unit's, and `members` of the unit's context."""
+    """Return the task. If it runs for a unit, its context has the unit, and in it `members`."""
     if not wait.unit:
         return effect
     return replace(effect, context={"unit": json.loads(wait.unit) | members, FORMAT: UNITS_FORMAT})

@@ -132,9 +132,12 @@ class Rate:
 class RateWait:
     """A wait for `weight` permits, whose continuation is enqueued when they are granted.
 
-    `incarnation` is the create time, in microseconds, of the rate it waits for: a later rate of the same name never
-    grants it. `created_at` and `version` are the create and update time of its record, `since` its place in a query.
-    If a unit of a batch waits, `unit` is its JSON, and `batch` the key of the run of its batch.
+    - `incarnation`: the create time, in microseconds, of the rate it waits for. A later rate of the same name never
+      grants it.
+    - `created_at`, `version`: the create and update time of its record.
+    - `since`: its place in a query.
+    - `unit`: the JSON of the unit of a batch that waits, if one does.
+    - `batch`: the key of the run of that unit's batch.
     """
 
     id: str
@@ -171,9 +174,9 @@ class RateWait:
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """The answer of a wait. `due`: it was granted, and the time of its grant has come.
+    """The answer to a wait. `due`: it was granted, and the time of its grant has come.
 
-    `lost` are the tasks of a unit that was granted before, which may be lost.
+    `lost` has the tasks of a unit that was granted before; they may have been lost.
     """
 
     id: str
@@ -184,9 +187,10 @@ class WaitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The answer of an acquire; true if the permits were granted.
+    """The answer to an acquire; true if the permits were granted.
 
-    If not, the permits may be there in `retry_after_seconds`. While the rate is `paused`, that is when to look again.
+    If not, the permits may be free in `retry_after_seconds`. While the rate is `paused`, that is only the time to
+    retry.
     """
 
     granted: bool

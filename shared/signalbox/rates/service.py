@@ -1,7 +1,7 @@
 """The operations on rates: load, decide, commit.
 
-A wait is created by a commit that cannot conflict, however many wait at once, and that asks for an admit run. All runs
-of one time slot are one task. It grants the waits at the head of the queue in one guarded commit with the rate's
+A wait is created by a commit that cannot conflict, however many waits there are, and that enqueues an admit run. All
+runs of one time slot are one task. It grants the waits at the head of the queue in one guarded commit with the rate's
 record, each with its own time, and enqueues their tasks for these times. An acquire without a task changes the record.
 """
 
@@ -143,7 +143,7 @@ class RatesPage:
 
 
 def find(ports: Ports, listing: Listing) -> RatesPage:
-    """Return a page of the rates; of those that may have waits, also their number."""
+    """Return a page of the rates. Those that may have waits also have their number."""
     found = ports.store.query(Query(COLLECTION, with_prefix(listing.prefix), limit=listing.limit, after=listing.after))
     views = (RateView(snapshot.id, rate_of(snapshot.id, snapshot), snapshot.read_time) for snapshot in found)
     counted = tuple(_with_count(ports, view) for view in views)
@@ -186,7 +186,7 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
             return Decision((), machine.repeated_wait(name, found, own.read_time))
         rate = rate_of(name, snapshot)
         machine.check_weight(rate, request.weight)
-        if found:  # of a rate that was deleted; overwritten, it would keep its create time, and so its place
+        if found:  # its rate was deleted; if overwritten, it would keep its create time, and so its place
             return Decision((Delete(own.path, own.guard),), None)
         waiting = RateWait(
             request.id,
@@ -230,7 +230,7 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
 
 
 def drop_waits(ports: Ports, name: str, batch: str) -> None:
-    """End the waits of the units of a run of a batch that was cancelled. Raises `Unavailable`."""
+    """Cancel all waits of a cancelled batch's units. Raises `Unavailable`."""
 
     def decide(found: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
         waits = [wait for snapshot in found if (wait := wait_of(snapshot))]

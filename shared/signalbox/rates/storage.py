@@ -1,6 +1,6 @@
 """Reads and writes of rates and their waits.
 
-The order of waits is that of their records' create times, as semaphores' is (docs/protocols/semaphores.md, sem-13).
+Waits are ordered by their records' create times, like those of semaphores (docs/protocols/semaphores.md, sem-13).
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ def wait_of(snapshot: Snapshot) -> RateWait | None:
 
 
 def waits_query(name: str, limit: int) -> Query:
-    """Return the query of the first waits. Only the record of one that was not granted yet has the field."""
+    """Return the query of the first waits. Only a wait that has not been granted has the field."""
     return Query(waits_of(name), order_by=(SINCE,), limit=limit)
 
 
@@ -59,7 +59,7 @@ class AdmitReads:
         return path_of(self.name)
 
     def load(self, store: Store, attempt: int) -> tuple[Snapshot, Loaded]:  # noqa: ARG002  each attempt reads the same
-        """Return the rate's snapshot, and what was loaded."""
+        """Return the rate's snapshot and the loaded records."""
         [snapshot] = store.read(self.path)
         now, incarnation = snapshot.read_time, incarnation_of(snapshot)
         rate = None if snapshot.data is None else Rate.from_record(snapshot.data)
@@ -82,7 +82,7 @@ def _head(store: Store, name: str, count: int) -> tuple[tuple[RateWait, ...], bo
 
 @dataclass(frozen=True, slots=True)
 class WaitsOfBatch:
-    """The read plan of a page of the units' waits of a run of a batch. Only those that wait are found."""
+    """The read plan of a page of the waits of a batch run's units. Waits that have ended are not found."""
 
     name: str
     batch: str
@@ -113,7 +113,7 @@ def leave(name: str, wait: RateWait, now: Any) -> Change:
 
 
 def admit_writes(snapshot: Snapshot, loaded: Loaded, admitted: Admitted) -> Writes:
-    """Return the writes of an admit run; none if it changes nothing."""
+    """Return the writes of an admit run. If it changes nothing, there are none."""
     grants = [leave(loaded.name, wait, loaded.now) for wait in admitted.granted]
     deletes = _deletes(loaded.name, admitted.stale)
     rate = admitted.rate

@@ -1,7 +1,7 @@
 """The sweeper's part: it runs the admit runs whose task was lost.
 
 A rate with waits has the time of its next admit run. A run moves that time past now, or removes it, so rates that are
-due are visited one after the other, those that are due longest first.
+due are visited one after the other, the longest due first.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ LOST = timedelta(seconds=LIMITS.alarm_lost_seconds)
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Run the admit runs that are due and did not come; return their number."""
+    """Run the admit runs that are due and have not run; return their number."""
     visits = 0
     for snapshot in due_records(ports.store, COLLECTION, "alarm_at", LIMITS.rates_page_max, budget(), LOST):
         try:

@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
 
 
 class App(Protocol):
-    """What a resource needs of a `Function`: its name, and its routes."""
+    """The part of a `Function` that a resource needs: its name, and its routes."""
 
     name: str
 

@@ -6,8 +6,9 @@ from signalbox.core.limits import Limits
 
 class ResourceLimits(Limits):
     resource_items_max: int = CORE_LIMITS.query_limit_max
-    """Items in one answer of a resource, also if the request names no limit: a client without paging then gets a
-    complete list of up to this length."""
+    """Items in one answer of a resource, even if the request names no limit. So a client without paging gets complete
+    lists of up to this length.
+    """
 
     resource_sorted_max: int = 1_000
     """Items of a resource that the function itself sorts and filters if Firestore lacks the composite index: each costs

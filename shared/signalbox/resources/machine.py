@@ -1,4 +1,4 @@
-"""What a write of an item changes, whether its fields and references are valid, and how a caller is refused."""
+"""The changes of an item's write, the checks of its fields and references, and the refusals of callers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
@@ -19,7 +19,7 @@ ERRORS_MAX = 100
 def checked(model: Model, body: Mapping[str, Any], *, is_new: bool = False) -> Values:
     """Return the fields that a request sets, as stored. Unknown and read-only fields are ignored.
 
-    Raises `InvalidFields` with every one that is wrong or, of a new item, missing.
+    Raises `InvalidFields` with every field that is invalid or, in a new item, missing.
     """
     sent = [field for name, field in model.fields.items() if name in body and not field.is_read_only]
     wrong = [error for field in sent for error in field.errors_of(body[field.name])]

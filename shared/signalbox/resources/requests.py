@@ -3,7 +3,7 @@
     done=false                   a field equals a value; repeated: one of these
     order_gte=3                  _gt _gte _lt _lte _ne; on a list, tags_contains=red
     country=FR  country.name=…   the item that a reference names, or a field of its copy
-    _sort=order,-text            or _sort=order,text with _order=asc,desc; `id` is a field, too
+    _sort=order,-text            or _sort=order,text with _order=asc,desc; `id` is also a field
     _start=20&_end=40            or _page=3&_limit=20; then `X-Total-Count` has the number of items
     page_token=…                 the next page, from `Link`
 
@@ -159,11 +159,13 @@ PAGE_DEFAULT = 10
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """A page of a resource's items. `base` are the conditions of every list of it, `where` all conditions.
+    """A page of a resource's items.
 
-    `order_by` is the full order without the id, which is always last. `by_id_descending`: by the id alone, descending.
-    `reads_copies`: a condition or the order is on a field in the copy of a reference, of which only what `owner` may
-    see counts.
+    - `base` are the conditions of every list of the resource, and `where` all conditions.
+    - `order_by` is the full order without the id, which is always last.
+    - `by_id_descending` is whether the order is that of the id alone, descending.
+    - `reads_copies` is whether a condition or the order is on a field in the copy of a reference. Only copies that
+      `owner` may see count there.
     """
 
     base: tuple[Condition, ...]
@@ -295,7 +297,7 @@ def _order_of(request: ListRequest) -> Callable[[Content, Content], int]:
 
 
 def behind(documents: Sequence[Content], request: ListRequest) -> list[Content]:
-    """Return the sorted documents after the position at which the page before ended."""
+    """Return the sorted documents after the end of the previous page."""
     return [document for document in documents if _compared(request, position_of(document, request), request.after) > 0]
 
 

@@ -6,7 +6,7 @@ Lists: Firestore serves equality conditions, and one order without conditions, f
 order with a condition needs a composite index, and every list has a condition, the name of its resource. If that index
 is missing and the items are few, all of them are read, and filtered and sorted here.
 
-Deletion: an item is deleted first, and what depends on it afterwards, by a task of the same commit
+Deletion: an item is deleted first, and its dependents afterwards, by a task of the same commit
 (`documents/service/dependents.py`). Dependent items are found by `goes_with` in their documents, so they may belong to
 any resource of any function. An item that is created during the deletion of the item on which it depends is deleted
 when its copies are compared.
@@ -56,7 +56,7 @@ Change = Callable[[Item | None], Values | None]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The record of a creation that a client may repeat: the name of the operation, and the digest of its body."""
+    """The receipt of a creation that a client may repeat: the name of the operation, and the digest of its body."""
 
     name: str
     digest: str
@@ -185,7 +185,7 @@ def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Surveyed]:
 
 
 def _check_references(request: ItemWrite, before: Item | None, read: Loaded, embedded: Content) -> None:
-    """Check new references by their targets or, if these were too large to hold, by their copies."""
+    """Check new references against their targets, or against their copies if the targets were too large for memory."""
     model = request.resource.model
     values = {name: embedded[name] for name in model.fields if name in embedded}
     changes = machine.changes_between(before.values if before else {}, values)

@@ -35,9 +35,12 @@ class Semaphore:
     ) -> None:
         """Create the semaphore, or set its settings; leases and waiters stay. Idempotent.
 
-        A lease expires after `lease_seconds`. A semaphore that was unused for `delete_after_seconds` is deleted; None:
-        never. `weights` are the shares of the keys that waits name; a key without one has the weight 1. The console
-        shows the `description`. Raises `BadKey`, `BadSemaphore` or `Unavailable`.
+        - `lease_seconds`: the time after which a lease expires.
+        - `delete_after_seconds`: the time without use after which the semaphore is deleted; None: it is never deleted.
+        - `weights`: the shares of the keys that waits name. A key without one has the weight 1.
+        - `description`: the purpose of the semaphore, which the console shows.
+
+        Raises `BadKey`, `BadSemaphore` or `Unavailable`.
         """
         wanted = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {}, description)
         settings.put(runtime.ports(), self.name, wanted)
@@ -59,18 +62,21 @@ class Semaphore:
     ) -> bool:
         """Call the task when the permits are granted. Return whether they are granted already. No process waits.
 
-        The task can declare a parameter of type `Lease`. With `release_on_return` the kit releases the lease when the
-        task has returned; otherwise the task must signal, or the lease expires after `lease_seconds` (None: the
-        semaphore's). With `release_on_failure`, a task that raises an error that is retried releases its permits until
-        its next attempt, which waits for them in the queue.
+        The task can declare a parameter of type `Lease`.
 
-        If the permits are not granted within `deadline_seconds`, the wait ends, and `on_timeout` is called. `id`
-        identifies a repeated wait; in a task, the kit derives an id, which a second delivery repeats. `holder` names
-        the caller: waits of several semaphores under one holder let the kit find deadlocks.
+        - `id`: identifies a repeated wait. In a task, the kit derives an id, which a second delivery repeats.
+        - `lease_seconds`: the length of the lease (None: the semaphore's default).
+        - `deadline_seconds`: the time after which the wait ends without permits, and `on_timeout` is called.
+        - `release_on_return`: the kit releases the lease when the task has returned. Otherwise the task must signal, or
+          the lease expires.
+        - `release_on_failure`: if the task raises an error that is retried, the kit releases its permits. The next
+          attempt waits for them in the queue.
+        - `holder`: the name of the caller. If waits of several semaphores name one holder, the kit can find deadlocks.
+        - `key`: a tenant or a user. While others wait, keys share the permits by their weights.
+        - `priority`: "high", "normal" or "low", with the weights 16, 4 and 1. Within one key and priority, the first
+          wait is served first.
 
-        While others wait, the permits are shared among the keys and priorities of the waits, by weight: `key` names a
-        tenant or a user, and `priority` is "high", "normal" or "low", with the weights 16, 4 and 1. In one key and
-        priority the first wait is served first. Raises `NoSemaphore`, `BadSemaphore`, `BadCall` or `Unavailable`.
+        Raises `NoSemaphore`, `BadSemaphore`, `BadCall` or `Unavailable`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         late = on_timeout and content_of(on_timeout)

@@ -31,8 +31,8 @@ class SemaphoreLimits(Limits):
     """The time in which a granted continuation must start. Cold starts and a busy queue take seconds."""
 
     grant_silent_seconds: int = 3600
-    """The time after an unclaimed grant expired until the sweeper takes its task for lost, and its wait returns. A task
-    that is only late returns it earlier, or runs under no grant."""
+    """The time from the expiry of an unclaimed grant until the sweeper assumes that its task is lost, and returns its
+    wait to the queue. A late task that arrives before that returns the wait itself; after that, it does not run."""
 
     silent_grants_max: int = 20
     """Waits of one semaphore that a visit of the sweeper returns to the wait queue, each by a commit."""
@@ -50,8 +50,8 @@ class SemaphoreLimits(Limits):
     """The longest such pause. A process reads the semaphore about twice a second, however many of its requests wait."""
 
     acquire_retry_seconds_max: int = 4
-    """The longest `Retry-After` of an acquire that was refused; the shortest is a second. It says when the turn of the
-    request is expected. If that is not known, it is random, so that callers do not all ask again at once."""
+    """The longest `Retry-After` of an acquire that was refused; the shortest is a second. The header has the time until
+    the expected turn of the request. If that is not known, it is random, so that callers do not all retry at once."""
 
     acquire_away_seconds: float = 6
     """How long after its last answer a process remembers when a refused acquire first arrived. It is longer than
@@ -84,8 +84,8 @@ class SemaphoreLimits(Limits):
     """Keys with a weight. Each always has separate lanes, so the record needs room for three lanes of each."""
 
     lanes_max: int = 256
-    """Lanes of one semaphore whose keys share them with no others. Each takes 60 to 200 bytes of the record, which
-    every grant writes."""
+    """Lanes of one semaphore that a single key uses alone. Each takes 60 to 200 bytes of the record, which every grant
+    writes."""
 
     lanes_shared_max: int = 16
     """Lanes of each priority for the keys beyond `lanes_max`: a key's hash chooses one of them."""

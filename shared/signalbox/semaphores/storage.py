@@ -5,8 +5,8 @@
       └─────────────────────────── jittered pause ──────────────────────────┘
 
 `change` runs this loop with `perform`. It is always safe to decide again: from the wait's id, its lease or the
-operation's name, a decision recognises what an earlier commit of the same operation has done. If the answer of a commit
-was lost, the record is read again before anything is concluded.
+operation's name, a decision recognises an earlier commit of the same operation. If the answer of a commit was lost, the
+record is read again before anything is concluded.
 
 Alarm and nudge need no outbox: `alarm_at` and `sweep_at` in the record lead the sweeper to tasks that were not created.
 """
@@ -63,7 +63,7 @@ NOT_CREATED = "admit run not created, left to the sweeper"
 
 @dataclass(frozen=True, slots=True)
 class Changed(Generic[Answer]):
-    """The transition that was committed, or that had nothing to commit (`committed` is None), and what it rests on."""
+    """The transition that was committed, or had nothing to commit (`committed` is None), and the records behind it."""
 
     loaded: Loaded
     transition: Transition[Answer]
@@ -132,22 +132,26 @@ def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
 
 
 def no_reads(_: Loaded) -> QueueReads:
-    """Choose to decide by the record alone."""
+    """Choose no reads: the decision needs the semaphore's record alone."""
     return QueueReads()
 
 
 def no_lease(_: Loaded) -> None:
-    """Choose to read no release."""
+    """Choose no lease: no release is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreReads:
     """The read plan: the semaphore's record, together with a wait's; then `releases`; then the queue by `queue_reads`.
 
-    The record of `wait_id` is read from the attempt `wait_from_attempt` on: the first attempts rely on a create, whose
-    precondition fails if the record exists. If `lease_of` finds a lease, all records are read again together with the
-    release of that lease: only a read at one instant shows whether the lease is held. Before the attempt
-    `lease_from_attempt` they are not: those commits require that there is no release.
+    - `wait_id`: the wait whose record is read.
+    - `wait_from_attempt`: the first attempt that reads it. Earlier attempts rely on a create, whose precondition fails
+      if the record exists.
+    - `lease_of`: if it finds a lease, all records are read again together with the release of that lease, because only
+      a read at one instant shows whether the lease is held.
+    - `lease_from_attempt`: the first attempt that does so. The commits of earlier attempts require that there is no
+      release.
+    - `releases`: the number of releases to read.
     """
 
     name: str
@@ -252,7 +256,7 @@ def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
 
 
 def read_releases(store: Store, loaded: Loaded, limit: int) -> Loaded:
-    """Read the releases that were left for an admit run, always before the wait queue; with a limit of 0, none."""
+    """Read the releases that were left for an admit run, always before the wait queue. A limit of 0 reads none."""
     if not limit:
         return loaded
     found = store.query(Query(f"{path_of(loaded.name)}/releases", limit=limit))
@@ -280,7 +284,7 @@ def _read_head(store: Store, loaded: Loaded, lane: str, known: KnownHead, count:
 
 
 def _read_known(store: Store, loaded: Loaded, known: KnownHead, count: int) -> Head | None:
-    """Read the first waiters of the known head; None if it is too short or one of them no longer waits."""
+    """Read the first waiters of the known head. Return None if it is too short or one of them no longer waits."""
     if count > len(known.ids):
         return None
     found = _waiters(store.read(*(waiter_path(loaded.name, id_) for id_ in known.ids[:count])))
@@ -338,7 +342,7 @@ def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Writ
 def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
     """Write a wait's record. Its place in the wait queue is its create time, and `since` is close to that.
 
-    In a lane it is the read time of the decision, which is before the create time.
+    In a lane, `since` is the read time of the decision, which is before the create time.
     """
     since = SERVER_TIME if waiter.lane == PLAIN else now
     place = _place(waiter, since) if waiter.state == "waiting" else {"expires_at": _expiry(now)}
@@ -379,7 +383,7 @@ def _change(path: str, fields: dict[str, Any], guard: datetime | None) -> Change
 
 
 def _notes(name: str, transition: Transition[Any], written: set[str]) -> list[Write]:
-    """Note evicted leases in their waiters' records, except in records that are written anyway, as of later waits."""
+    """Note evicted leases in their waiters' records, except in records that this commit writes anyway."""
     evicted = {waiter_path(name, lease.id): lease for lease in transition.evicted}
     return [_lost(path, evicted[path]) for path in sorted(evicted.keys() - written)]
 

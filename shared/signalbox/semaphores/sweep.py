@@ -1,10 +1,9 @@
 """The sweeper's part, and the removal of semaphores and of the records below them.
 
-The sweeper finds semaphores whose alarm was lost, that have old receipts, that are no longer used, or that granted
-permits to a task which has not come for an hour: its wait returns to its place in the wait queue. One field,
-`sweep_at`, is the time by which a semaphore must be visited for any of these reasons, so a sweep that finds none due
-costs one read. Every visit moves `sweep_at` past now: the commit of what it changed does so, and otherwise the visit
-postpones it.
+The sweeper finds semaphores whose alarm was lost, that have old receipts, that are no longer used, or whose grant no
+task has claimed for an hour: that wait returns to its place in the wait queue. One field, `sweep_at`, is the time by
+which a semaphore must be visited for any of these reasons, so a sweep that finds none due costs one read. Every visit
+moves `sweep_at` past now: its commit does so if it changed the semaphore, and otherwise it postpones the time.
 
 The kit deletes receipts itself, under a precondition, and not by a time-to-live policy: a receipt is deleted only if
 the semaphore's record has no lease of its wait.
@@ -32,7 +31,7 @@ FAILURES = (Conflict, Unavailable, Problem)
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Visit the semaphores that are due, those that are due longest first; return the number of visits."""
+    """Visit the semaphores that are due, the longest due first; return the number of visits."""
     visits = 0
     for snapshot in due_records(ports.store, COLLECTION, "sweep_at", LIMITS.semaphores_sweep_page, budget()):
         _visit(ports, snapshot)
@@ -72,7 +71,7 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
 
 
 def return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
-    """Put a wait back whose grant no task has claimed, as its late task would. That task then runs under no grant."""
+    """Put back a wait whose grant no task has claimed. If the grant's task arrives after that, it does not run."""
 
     def rule(loaded: Loaded) -> Transition[Claimed]:
         found = loaded.semaphore.granted_as(lease.id, lease.grant)
@@ -134,7 +133,7 @@ def remove(ports: Ports, name: str, incarnation: int, guard: Guard) -> None:
 
 
 def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
-    """Delete the records below a deleted semaphore; those of a new one of the same name stay.
+    """Delete the records below a deleted semaphore. The records of a new semaphore of the same name stay.
 
     Raises `Unavailable` if a record was not deleted, so that the task is retried: no other process would delete it.
     """

@@ -123,7 +123,7 @@ class Standings:
 
 
 def standings(kind: str, *parts: str) -> Standings:
-    """Return the standings of a kind, or the one with these parts of its id."""
+    """Return the standings of a kind or, with `parts`, the standing whose id has these parts."""
     return Standings(kind, join(parts) if parts else None)
 
 
@@ -137,7 +137,7 @@ class StandingTask(Task[P, R]):
 
 
 class App(Protocol):
-    """What a threshold needs of a `Function`: its name, and its tasks."""
+    """The part of a `Function` that a threshold needs: its name, and its tasks."""
 
     name: str
 

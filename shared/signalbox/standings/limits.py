@@ -20,19 +20,21 @@ class StandingLimits(Limits):
     """Thresholds of a kind: the tasks of all thresholds of all kinds must fit into one outbox record."""
 
     threshold_payload_bytes_max: int = 4_096
-    """Bytes of the payload of a threshold's task, for the same reason."""
+    """Bytes of the payload of a threshold's task: all of these tasks must fit into one outbox record."""
 
     visits_together_max: int = 12
     """Yokes that one commit counts. Each writes its counted record and at most two standings of each kind, so that even
     a commit with 20 kinds has no more writes than Firestore takes, which is 500."""
 
     standing_quiet_seconds: float = 1.5
-    """A standing that was written this recently is busy: changes become adjustments, which a fold run adds. Longer than
-    a slot of the fold runs, so that visits do not write the standing while fold runs do."""
+    """A standing that was written this recently is busy: changes become adjustments, which a fold run adds. It is
+    longer than a slot of the fold runs, so that visits do not write the standing while fold runs do.
+    """
 
     fold_slot_seconds: float = 1.0
-    """Adjustments of one slot share a fold run, which writes the standing once: Firestore sustains about one write a
-    second on a record."""
+    """The length of a slot. The adjustments of a slot share a fold run, which writes the standing once: Firestore
+    sustains about one write a second on a record.
+    """
 
     fold_margin_seconds: float = 0.1
     """Delay of a fold task after its slot's end, since the clock of the queue may be ahead."""
@@ -56,7 +58,7 @@ class StandingLimits(Limits):
     """Counted records that one query of a recount reads, if they are small (`read_bytes_max`)."""
 
     recount_pages_max: int = 5
-    """Such queries of one task of a recount: a few seconds."""
+    """Queries of counted records in one task of a recount, which take a few seconds."""
 
     recount_waiting_max: int = 1_000
     """Waiting adjustments that a recount reads. If there are more, it waits for a fold run."""

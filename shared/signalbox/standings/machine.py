@@ -1,8 +1,8 @@
 """Every decision about standings, and the tasks that it enqueues, as pure functions of the records that were read.
 
-A *visit* of a yoke compares the yoke with the record of what was counted for it, and adds the difference to its
-standings. The record is written in the same commit, under its guard. So a visit may be repeated, late, out of order or
-interrupted: once the work is done there is no difference, and of two concurrent visits one fails.
+A *visit* of a yoke compares the yoke with its counted record (its present share in the standings), and adds the
+difference to the standings. The record is written in the same commit, under its guard. So a visit may be repeated,
+late, out of order or interrupted: once the work is done there is no difference, and of two concurrent visits one fails.
 
     yoke     counted record  event  walk
     -------  --------------  -----  -----
@@ -19,7 +19,7 @@ An event of a deleted yoke writes the record even if it is there already, so tha
 has read the yoke fails. A walk follows no event, so it leaves that record alone.
 
 Several yokes may be counted in one commit, which guards each of their records. Their changes are added up by standing.
-Each standing that changes is written in one of two ways. An adjustment is a record of its own, which cannot conflict; a
+Each standing that changes is written in one of two ways. An adjustment is a separate record, which cannot conflict; a
 fold run adds it later.
 
     standing                               written     task
@@ -40,8 +40,8 @@ replaced by one adjustment with their sum, so that a run writes the standing onc
     full   it is the last of the run     standing    again
     other  -                             standing    done
 
-A *recount* adds up the counted records of a standing in turns of a few pages, and then repairs the standing. A turn
-holds only if no waiting adjustment is of a yoke in its pages, and the standing is not written meanwhile.
+A *recount* adds up the counted records of a standing in turns of a few pages, and then repairs the standing. A turn is
+valid only if no waiting adjustment is for a yoke in its pages, and the standing is not written meanwhile.
 
     pages  waiting adjustments  written                   next
     -----  -------------------  ------------------------  --------------
@@ -79,7 +79,7 @@ RECOUNT_ATTEMPTS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a standing loses and gains in a commit: a tally at each place, and the values removed and added."""
+    """The change of a standing in a commit: a tally at each place, and the values removed and added."""
 
     moves: Moves
     removed: tuple[Value, ...] = ()
@@ -113,7 +113,7 @@ Changes = Mapping[StandingKey, Change]
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a visit of a yoke has read: the yoke, its counted record and the declarations, at one instant.
+    """The records that a visit of a yoke has read at one instant: the yoke, its counted record and the declarations.
 
     `version` and `since` are the update time and create time of the yoke, `counted_at` is the update time of the
     counted record.
@@ -165,11 +165,12 @@ class LoadedStanding:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """Visits of different yokes that are counted in one commit, without those that have nothing to write.
+    """Visits of different yokes that are counted in one commit, without visits that have nothing to write.
 
-    `logged` are the standings to which these left adjustments earlier. `changes` are those of all yokes together, by
-    standing, and `standings` the standings that change, which are read afterwards. `contended` is true after two lost
-    races.
+    - `logged` are the standings to which earlier visits of these yokes left adjustments.
+    - `changes` are the changes by all yokes together, by standing.
+    - `standings` are the standings that change, which are read afterwards.
+    - `contended` is true after two lost races.
     """
 
     of_yokes: tuple[Visit, ...]
@@ -214,9 +215,9 @@ OF_A_RECORD = (Problem, ArithmeticError, AttributeError, LookupError, TypeError,
 """Errors of a record that cannot be read or handled."""
 
 OF_ONE_YOKE = (*OF_A_RECORD, Contended, NewerFormat)
-"""Errors that one yoke may cause for all those of its commit.
+"""Errors that one yoke may cause for all yokes of its commit.
 
-The error with which functions-framework ends a request at its time-out is not one of them: it ends the group.
+The error with which functions-framework ends a request at its time-out is not among them: it ends the group.
 """
 
 
@@ -279,7 +280,10 @@ def standing_after(loaded: LoadedStanding, change: Change) -> Standing:
 
 
 def adjustment_id(visits: Visits, key: StandingKey) -> str:
-    """Return the id of an adjustment. It is a hash, so ids are spread, and no other visit that commits has it."""
+    """Return the id of an adjustment.
+
+    It is a hash, so ids are spread, and no other visit that commits has the same id.
+    """
     return name_of("adjustment", min(visits.changes[key].yokes), key.text, microseconds(visits.now))
 
 
@@ -287,7 +291,7 @@ def adjustment_id(visits: Visits, key: StandingKey) -> str:
 
 
 def is_replaced_by_its_sum(standing: Standing, *, is_full: bool, may_merge: bool) -> bool:
-    """Return whether a page of adjustments is replaced by one with their sum, instead of added to the standing.
+    """Return whether a page of adjustments is replaced by one adjustment with their sum, and not added to the standing.
 
     A recount in progress needs the places of the changes, which a sum does not have.
     """
@@ -333,10 +337,10 @@ class WalkedPages:
 def recounted(
     standing: Standing, begun: Recount, pages: WalkedPages, waiting: Sequence[Adjustment], values: Sequence[Value]
 ) -> Standing | None:
-    """Return a standing after a turn of its recount, or None if a waiting adjustment is of a yoke in these pages.
+    """Return a standing after a turn of its recount, or None if a waiting adjustment is for a yoke in these pages.
 
-    After the last page the standing is repaired. `values` are its extremes by the counted records; if adjustments wait,
-    a fold run looks for them.
+    After the last page the standing is repaired. `values` are its extremes by the counted records. If adjustments wait,
+    a fold run reads the extremes instead.
     """
     walked = begun.walked(pages.cursor, pages.tally)
     if len(waiting) >= LIMITS.recount_waiting_max or not is_at_rest(begun, walked, waiting):
@@ -348,7 +352,7 @@ def recounted(
 
 
 def is_at_rest(begun: Recount, walked: Recount, waiting: Iterable[Adjustment]) -> bool:
-    """Return whether no adjustment is of a yoke in the walked pages, so that the standing includes all of them."""
+    """Return whether no adjustment is for a yoke in the walked pages, so that the standing includes all of them."""
     return not any(
         adjustment.moves is None or _are_newly_covered(begun, walked, adjustment.moves) for adjustment in waiting
     )
@@ -411,7 +415,7 @@ def recount_task(run: str, key: StandingKey, turn: str, left: int) -> Effect:
 
 
 def threshold_tasks(key: StandingKey, standing: Standing, reached: Iterable[Threshold], now: datetime) -> list[Effect]:
-    """Return the tasks of the thresholds that a standing has reached; each has one name forever."""
+    """Return the tasks of the thresholds that a standing has reached; the name of each task never changes."""
     shown = {"kind": key.kind, "id": key.id, **standing.numbers()}
     return [
         threshold.call_with(shown).effect(name_of(key.path, "threshold", threshold.name), now) for threshold in reached

@@ -26,10 +26,10 @@ from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Yoke
 
 @dataclass(frozen=True, slots=True)
 class VisitReads:
-    """The read plan of visits: two records of each yoke and the declarations, at one instant; then the standings that
-    change.
+    """The read plan of visits.
 
-    Unless they are a walk's, changes are likely: then the standings of the users and items are read at that instant.
+    It reads two records of each yoke and the declarations, at one instant, then the standings that change. Except in a
+    walk, changes are likely, so the standings of the users and items are read at that instant.
     """
 
     keys: Sequence[YokeKey]
@@ -161,7 +161,7 @@ class FoldReads:
 
 
 def has_values(records: Iterable[Snapshot]) -> bool:
-    """Return whether a yoke with a value was added or removed. Likes and follows have no values, so no extremes."""
+    """Return whether a yoke with a value was added or removed. Likes and follows have no values, and so no extremes."""
     tallies = (Tally.from_record(record.data) for record in records if record.data is not None)
     return any(tally.values or tally.units for tally in tallies)
 

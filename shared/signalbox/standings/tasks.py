@@ -16,8 +16,8 @@ record, and the slots of a standing's runs are a second apart.
     recount turn ──► read the standing ──► read pages ──► read the adjustments ──► commit: the standing and its recount
 
 A turn depends on one fact: each change of a counted record is committed with an adjustment or a write of the standing.
-So if no waiting adjustment is of a yoke in these pages, and the standing is not written meanwhile, the standing
-contains exactly what the pages say. A turn that finds such an adjustment is repeated after a fold run.
+So if no waiting adjustment is for a yoke in these pages, and the standing is not written meanwhile, the standing
+contains exactly the sum of the pages. A turn that finds such an adjustment is repeated after a fold run.
 
 Walks, removals and recounts of a kind are chains of tasks, one for each page; a repeated page changes nothing. Each
 night a walk counts all yokes again, since an event may have been lost, and then recounts all standings.
@@ -76,7 +76,7 @@ def run_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
 
 
 def count_events(ports: Ports, events: Mapping[str, DocumentEvent]) -> Mapping[str, bool | Exception]:
-    """Count the yokes of events that one process handles together; return for each that it is done, or its error."""
+    """Count the yokes of events that one process handles together. Return the outcome of each: done, or its error."""
     keys = {id_: key for id_, event in events.items() if (key := _yoke_of(ports, event))}
     errors = count_together(ports, tuple(keys.values()))
     return {id_: errors.get(keys[id_], True) if id_ in keys else True for id_ in events}
@@ -97,10 +97,10 @@ def _yoke_of(ports: Ports, event: DocumentEvent) -> YokeKey | None:
 
 
 def count_together(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> Mapping[YokeKey, Exception]:
-    """Count different yokes in one commit; return the errors of those that are not counted.
+    """Count different yokes in one commit.
 
-    If one yoke may have caused the error, each is counted alone (`machine.uncounted`). Raises errors that no yoke
-    can cause.
+    Return the errors of the yokes that are not counted. If one yoke may have caused the error, each yoke is counted
+    alone (`machine.uncounted`). Raises errors that no yoke can cause.
     """
     if not keys:
         return {}
@@ -171,7 +171,10 @@ def _added(key: StandingKey, page: AdjustmentsPage | None) -> Decision[Writes, b
 
 
 def merging_writes(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
-    """Return the writes that replace a page by one adjustment. Its id follows from theirs, so a repeat has the same."""
+    """Return the writes that replace a page by one adjustment.
+
+    Its id is derived from their ids, so a repeat has the same id.
+    """
     path = f"{key.adjustments}/{name_of('merged', *(record.id for record in page.adjustments))}"
     return Decision((Put(path, machine.merged(page.parsed).to_record(), Must.NOT_EXIST), *_deletes(page)), False)
 
@@ -209,7 +212,10 @@ OVER = Turn()
 
 
 def recount(ports: Ports, run_: str, key: StandingKey, turn: str, left: int) -> None:
-    """Run a turn of a recount (the first is "") and enqueue the next. If yokes of it are written, repeat it later."""
+    """Run a turn of a recount (the first is "") and enqueue the next one.
+
+    If yokes of its pages are written meanwhile, repeat it later.
+    """
     done = take_turn(ports, run_, key, turn)
     if done.moved and not left:
         _give_up(ports, run_, key)
@@ -292,7 +298,7 @@ def begin_recounts(ports: Ports, run: str) -> None:
 
 
 def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
-    """Recount a page of a kind's standings. One that needs more than a turn gets tasks of its own."""
+    """Recount a page of a kind's standings. A recount of more than one turn continues in separate tasks."""
     query = Query(collection_of(kind), limit=LIMITS.recounts_page_max, after=(cursor,) if cursor else ())
     found = ports.store.query(query)
     for record in found:
@@ -324,7 +330,10 @@ def enqueue_next_kind(ports: Ports, run: str, kinds: list[str]) -> None:
 
 
 def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: bool = False) -> None:
-    """Count a page of yokes, after the last one of counted records of deleted yokes; then recount, if `whole`."""
+    """Count a page of a walk, which visits all yokes, then the counted records, where it finds deleted yokes.
+
+    Then recount, if `whole`.
+    """
     query = Query(collection, limit=LIMITS.count_page_max, after=(cursor,) if cursor else ())
     found = ports.store.query(query)
     keys = list(filter(None, (YokeKey.from_id(record.id) for record in found)))

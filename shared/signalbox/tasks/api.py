@@ -29,15 +29,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Call(calls.Call, flow_hooks.Awaited[R]):
-    """A call of a task: an argument of a wait or a batch, or to `enqueue`; the code of a flow awaits it.
+    """A call of a task. Pass it to a wait or a batch, `enqueue` it, or await it in the code of a flow.
 
-    `result` is the codec of what the task returns.
+    `result` is the codec of the task's result.
     """
 
     result: Codec = field(default=JSON, compare=False, repr=False)
 
     def after(self, delay_seconds: float) -> "Call[R]":
-        """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
+        """Return the same call with a delay of `delay_seconds`. Raises `BadCall`."""
         later = calls.Call.after(self, delay_seconds)
         flow_hooks.note_created(later, f"{self.task}.call()", self)
         return later
@@ -84,14 +84,14 @@ class Task(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON (docs/tasks.md).
 
-        The code of a flow awaits the call; the result is what the task returns. Raises `WrongArguments` (a `TypeError`)
-        if the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not check again what
-        an earlier turn has checked, until one was refused.
+        The code of a flow awaits the call, which returns the task's result. Raises `WrongArguments` (a `TypeError`) if
+        the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not repeat the checks
+        of an earlier turn, until a call is refused.
         """
         signature, replayed = self._signature, flow_hooks.is_replayed()
         arguments: Mapping[str, Any] = signature.named(args, kwargs)
         try:
-            if signature.typed or not replayed:  # most of the time of a replay
+            if signature.typed or not replayed:  # the check would take most of the time of a replay
                 arguments = signature.encode(arguments)
             call: Call[R] = Call(self._function, self.name, arguments, self.queue, result=signature.result)
             if not replayed:
@@ -123,7 +123,7 @@ class Task(Generic[P, R]):
     def run(
         self, payload: Mapping[str, Any], subject: TaskSubject | Sequence[Unit] | None, context: TaskContext
     ) -> Any:
-        """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises.
+        """Run the code with arguments from a request. Raises `BadArgument`, and the errors of the code.
 
         Raises `TypeError` if the code returns a coroutine or a generator, so that the task is not acknowledged.
         """
@@ -131,7 +131,7 @@ class Task(Generic[P, R]):
         return check_ran(code(**self._signature.bind(payload, subject, context)), "task", self.name)
 
     def encoded(self, returned: Any) -> Any:
-        """Return what the code has returned as JSON, for a caller that receives it. Raises `BadArgument`."""
+        """Return the code's result as JSON, for a caller that receives it. Raises `BadArgument`."""
         if self._signature.result is JSON or isinstance(returned, BatchSpec):
             return returned
         try:

@@ -47,13 +47,13 @@ def read_starts(ports: Ports, operations: Sequence[str]) -> dict[str, int]:
 
 
 def uncount_start(ports: Ports, operation: str) -> None:
-    """Take back the count of a start. If that fails, the start stays counted."""
+    """Undo the count of a start. If that fails, the start stays counted."""
     with suppress(Unavailable, Conflict):
         ports.store.commit([Change(record_path(operation), {STARTS: Increment(-1)}, Must.EXIST)])
 
 
 def note_error(ports: Ports, delivered: Delivered[Context], begun: Start, text: ErrorText) -> None:
-    """Note what the code raised, and count a first start. A failed write has no effect on the task."""
+    """Note the code's error, and count a first start. A failed write has no effect on the task."""
     note = ErrorNote.of(delivered, begun.number, text).to_record()
     batch = {BATCH: delivered.context.unit.batch} if isinstance(delivered.context, OfUnit) else {}
     noted = note | {ERRED_AT: SERVER_TIME} | batch

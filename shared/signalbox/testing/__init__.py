@@ -1,4 +1,4 @@
-"""What a test of a function imports: one harness that simulates Google Cloud in this process.
+"""The names that a test of a function imports: one harness that simulates Google Cloud in this process.
 
     from signalbox.testing import Harness
 

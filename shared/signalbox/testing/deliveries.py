@@ -67,17 +67,18 @@ FAILED = 500
 
 
 class TaskFailed(AssertionError):
-    """A delivery raised an exception in the function's code, which is the cause, or had an unexpected status.
+    """A delivery failed.
 
-    Or a run of a flow got stuck in it.
+    The function's code raised an exception (the cause), the status was unexpected, or a run of a flow got stuck.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The outcome of a delivery: HTTP status, cost, and the exception raised (a `Problem`: it was abandoned).
+    """The outcome of a delivery: HTTP status, cost, and the exception that was raised.
 
-    `stuck` names the run of a flow that the delivery has marked as stuck, with the reason and its place.
+    After a `Problem`, the task is abandoned. `stuck` names the run of a flow that the delivery has marked as stuck,
+    with the reason and its place.
     """
 
     what: str

@@ -32,7 +32,7 @@ class HttpResponse:
 
     @property
     def json(self) -> Any:
-        """The parsed body; None if it is empty."""
+        """The parsed body, or None if it is empty."""
         return json_codec.loads(self.body) if self.body else None
 
 
@@ -79,7 +79,10 @@ class Harness(Platform):
         self._apply_settings()
 
     def _apply_settings(self) -> None:
-        """Let this process know the functions now. Before the harness is entered, this process is not yet its own."""
+        """Register the functions in this process now, if the harness has been entered.
+
+        Before that, the process is not the harness's.
+        """
         if self._entered:
             settings.bind(self.functions.settings())
 

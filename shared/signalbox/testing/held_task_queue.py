@@ -15,7 +15,7 @@ RETRY_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Attempts:
-    """Earlier deliveries of a task as its headers count them, and when the next one is due."""
+    """Earlier deliveries of a task as its headers count them, and the time at which the next one is due."""
 
     executions: int = 0
     retries: int = 0
@@ -57,7 +57,10 @@ class HeldTaskQueue:
         return self._attempts.setdefault(task.name, Attempts())
 
     def due_at(self, task: Effect) -> datetime:
-        """Return the time at which a task may be delivered: its own, or that of its retry; now if it has none."""
+        """Return the time at which a task may be delivered.
+
+        It is its schedule time or the time of its retry, or now if it has neither.
+        """
         times = (task.not_before, self.attempts(task).due_at, self._clock.now)
         return max(time for time in times if time is not None)
 
@@ -79,7 +82,7 @@ class HeldTaskQueue:
         self.tasks.append(task)
 
     def retry(self, task: Effect, *, executed: bool) -> None:
-        """Put a task back after a failed delivery. `executed`: whether a process responded to it."""
+        """Put a task back after a failed delivery. `executed` is whether a process responded to it."""
         attempts = self.attempts(task)
         attempts.executions += executed
         attempts.retries += 1

@@ -193,7 +193,7 @@ def after_change(change: Change, before: Stored, server_time: datetime) -> tuple
 
 
 def masked(data: Stored, fields: Iterable[Field] | None) -> Stored:
-    """Return the fields of a mask that a record has; None: all of them."""
+    """Return the fields of a mask that a record has. A mask of None has all fields."""
     if fields is None:
         return data
     chosen: Stored = {}
@@ -267,7 +267,7 @@ class _Step:
 class MemoryStore:
     """A `Store` in this process. `now` returns aware datetimes; `new_id` returns record ids.
 
-    `stray` returns how far the `SERVER_TIME` of the next commit is ahead of its commit time; negative: behind.
+    `stray` returns how far the `SERVER_TIME` of the next commit is ahead of its commit time, or behind it if negative.
     """
 
     def __init__(

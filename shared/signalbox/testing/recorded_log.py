@@ -1,4 +1,4 @@
-"""A log for tests, which keeps its lines."""
+"""A log for tests that keeps its lines."""
 
 import sys
 import traceback

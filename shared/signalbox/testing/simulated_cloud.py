@@ -77,14 +77,17 @@ class Trigger:
 
 
 class _KnownTasks(dict[str, frozenset[str]]):
-    """The tasks of each function. A test may add one later, so a call of an unknown function raises when it arrives."""
+    """The tasks of each function.
+
+    A test may add a function later, so a call of an unknown function raises only when it arrives.
+    """
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
 class FunctionTable:
-    """Functions by name. One of the catalogue is loaded when it is first called, once a process."""
+    """Functions by name. A function of the catalogue is loaded when it is first called, once in each process."""
 
     def __init__(self, catalogue: Path | None = None) -> None:
         self._catalogue = _catalogue(catalogue or Project.find().catalogue)
@@ -123,7 +126,7 @@ class FunctionTable:
     def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:
         """Add a function made in a test; it replaces one of the same name.
 
-        `auth` is as in the catalogue; so is `exposes`, and None: the function is private.
+        `auth` and `exposes` are as in the catalogue. If `exposes` is None, the function is private.
         """
         self._apps[function.name] = application(function)
         self.triggers = [each for each in self.triggers if each.function != function.name]
@@ -277,7 +280,7 @@ class Platform:
         forget_liveness()
 
     def record(self, path: str) -> Any:
-        """Return the data of the record at a path; None if it does not exist."""
+        """Return the data of the record at a path, or None if it does not exist."""
         return self.store.read(path)[0].data
 
     def ids(self, collection: str) -> list[str]:
@@ -347,7 +350,7 @@ class Platform:
         """Advance the clock by `seconds`, and deliver each task that becomes due at its time. Raises as `run` does.
 
         A month of a flow passes in milliseconds: ``harness.travel(30 * 86_400)``. The schedules of the catalogue that
-        name a task are run at their times, in UTC; those of the kit itself by `run_schedule` only.
+        name a task are run at their times, in UTC; the kit's schedules are run only by `run_schedule`.
         """
         end = self.clock.now + timedelta(seconds=seconds)
         run = _Run(self, faults or Faults(), raise_errors)

@@ -11,11 +11,11 @@ A step is ``.k`` (a member), ``>k`` (members at any depth), ``!v`` (a variable),
 characters of a string). A step that does not apply has no results. The results of each step are deduplicated by
 Python's equality: true, 1 and 1.0 are equal. An object with a ``ref`` is evaluated for each result of that selector:
 the value is that of its ``transform``, in which ``id`` names a variable with the result. Without a ``transform`` it is
-the result itself. In a list all results are placed, elsewhere the first result, or null.
+the result itself. In a list, the object is replaced by all results; elsewhere by the first result, or null.
 
 Substituted text is never scanned again, so data cannot become a selector. Results do not depend on the order of a
-source's fields, which Firestore does not keep: where they would, the names are sorted. A run is bounded in steps and
-bytes. Its depth is that of the transform and the source, which have their own limits.
+source's fields, which Firestore does not keep: where that order would matter, the names are sorted. A run is bounded in
+steps and bytes. Its depth is that of the transform and the source, which have their own limits.
 """
 
 import re
@@ -44,7 +44,7 @@ _DIGITS_MAX = 18
 
 
 PASSED = object()
-"""Marks a value that a step visits and that is not a result, so that the visit is counted."""
+"""The mark of a value that a step visits and that is not a result, so that the visit is counted."""
 
 
 def no_results(_value: Any, _name: str, _scope: Scope) -> Iterator[Any]:
@@ -182,7 +182,7 @@ class _Run:
         return selected
 
     def _distinct(self, results: Iterator[Any]) -> list[Any]:
-        """Return the results without later ones that are equal to an earlier one. A single result is not compared."""
+        """Return the results without those that are equal to an earlier one. A single result is not compared."""
         first = list(islice(results, 2))
         if len(first) < 2:
             return first

@@ -32,7 +32,10 @@ def transform_to_record(transform: Any) -> dict[str, Any]:
 
 
 def transform_from_record(data: Mapping[str, Any] | None) -> Any:
-    """Return the transform of a record. It is None without a record, and where another client wrote something else."""
+    """Return the transform of a record.
+
+    Return None if there is no record, or if another client has written something else.
+    """
     try:
         return json.loads(data["botl"]) if data is not None else None
     except (KeyError, TypeError, ValueError):

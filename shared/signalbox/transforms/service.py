@@ -28,14 +28,14 @@ from signalbox.transforms.requests import PutTransformRequest, check_transform_n
 
 @dataclass(frozen=True, slots=True)
 class TransformsPage:
-    """Transforms with their names; `more` has the token of the next page unless this page is the last."""
+    """Transforms with their names. `more` has the token of the next page, unless this page is the last."""
 
     transforms: list[tuple[str, StoredTransform]]
     more: Mapping[str, str]
 
 
 def put(ports: Ports, request: PutTransformRequest) -> StoredTransform:
-    """Store a transform, replacing the one of this name."""
+    """Store a transform, replacing the one with this name."""
     path = transform_path(request.name)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Snapshot]:
@@ -79,7 +79,10 @@ def delete(ports: Ports, name: str) -> None:
 
 
 def walk_from(before: Snapshot) -> tuple[Effect, ...]:
-    """Return the walk after a change of what was read. An absent transform is identified by the time of its read."""
+    """Return the walk after a change of a transform, from the record as read before.
+
+    An absent record is identified by the time of the read.
+    """
     event_id = name_of(before.path, before.update_time or before.read_time)
     return (machine.walk_task(before.id, event_id),)
 

@@ -12,7 +12,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
-    """Add the options that name a deployment. Without a project, a command uses the local stack."""
+    """Add the options that name a deployment. Without a project, the command uses the local stack."""
     where = "the Google Cloud project's id" + ("" if required else "; without it, the local stack")
 
     def added(command: Command) -> Command:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from signalbox.client.blocking.objects_and_flows import Run
 
 FOLLOWED_SECONDS = 1.0
-"""How often the progress of a batch is read."""
+"""The interval at which the progress of a batch is read."""
 
 
 @click.group()
@@ -286,7 +286,7 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
 @click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
 @of_a_place
 def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
-    """Replay a run's log with the project's code, in this process, where `breakpoint()` and an editor's stops work.
+    """Replay a run's log with the project's code, in this process: `breakpoint()` and an editor's breakpoints work.
 
     Nothing is sent or written. The status is 1 if the code diverges from the log.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from signalbox_tools.console.identity_tokens import Tokens
 
 LOOK_SECONDS = 0.5
-"""How often `semaphores run` checks whether its lease is lost."""
+"""The interval at which `semaphores run` checks whether its lease is lost."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,7 +37,7 @@ def of_a_place(command: Command) -> Command:
 
 @contextmanager
 def opened(url: str, project: str, environment: str, region: str) -> Iterator["Client"]:
-    """Return a client of a place. An error of a call ends the command with its message."""
+    """Return a client of a place. If a call fails, the command ends with the error's message."""
     from signalbox.client import ApiError
     from signalbox.client.identity import NoIdentity
 
@@ -73,7 +73,10 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
 
 
 def _token_for(tokens: "Tokens") -> Callable[[str], str]:
-    """Return what gets tokens for a client, also of a command that runs for longer than a token is valid."""
+    """Return the function that gets tokens for a client.
+
+    It serves a command that runs for longer than a token is valid.
+    """
     from signalbox.client.identity import NoIdentity
     from signalbox_tools.deploy.programs import CommandFailed
 
@@ -93,7 +96,7 @@ def show(value: Any) -> None:
 
 
 def show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
-    """Print values as lines of columns, or as JSON, one a line."""
+    """Print values as lines of columns, or as one line of JSON each."""
     for value in values:
         text = json.dumps(value, ensure_ascii=False) if as_json else "  ".join(str(value.get(name)) for name in columns)
         click.echo(visible(text))
@@ -125,7 +128,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def time_of(text: str) -> datetime:
-    """Parse a time that is so long ago, as 2h, or one with a time zone."""
+    """Parse a time: a span before now, such as 2h, or a time with a time zone."""
     if text[:-1].isdecimal() and text[-1:] in SECONDS and len(text) <= 8:
         return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * SECONDS[text[-1]])
     try:
@@ -138,7 +141,7 @@ def time_of(text: str) -> datetime:
 
 
 def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
-    """Act on each, with a progress bar. What a call refuses is printed, the others continue, and the status is 1."""
+    """Act on each, with a progress bar. Refusals are printed and set the status to 1; the other calls continue."""
     from signalbox.client import ApiError
 
     refused = []
@@ -228,7 +231,7 @@ def load(file: IO[str], **place: str) -> int:
 
 
 def _documents(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Parse a document a line. Those before a wrong line may be stored already."""
+    """Parse a document from each line. The documents before an invalid line may be stored already."""
     done = 0
     try:
         for line in lines:
@@ -369,11 +372,14 @@ def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 SIGNALLED = 128
-"""The status of a command that a signal ended is this with the signal's number, as in a shell."""
+"""The exit status of a command that a signal ended is this plus the signal's number, as in a shell."""
 
 
 def _is_in_the_foreground() -> bool:
-    """Return whether the command also receives Ctrl-C from a terminal. Many programs die at once at a second one."""
+    """Return whether the command also receives Ctrl-C from a terminal.
+
+    Many programs die at once when they receive a second one.
+    """
     try:
         with Path("/dev/tty").open("rb", buffering=0) as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

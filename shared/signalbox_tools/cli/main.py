@@ -2,7 +2,7 @@
 
 Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
 other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
-say what), and 2 for a wrong command line.
+describe it), and 2 for a wrong command line.
 """
 
 import os
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iterator[None]:
-    """Raise `refusal` with the message of `NotAProject`, `OSError` or one of `kinds`: their messages say what to do."""
+    """Raise `refusal` with the message of `NotAProject`, `OSError` or one of `kinds`, which name the remedy."""
     caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
     try:
         yield
@@ -388,7 +388,7 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 
 
 def _run(place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]") -> int:
-    """Run a step of a deployment and return the exit status. `answer` answers every question in advance."""
+    """Run a step of a deployment and return the exit status. `answer` is the answer to every question."""
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.deploy.confirmation import Aborted, typed
     from signalbox_tools.deploy.deployment_steps import Deployment
@@ -408,7 +408,7 @@ def _agreed(yes: bool) -> str:
 
 
 def _of_the_cloud(step: "Callable[[Deployment], object]") -> click.Command:
-    """Make a command of a step: with its name and docstring, and the options of every deployment."""
+    """Return a command that runs a step, with the step's name and docstring, and the options of every deployment."""
 
     def command(project: str, environment: str, region: str, yes: bool) -> int:
         return _run((project, environment, region), _agreed(yes), step)

@@ -1,7 +1,7 @@
 """The actions of the console: each is one call of the HTTP API, which a button of the page sends.
 
-The local stack's console has them all. That of a deployment has none unless it is started with ``--act``; then its
-relay forwards exactly these calls, with gcloud's identity, and logs each with its reason.
+The local stack's console has them all. The console of a deployment has none unless it is started with ``--act``; then
+its relay forwards exactly these calls, with gcloud's identity, and logs each with its reason.
 """
 
 import json
@@ -20,13 +20,16 @@ BODY_BYTES_MAX = 100 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A call of the API. `path` names its parts; `effect` is the text of the dialog that confirms it.
+    """A call of the API.
 
-    `reason` is where the call has a field for the reason: in its ``body``, its ``query``, or nowhere. `value` names the
-    field of the body that the person writes as JSON; ``*`` is the body itself, which begins as the value on the page.
-    `fields` are further fields of the body, a text each, or a number if the name is in `NUMBERS`.
-    `is_of_seen`: the call is made only if the resource still has the entity tag that the page showed.
-    `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
+    - `path` names its parts.
+    - `effect` is the text of the dialog that confirms it.
+    - `reason` is the place of the reason, if the call has a field for it: its ``body`` or its ``query``.
+    - `value` names the field of the body that the person writes as JSON. ``*`` is the body itself, which begins as the
+      value on the page.
+    - `fields` are further fields of the body: a text each, or a number if the name is in `NUMBERS`.
+    - `is_of_seen` is whether the call is made only if the resource still has the entity tag that the page showed.
+    - `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """
 
     title: str
@@ -196,7 +199,7 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 OF_QUEUES = ("pause-queue", "resume-queue")
-"""Calls of the console's server: queues are not part of the HTTP API."""
+"""Calls of the console's server, since queues are not part of the HTTP API."""
 
 
 def action_of(method: str, segments: Sequence[str]) -> str | None:
@@ -205,9 +208,10 @@ def action_of(method: str, segments: Sequence[str]) -> str | None:
 
 
 def logged_body(name: str | None, body: Callable[[], bytes]) -> Mapping[str, Any]:
-    """Return the part of an action's body that is logged: all of `ACT_ON_RUNS`, whose address does not name its effect.
+    """Return the part of an action's body that is logged.
 
-    A body that cannot be read is not logged; the function refuses it.
+    It is the whole body of `ACT_ON_RUNS`, whose address does not name its effect. A body that cannot be parsed is not
+    logged; the function refuses it.
     """
     if name != ACT_ON_RUNS:
         return {}

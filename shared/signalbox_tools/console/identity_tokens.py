@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 
 SECONDS_MAX = 1_800.0
-"""The time for which a token is used. Tokens of gcloud are valid for an hour."""
+"""The time for which a token is used. gcloud's tokens are valid for an hour."""
 
 TokenFor = Callable[[str], str]
 

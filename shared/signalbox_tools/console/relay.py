@@ -43,7 +43,9 @@ READ = (
     "standings",
     "yokes",
 )
-"""The functions of the kit whose GETs are passed on. Users' functions are not among them: the effects are unknown."""
+"""The functions of the kit whose GETs are passed on. Users' functions are not among them, since the effects of their
+GETs are unknown.
+"""
 
 OF_ANY_FUNCTION = ("objects", "flows")
 REQUEST_HEADERS = ("Accept", "Last-Event-ID", "Idempotency-Key", "If-Match")
@@ -53,7 +55,7 @@ ACTING = ("POST", "PUT", "DELETE")
 OWN_SITE = ("", "same-origin", "none")
 KEY_HEADER = "X-Signalbox-Console"
 TARGET = re.compile(r"/[!-\"$-~]*")
-"""A path and a query as a browser sends them: printable ASCII. After a ``#`` nothing would be sent on."""
+"""A path and a query as a browser sends them: printable ASCII. The part after a ``#`` would not be sent on."""
 
 SHOWN = 300  # characters of an answer that is not the API's
 JSON = "application/json"
@@ -97,7 +99,7 @@ class Relay:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
         if ACTIONS[name].is_of_seen and not request.headers.get("If-Match", "").startswith('"'):
             return problem(428, "If-Match missing", "This call needs the entity tag of the version shown.")
-        length = request.content_length  # None also of a chunked body, which states no length
+        length = request.content_length  # also None for a chunked body, which states no length
         if "Transfer-Encoding" in request.headers or (length and (length > BODY_BYTES_MAX or request.mimetype != JSON)):
             detail = f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes, with a Content-Length."
             return problem(413, "Not passed on", detail)
@@ -151,7 +153,7 @@ class Relay:
         return response
 
     def _sent(self, path: str, request: Request) -> httpx.Response:
-        """Send a request with a token; once more with a new one, if it was refused."""
+        """Send a request with a token. If the token is refused, send the request once more with a new one."""
         function = self.base_url + path[1:].partition("?")[0].partition("/")[0]
         answer = self._sent_with(self.tokens.token(function), path, request)
         if answer.status_code != 401:
@@ -194,7 +196,10 @@ def _not_the_api(answer: httpx.Response) -> Response:
 
 
 def _body(answer: httpx.Response) -> Iterator[bytes]:
-    """Iterate over a body as it arrives. If it breaks off, it ends, and an `EventSource` connects again."""
+    """Iterate over a body as it arrives.
+
+    If the connection breaks, the body ends, and an `EventSource` connects again.
+    """
     try:
         yield from answer.iter_bytes()
     except httpx.HTTPError:

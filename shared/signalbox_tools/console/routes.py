@@ -63,10 +63,11 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console of one catalogue. `where` names what it shows; `status` returns the lines of `signalbox status`.
+    """A console of one catalogue.
 
-    If it `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. With `traces`
-    and `queues` it shows them.
+    `where` names the stack or deployment that it shows, and `status` returns the lines of `signalbox status`. If it
+    `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. Given `traces` and
+    `queues`, it also shows those.
     """
 
     catalogue: Catalogue

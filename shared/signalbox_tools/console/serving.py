@@ -44,7 +44,7 @@ def server_of(
     """Return a server on this machine that serves the console of a deployment. Raises `CommandFailed`."""
     base_url = base_url or place.base_url
     signed = Tokens(partial(_tokens, place, run_))
-    signed.token(base_url)  # fails now, not at the first request
+    signed.token(base_url)  # it fails now and not at the first request
     named = f"{place.project}, {place.environment}, {place.region}"
     source = partial(CloudSource, place, run_)
     console = Console(

@@ -7,8 +7,8 @@ An operation is a list of rows, the number of requests that they take, and the n
 time is a range. Its low end is the processor time of the requests, as if instances were never idle. Its high end is
 100 ms (the least that Cloud Run bills) for each request, as if each were alone in its instance.
 
-A month's bill also has what a deployment costs while nothing calls it, and what is stored. With `free_tier`, its last
-line takes off what is free: once for a billing account, or for one database of a project.
+A month's bill also has the costs of an idle deployment and of stored data. With `free_tier`, its last line subtracts
+the free amounts, which Google grants once for a billing account, or for one database of a project.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,9 @@ class WrongUsage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Operations in a month. `copies` are the documents that embed each put document; `writers` as in the catalogue.
+    """Operations in a month. `copies` are the documents that embed each put document.
 
-    `stored_gib` is what the database stores, with its indexes.
+    `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes.
     """
 
     puts: int = 0
@@ -72,7 +72,7 @@ COPIES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An operation: rows of a subject, requests (each calls a function), and the events among these."""
+    """The cost of one operation: rows of a subject, and requests, of which `events` are events."""
 
     name: str
     count: int
@@ -87,7 +87,7 @@ class Part:
 class Line:
     """A line of a bill: requests, and costs in dollars; `computing` and `other` have a low and a high end.
 
-    `amounts` has the quantities of which some are free, in the units of the prices.
+    `amounts` has the quantities that are partly free, in the units of the prices.
     """
 
     name: str
@@ -151,7 +151,7 @@ def month_of(
     multi_region: bool = False,
     free_tier: bool = False,
 ) -> list[Line]:
-    """Return the lines of a month's bill: of the operations, of what is idle and stored, and of what is free."""
+    """Return the lines of a month's bill: the operations, the idle deployment, stored data, and free amounts."""
     lines = [*bill_of(usage, prices, rows, multi_region=multi_region), _idle(prices, rows, multi_region)]
     if usage.stored_gib:
         gib, costs = usage.stored_gib, usage.stored_gib * _gib_month(prices, multi_region)
@@ -167,7 +167,7 @@ METRIC_REFERENCES = 14
 
 
 def _idle(prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
-    """Return the line of a deployment that nothing calls: sweeps, schedules and alerts."""
+    """Return the line of an idle deployment: sweeps, schedules and alerts."""
     sweeps = _line(Part("idle: sweeps, schedules, alerts", SWEEPS, "sweeper", ("idle",), 1), prices, rows, multi_region)
     jobs, alerts = SCHEDULES * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
     return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": SCHEDULES})
@@ -178,7 +178,7 @@ def _gib_month(prices: Mapping[str, Any], multi_region: bool) -> float:
 
 
 def _free(lines: Sequence[Line], prices: Mapping[str, Any], multi_region: bool) -> Line:
-    """Return a line of negative amounts: what of these lines is free."""
+    """Return a line of negative amounts: the free part of these lines."""
 
     def off(name: str, free: float, price: float) -> float:
         return -min(sum(line.amounts.get(name, 0.0) for line in lines), free) * price

@@ -15,7 +15,7 @@ from signalbox_tools.deploy.deployment_target import Target
 SETTING = "alert_email"
 QUESTION = "Who receives its alerts? [an e-mail address; empty: no address yet; no: none, do not ask again] "
 ADDRESS = re.compile(r'[^@\s"\\$%]+@[^@\s"\\$%]+\.[^@\s"\\$%]+')
-"""The check of infra/variables.tf, which also admits characters that are hardly meant: quotes, ``$`` and ``%``."""
+"""The check of infra/variables.tf, which also admits characters that are probably mistakes: quotes, ``$`` and ``%``."""
 NOT_ASKED = ("", "y", "yes")
 DECLINED = ("n", "no")
 

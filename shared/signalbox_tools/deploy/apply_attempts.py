@@ -1,4 +1,4 @@
-"""Plan and apply, and repeat both as long as all refusals are transient, each time with the reason.
+"""Plan and apply, and repeat both while all refusals are transient. Each repeat prints the reason.
 
 Most refusals are waited for three times, so each may occur for a resource in at most four applies: the same refusal of
 another resource is progress. A new project refuses in stages: first its APIs, then accounts, then rights, and each try
@@ -35,8 +35,9 @@ KEPT = re.compile(
 
 @dataclass(slots=True)
 class Attempts:
-    """The number of tries, and what to do between two of them. `unsaved`: ids, by address, of resources not in the
-    state.
+    """The number of tries, and the wait between two of them.
+
+    `unsaved` are the ids, by address, of resources that are not in the state.
     """
 
     target: Target
@@ -47,7 +48,7 @@ class Attempts:
     unsaved: dict[str, str] = field(default_factory=dict)
 
     def refused(self, printed: str, plan: Plan | None = None) -> None:
-        """Report why a try failed, and wait. Raises `CommandFailed` with what to do if waiting does not help."""
+        """Report why a try failed, and wait. Raises `CommandFailed` with the remedy if waiting does not help."""
         found = google_refusals.failures(printed)
         if plan:
             ids = resource_adoption.importable(plan, self.target.project, self.target.region)

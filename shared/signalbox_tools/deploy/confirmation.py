@@ -20,7 +20,7 @@ def agreed(agree: Agree, question: str) -> None:
 
 
 def typed(beforehand: str) -> Agree:
-    """Return the function that answers questions: from the advance confirmation, else from the terminal."""
+    """Return the function that answers questions: from the advance confirmation or, without one, from the terminal."""
 
     def answer(question: str) -> str:
         return beforehand if beforehand or not sys.stdin.isatty() else input(question)

@@ -1,12 +1,12 @@
 """Have the triggers keep the events that their functions could not handle, instead of dropping them after 24 hours.
 
 Eventarc makes a Pub/Sub topic and a push subscription for each trigger, and Terraform's provider cannot set that
-subscription's dead letters. So they are set after each apply: a recreated function has a new subscription. What is set
-already is left alone.
+subscription's dead letters. So they are set after each apply: a recreated function has a new subscription.
+Subscriptions that already have them are left alone.
 
 Pub/Sub waits at most ten minutes between two deliveries, so `ATTEMPTS` of them take about 16 hours, and at most 32 if
-each takes the function's nine minutes: `KEPT` lets none be dropped before. It is shorter than the week for which the
-records of deleted yokes stay (docs/protocols/standings.md, stand-3).
+each takes the function's nine minutes: `KEPT` is long enough that none is dropped before. It is shorter than the week
+for which the records of deleted yokes stay (docs/protocols/standings.md, stand-3).
 """
 
 import json
@@ -29,7 +29,7 @@ SUBSCRIPTION = re.compile(r"projects/[^/\s\"]+/subscriptions/[^/\s\"]+")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where dead letters go, as Terraform's output says: a topic, its subscription, and Pub/Sub's agent."""
+    """The destination of dead letters, from Terraform's output: a topic, its subscription, and Pub/Sub's agent."""
 
     topic: str
     subscription: str
@@ -37,7 +37,7 @@ class Place:
 
 
 def place_of(output: Mapping[str, str] | None) -> Place | None:
-    """Return the place that an output of Terraform's names, or None if there are no triggers."""
+    """Return the destination that Terraform's output names, or None if there are no triggers."""
     return Place(**output) if output else None
 
 
@@ -64,7 +64,7 @@ def name_of(target: Target, trigger: Trigger) -> str:
 
 
 def topic_of(target: Target, trigger: Trigger, run: Run) -> str:
-    """Return the topic through which a trigger delivers. Raises `CommandFailed`, also if it has none."""
+    """Return the topic through which a trigger delivers. Raises `CommandFailed`, for instance if it has none."""
     name = name_of(target, trigger)
     if trigger.handler:
         where = (f"--location={target.database_location}", "--format=value(transport.pubsub.topic)")

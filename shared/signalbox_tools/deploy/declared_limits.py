@@ -8,7 +8,7 @@ from signalbox_tools.deploy.smoke import Site
 
 
 def ensured(site: Site, say: Callable[[str], None]) -> bool:
-    """Return whether all semaphores and rates of the catalogue have its limits; say how many, or what went wrong.
+    """Return whether all semaphores and rates of the catalogue have its limits; print their number, or the failure.
 
     Leases that are held stay; further permits are granted to waiters at once.
     """

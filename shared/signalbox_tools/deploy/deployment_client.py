@@ -19,7 +19,7 @@ from signalbox_tools.deploy.waiting_clock import REAL, Clock
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 UNKNOWN_YET = frozenset({401, 403})
-REACHED_SECONDS = 300.0  # a new right of IAM takes so long to be known everywhere
+REACHED_SECONDS = 300.0  # the time that a new right of IAM takes to be known everywhere
 PAUSE_SECONDS = 0.5
 PAUSE_UNKNOWN_SECONDS = 5.0
 RETRY_SECONDS_MAX = 60.0
@@ -109,7 +109,7 @@ def _unknown(response: httpx.Response) -> bool:
 
 
 def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock: Clock = REAL) -> Found:
-    """Call `look` until its result is not None. Raises `SmokeTestFailed` with `otherwise` after `seconds`."""
+    """Call `look` until its result is not None. After `seconds`, raise `SmokeTestFailed` with the text `otherwise`."""
     give_up_at = clock.now() + seconds
     while (found := look()) is None:
         if clock.now() > give_up_at:

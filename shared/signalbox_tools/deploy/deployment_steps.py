@@ -3,10 +3,10 @@
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
                                                                                └ again and again, see apply_attempts.py
 
-After an apply, gcloud sets what Terraform cannot: the dead letters of triggers (dead_letter_subscriptions.py).
+After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set (dead_letter_subscriptions.py).
 
-Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
-then the plan.
+Nothing is changed before it is confirmed: first the parts that a fresh project lacks (APIs, the bootstrap), one
+question each, then the plan.
 """
 
 from collections.abc import Callable
@@ -100,7 +100,7 @@ class Deployment:
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
             raise Aborted(f"Nothing was destroyed: type {words!r} (or --confirm {words!r}).")
         engine = self._checked()
-        self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
+        self._packaged()  # Terraform reads its inputs, including the zips, before it destroys
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
@@ -116,7 +116,10 @@ class Deployment:
             self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
 
     def adopt(self) -> bool:
-        """Import what a killed apply left, and create the rest: `signalbox deploy` without its smoke test."""
+        """Import the resources that a killed apply left, and create the rest.
+
+        It is `signalbox deploy` without its smoke test.
+        """
         engine = self._checked()
         self._packaged()
         plan = planned(engine, self._attempts())

@@ -1,7 +1,7 @@
 """The target of a deployment: a project, an environment with its settings, and the names derived from them.
 
-Names and addresses are those of `infra/locals.tf`. The ones here are needed before Terraform has run, or without it:
-they are compared with the project, or are where a command goes. `tests/infra/deploy` checks that both agree.
+Names and addresses are those of `infra/locals.tf`. The ones here are needed before Terraform has run, or without it: to
+compare them with the project, or as the addresses that a command calls. `tests/infra/deploy` checks that both agree.
 """
 
 import json
@@ -23,7 +23,7 @@ Value = TypeVar("Value", str, bool)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An environment in a project. `settings` is the content of its file; None if there is no such file."""
+    """An environment in a project. `settings` is the content of its file, or None if there is no such file."""
 
     project: str
     environment: str
@@ -99,11 +99,14 @@ class Target:
 
     @property
     def base_url(self) -> str:
-        """The base of the addresses that people call: that of the domain if only the domain admits them."""
+        """The base of the addresses that people call. It is that of the domain if only the domain admits them."""
         return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", False) else self.own_url
 
     def audience(self, url: str) -> str:
-        """Return the audience of a token for a function's address: Cloud Run knows the functions' own ones only."""
+        """Return the audience of a token for a function's address.
+
+        Cloud Run knows only the functions' own addresses.
+        """
         domain = f"https://{self.setting('domain', '')}/"
         return f"{self.own_url}{url.removeprefix(domain)}" if url.startswith(domain) else url
 
@@ -123,10 +126,11 @@ class Target:
 
 
 def read(project: str, environment: str, region: str = "", root: Path | None = None) -> Target:
-    """Read an environment. The region is the one given, else that of its file, else Terraform's default.
+    """Read an environment.
 
-    `root` is the folder of the project; None: the one in which the program runs. Raises `NotAProject`, or
-    `CommandFailed` if the environment's file is not a JSON object.
+    The region is the given one, or that of the environment's file, or Terraform's default. `root` is the folder of the
+    project (None: the project in which the program runs). Raises `NotAProject`, or `CommandFailed` if the environment's
+    file is not a JSON object.
     """
     root = root or Project.find().root
     file = Project.at(root).variables(environment)

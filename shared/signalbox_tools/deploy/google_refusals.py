@@ -1,8 +1,8 @@
-"""Google's refusals, as Terraform prints them: which are transient, and what to do about the others.
+"""Google's refusals, as Terraform prints them: those that are transient, and the remedies for the others.
 
 Pure. A fresh project refuses many requests that it accepts a few minutes later: rights, APIs and service agents take
 time to take effect everywhere. `TABLE` has each such refusal with its text, the source of that text, and the waits
-before each further try. It also has permanent refusals, with what to do. The first entry that matches applies.
+before each further try. It also has permanent refusals, with their remedies. The first entry that matches applies.
 
 `waits` are the seconds before the second, third and fourth try of a resource, and so also limit the number of tries. If
 there are none, waiting does not help. IAM documents "typically 2 minutes, potentially 7 minutes or longer" for a right,
@@ -268,10 +268,12 @@ TABLE = (
     *FOR_A_WHILE,
     *(each for each in FOR_GOOD if each.name not in ORGANISATION),
 )
-"""In the order of matching. A policy's refusal also says that permission was denied, but waiting does not help then."""
+"""The refusals in the order of matching. A policy's refusal also states that permission was denied, but waiting does
+not help then.
+"""
 
 DATABASE = "google_firestore_database."
-SHOWN = 400  # characters of what Google said
+SHOWN = 400  # characters of Google's message
 WITH = re.compile(r"^\s*with (\S+),$", re.MULTILINE)
 APPLIED = re.compile(r"When applying changes to (\S+), provider")
 UNKNOWN = Refusal(
@@ -300,16 +302,19 @@ def failures(printed: str) -> list[Failure]:
 
 
 def wait_seconds(found: Sequence[Failure], met: Mapping[tuple[str, str], int]) -> float | None:
-    """Return the seconds to wait, given how often each refusal (its name, the resource's address) has occurred; None if
-    one is permanent or has used all its waits.
+    """Return the seconds to wait, given how often each refusal (its name, the resource's address) has occurred.
+
+    Return None if one is permanent or has used all its waits.
     """
     waits = [failure.refusal.waits[met[failure.refusal.name, failure.address] - 1 :][:1] for failure in found]
     return max(wait[0] for wait in waits) if waits and all(waits) else None
 
 
 def may_be_made(found: Sequence[Failure]) -> frozenset[str]:
-    """Return the addresses of resources that exist although the state may lack them: Terraform read them too early, or
-    a server failed while it created them. The latter is not evidence enough for a database.
+    """Return the addresses of resources that exist although the state may lack them.
+
+    Terraform read them too early, or a server failed while it created them. A server's failure is not enough evidence
+    for a database.
     """
     return frozenset(
         each.address
@@ -325,7 +330,7 @@ def reasons(found: Sequence[Failure]) -> list[str]:
 
 
 def report(found: Sequence[Failure]) -> str:
-    """Return Google's message, its meaning and what to do. Refusals that waiting cannot resolve come first."""
+    """Return Google's message, its meaning and the remedy. Refusals that waiting cannot resolve come first."""
     last = [failure for failure in found if not failure.refusal.waits] or list(found)
     kinds = {failure.refusal.name: failure for failure in reversed(last)}
     return "\n".join(line for failure in reversed(kinds.values()) for line in _explained(failure))

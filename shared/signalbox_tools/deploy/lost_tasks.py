@@ -1,7 +1,7 @@
 """Refuse a plan that destroys a function while tasks wait for it: nothing would answer at their address.
 
-Such a function was renamed or removed, is no longer open (its tasks are called at ``NAME-tasks`` while it is), or no
-longer has tasks. A task waits for up to 31 days. The queues are read only for a plan that destroys a function.
+Such a function was renamed or removed, no longer has tasks, or is no longer open (the tasks of an open function are
+called at ``NAME-tasks``). A task waits for up to 31 days. The queues are read only for a plan that destroys a function.
 """
 
 import re

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Addresses of what would be created, changed, replaced, destroyed and imported, and the warnings."""
+    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings."""
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

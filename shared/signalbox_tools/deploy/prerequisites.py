@@ -1,7 +1,7 @@
-"""List what is missing before anything is changed: all at once, each with the command that fixes it.
+"""List everything that is missing before anything is changed, each with the command that fixes it.
 
-Pure: `lacks` compares facts with what a deployment needs. What cannot be read is not reported: an account
-that may deploy need not be allowed to see the billing.
+Pure: `lacks` compares facts with the needs of a deployment. Facts that cannot be read are not reported: an account that
+may deploy need not be allowed to see the billing.
 """
 
 import re
@@ -19,13 +19,13 @@ REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 PREFIX = re.compile(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
 NEEDED_FIRST = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com")
 """Terraform enables the other APIs itself, through these two."""
-APIS_AT_ONCE = 20  # a limit of the call; Terraform enables what is left
+APIS_AT_ONCE = 20  # a limit of the call; Terraform enables the others
 ENABLE, BOOTSTRAP = "enable", "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something missing or wrong, and the remedy. `offer`: `signalbox deploy` can do it, as ENABLE or BOOTSTRAP."""
+    """Something missing or wrong, and the remedy. If `offer` is ENABLE or BOOTSTRAP, `signalbox deploy` can do it."""
 
     what: str
     remedy: str
@@ -36,13 +36,13 @@ class Missing:
 
 
 def missing(target: Target, facts: Facts) -> list[Missing]:
-    """List what a deployment lacks; empty means ready."""
+    """List everything that a deployment lacks. The list is empty if it is ready."""
     ready = [*missing_access(target, facts), *_bootstrap(target, facts)]
     return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
 
 
 def missing_access(target: Target, facts: Facts) -> Iterator[Missing]:
-    """List what even preparing a project lacks: programs, an account, a project that may cost something."""
+    """List everything that the preparation of a project lacks: programs, an account, a project with billing."""
     yield from _programs(facts)
     if facts.gcloud and facts.account:
         yield from _project(target, facts)
@@ -90,7 +90,7 @@ def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
         )
     elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
         more = sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))
-        apis = [*off, *more]  # all at once, and before the bootstrap: the sooner an API is on, the less refuses later
+        apis = [*off, *more]  # all at once, and before the bootstrap: the sooner an API is on, the fewer refusals
         enable = f"gcloud services enable {' '.join(apis[:APIS_AT_ONCE])} --project={target.project}"
         yield Missing(f"APIs are off: {', '.join(apis)}.", enable, ENABLE)
 

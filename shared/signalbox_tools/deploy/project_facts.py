@@ -19,7 +19,7 @@ from signalbox_tools.deploy.programs import NOT_FOUND, CommandFailed, Outcome, R
 FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
-OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
+OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is also off
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
 ABSENT = "NOT_FOUND"
 AT_ONCE = 8
@@ -27,11 +27,15 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The state of a project. None: it could not be read, or reading is not permitted. Empty text: it does not exist.
+    """The state of a project, read without changing it.
 
-    `functions` are the labels of the region's functions by name. Of the databases, by name, `databases` has the
-    locations, `editions` the editions (STANDARD or ENTERPRISE, if gcloud prints them), `modes` the modes
-    (FIRESTORE_NATIVE or DATASTORE_MODE), `keys` the users' own keys.
+    A fact is None if it could not be read or reading is not permitted, and an empty text if it does not exist.
+
+    - `functions` are the labels of the region's functions, by name.
+    - `databases` has the location of each database, by name.
+    - `editions` has the edition of each: STANDARD or ENTERPRISE, if gcloud prints it.
+    - `modes` has the mode of each: FIRESTORE_NATIVE or DATASTORE_MODE.
+    - `keys` has the users' own key of each.
     """
 
     terraform: str = ""
@@ -101,21 +105,21 @@ def signed_in(target: Target, run: Run) -> str:
 
 
 def queues(target: Target, run: Run) -> frozenset[str]:
-    """Return the names of the region's queues; an empty list if they cannot be read."""
+    """Return the names of the region's queues, or an empty list if they cannot be read."""
     question = f"gcloud tasks queues list --location={target.region} --project={target.project}"
     listed = _ask({"queues": f"{question} --format=value(name.basename())"}, target.root, run)["queues"]
     return _names(listed) or frozenset()
 
 
 def indexes(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
-    """Return the composite indexes of the database; an empty list if they cannot be read."""
+    """Return the composite indexes of the database, or an empty list if they cannot be read."""
     question = f"gcloud firestore indexes composite list --database={target.database} --project={target.project}"
     found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
     return found
 
 
 def backup_schedules(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
-    """Return the backup schedules of the database; an empty list if they cannot be read."""
+    """Return the backup schedules of the database, or an empty list if they cannot be read."""
     question = f"gcloud firestore backups schedules list --database={target.database} --project={target.project}"
     found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
     return found

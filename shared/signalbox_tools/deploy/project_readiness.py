@@ -1,7 +1,7 @@
 """Check that a project is ready; offer what a fresh one lacks, its APIs and the bootstrap, with one question each.
 
-The bootstrap is the bucket for Terraform's states and the account that deploys. It may be interrupted at any point:
-what it lacks is offered again, and making the rest changes nothing of what is there.
+The bootstrap is the bucket for Terraform's states and the account that deploys. It may be interrupted at any point: the
+missing parts are offered again, and creating them does not change the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class Preparation:
         return found
 
     def prepared(self) -> project_facts.Facts:
-        """Return the facts of a project that is ready, after offering to do what a fresh one lacks."""
+        """Return the facts of a project that is ready, after offering to create the parts that a fresh one lacks."""
         found = project_facts.gather(self.target, self.run)
         lacking = prerequisites.missing(self.target, found)
         if any(not each.offer for each in lacking):
@@ -74,7 +74,10 @@ class Preparation:
             applied(engine, plan, Attempts(self.target, self.say, self.clock))
 
     def _with_account(self, engine: terraform.Terraform, plan: Plan, found: project_facts.Facts) -> Plan:
-        """Plan to take what a bootstrap that was killed made and did not save, where the plan would create it."""
+        """Plan.
+
+        Where the plan would create a resource that a killed bootstrap has created and not saved, import it instead.
+        """
         ids = resource_adoption.importable(plan, self.target.project, self.target.region) if found.deployer else {}
         return resource_adoption.adopted(engine.folder, ids, engine.plan, CommandFailed) if ids else plan
 

@@ -1,7 +1,7 @@
 """Pause queues and schedules of a deployment, all or some, and resume them.
 
-Schedules are paused first, since they enqueue tasks, and resumed last. What already has the wanted state is left alone,
-so both commands can be repeated after an interruption.
+Schedules are paused first, since they enqueue tasks, and resumed last. Queues and schedules that already have the
+wanted state are left alone, so both commands can be repeated after an interruption.
 """
 
 import json

@@ -47,14 +47,14 @@ IDS: Mapping[str, str] = {
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",
 }
-"""The id by which a kind of resource is imported, out of the plan's values."""
+"""Returns the id by which a resource is imported, from the plan's values."""
 MARKS = re.compile(r"^[│╷╵] ?", re.MULTILINE)
 """The marks that Terraform puts in front of the lines of an error."""
 
 ABSENT = re.compile(
     r'Cannot import non-existent remote object\s+While attempting to import an existing object to\s+"(\S+)",'
 )
-ROUNDS_MAX = 30  # Terraform does not name all that is absent at once: not what depends on it
+ROUNDS_MAX = 30  # Terraform does not name all absent resources at once: those that depend on others come later
 
 
 def importable(plan: Plan, project: str, region: str) -> dict[str, str]:
@@ -109,7 +109,7 @@ def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
 
 
 def adopted(folder: Path, ids: Mapping[str, str], plan: Callable[[], Plan], refusal: type[Exception]) -> Plan:
-    """Plan with an import of each id that exists. Raises what the plan raises for any other reason."""
+    """Plan with an import of each id that exists. Raises the errors of the plan for any other reason."""
     for _ in range(ROUNDS_MAX):
         if not ids:
             break
@@ -135,5 +135,8 @@ def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
 
 
 def clear(folder: Path) -> None:
-    """Delete the blocks, including those that a killed command left: every later plan would import by them."""
+    """Delete the blocks, including those that a killed command left.
+
+    Otherwise every later plan would import by them.
+    """
     (folder / FILE).unlink(missing_ok=True)

@@ -41,7 +41,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A function's revisions that were ever ready, oldest first, and the index of the one that serves, or -1."""
+    """A function's revisions that have ever been ready, oldest first, and the index of the serving one, or -1."""
 
     service: str
     revisions: tuple[tuple[datetime, str], ...]

@@ -1,11 +1,11 @@
-"""Smoke-test a deployment through its own URLs: what only a real project can prove.
+"""Smoke-test a deployment through its own URLs: prove what only a real project can prove.
 
 The test uses documents, a copy that is refreshed (which proves that Firestore's event arrived and that a queue's task
-was admitted), a semaphore, a batch, and a task of a function that also answers people. It checks the last run of what
-runs every minute, and that a call without a token is refused. Right after a deployment, functions refuse their callers
-for a few minutes, and a new trigger is silent for up to two: the test waits for both. Everything has a unique name and
-is deleted again, also after a failure. If a test is interrupted, the kit deletes its semaphore and its batch's records,
-and the next test deletes its documents.
+was admitted), a semaphore, a batch, and a task of a function that also answers people. It checks the last run of the
+sweeper, which runs every minute, and that a call without a token is refused. Right after a deployment, functions refuse
+their callers for a few minutes, and a new trigger is silent for up to two: the test waits for both. Everything has a
+unique name and is deleted again, also after a failure. If a test is interrupted, the kit deletes its semaphore and its
+batch's records, and the next test deletes its documents.
 """
 
 import json
@@ -23,13 +23,13 @@ from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run, ended_like_ctrl_c
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 
-FOLLOWED_SECONDS = 300.0  # a new trigger is silent for up to two minutes (Eventarc's documentation), and some
-CHANGED_AGAIN_SECONDS = 20.0  # an event of a change that came before the trigger works is lost
+FOLLOWED_SECONDS = 300.0  # a new trigger is silent for up to two minutes (Eventarc's documentation), and a margin
+CHANGED_AGAIN_SECONDS = 20.0  # the event of a change before the trigger works is lost
 COMPLETED_SECONDS = 120.0  # cold starts
-SCHEDULED_SECONDS = 180.0  # twice a schedule's minute, and some
+SCHEDULED_SECONDS = 180.0  # twice a schedule's minute, and a margin
 EVERY_MINUTE = "* * * * *"
 UNITS = 3
-LEFT_SECONDS = 3600.0  # no smoke test takes longer: older documents are of one that was cut
+LEFT_SECONDS = 3600.0  # no smoke test takes longer: older documents come from an interrupted one
 REFUSED = (401, 403)
 
 Step = tuple[str, Callable[[], None]]
@@ -67,7 +67,7 @@ def _steps(site: Site, catalogue: Catalogue, client: DeploymentClient, run: str)
     yield "a batch is completed from outside", partial(_batch, client, run)
     yield "a batch is completed by tasks of a function that only queues call", partial(_tasks, client, run)
     for name, schedule in catalogue.schedules.items():
-        if schedule.cron == EVERY_MINUTE:  # the others may be hours away
+        if schedule.cron == EVERY_MINUTE:  # the next run of the others may be hours away
             yield f"the schedule {name} ran", partial(_schedule, site, name)
 
 
@@ -84,7 +84,7 @@ def _taken(step: Step, say: Callable[[str], None], clock: Clock) -> bool:
 
 
 def _answers(client: DeploymentClient) -> None:
-    """Read, which waits until the function is known everywhere; delete the documents of a test that was cut."""
+    """Read, which waits until the function is known everywhere. Delete the documents of an interrupted test."""
     found = client.request("GET", f"documents?where=smoke_test_at<{time.time() - LEFT_SECONDS:.0f}&limit=100")
     for left in found["documents"]:
         client.request("DELETE", f"documents/{left['smoke_test_key']}", expect=(200, 202, 204, 404))
@@ -103,7 +103,7 @@ def _document(client: DeploymentClient, run: str) -> None:
 
 
 def _link(client: DeploymentClient, run: str) -> None:
-    """Change the source until the copy follows: a new trigger misses what happened before it works."""
+    """Change the source until the copy follows: a new trigger misses earlier changes."""
     source, copy = f"{run}-source", f"{run}-copy"
     link: dict[str, object] = {"source": {"key": source}}
     with _document_made(client, source, {"name": "before"}), _document_made(client, copy, link):
@@ -178,7 +178,7 @@ def _document_made(client: DeploymentClient, key: str, body: dict[str, object]) 
 
 
 def _marked(key: str, body: dict[str, object]) -> dict[str, object]:
-    """Return a document that the next smoke test recognises, should this one be cut."""
+    """Return a document that the next smoke test recognises if this one is interrupted."""
     return {**body, "smoke_test_key": key, "smoke_test_at": int(time.time())}
 
 

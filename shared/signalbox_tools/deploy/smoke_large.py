@@ -1,7 +1,7 @@
 """Smoke-test a large document: the event of its change exceeds the 512 KB that Google's quota page names for events.
 
-Whether Firestore's events have that bound, and what becomes of one that exceeds it, is not documented in one place. The
-copy must follow all the same: `link_fan_out` reads the document when the event came without it.
+No single page documents whether Firestore's events have that limit, and what happens to an event that exceeds it. The
+copy must follow anyway: `link_fan_out` reads the document when the event came without it.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ class Client(Protocol):
 def large_copy_follows(client: Client, run: str, made: Made, wait: Wait) -> None:
     """Change a large document until a copy of it follows.
 
-    `made` puts a document under a key for the length of a block; `wait` calls a function until it returns something,
-    and raises with the text if it never does.
+    `made` puts a document under a key for the length of a block; `wait` calls a function until its result is not None,
+    and raises an error with the text if it never is.
     """
     source, copy = f"{run}-large", f"{run}-large-copy"
     large: dict[str, object] = {"name": "before", "text": "x" * LARGE_BYTES}

@@ -1,7 +1,7 @@
 """Run Terraform for one deployment, with its own state, working files and variables.
 
-Every change goes through a saved plan, so that what is applied is what was shown. The state is in the project's bucket
-under the environment's name.
+Every change goes through a saved plan, so that exactly the plan that was shown is applied. The state is in the
+project's bucket under the environment's name.
 """
 
 import json
@@ -73,7 +73,7 @@ class Terraform:
         return outcome
 
     def tainted(self) -> list[str]:
-        """Return the addresses of what a failed create has left half-made."""
+        """Return the addresses of resources that a failed create has left incomplete."""
         return plan_summary.tainted(self._json("show", "-json"))
 
     def untaint(self, address: str) -> None:
@@ -118,7 +118,7 @@ def of(target: Target, account: str, run: Run) -> Terraform:
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
     working_copy.renew(target.folder)
     if target.folder.own:
-        # The state contains it, so it is the same on every machine.
+        # The state contains the path, so it is the same on every machine.
         values["dist_dir"] = os.path.relpath(target.folder.dist, target.infra)
     file = f"-var-file={os.path.relpath(target.variables, target.infra)}"
     sign_in = credentials(target, account, run)
@@ -126,7 +126,7 @@ def of(target: Target, account: str, run: Run) -> Terraform:
 
 
 def of_project(target: Target, account: str, run: Run) -> Terraform:
-    """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state is in the project's bucket too."""
+    """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state is also in the project's bucket."""
     working_copy.renew(target.folder)
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})

@@ -15,7 +15,8 @@ def credentials(target: Target, account: str, run: Run) -> Callable[[], dict[str
 
     A token is valid for an hour: take a new one for each command.
 
-    A person's calls name the project whose quotas and APIs they use; a service account's belong to its own.
+    A person's calls name the project whose quotas and APIs they use; a service account's calls belong to its own
+    project.
     """
     own = {} if is_service_account(account) else {"USER_PROJECT_OVERRIDE": "true"}
     project = {} if is_service_account(account) else {"GOOGLE_BILLING_PROJECT": target.project}

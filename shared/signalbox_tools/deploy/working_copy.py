@@ -36,7 +36,7 @@ def renew(project: Project) -> None:
 
 
 def keep_lock_file(project: Project) -> Path:
-    """Copy the lock file that Terraform wrote to where it is committed. Returns that file."""
+    """Copy the lock file that Terraform wrote to the folder in which it is committed. Return the copy."""
     written = project.infra / LOCK_FILE
     kept = project.root / LOCK_FILE if project.own else written
     if kept != written:

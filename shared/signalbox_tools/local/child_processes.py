@@ -101,7 +101,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a child's process group, if any of it is left."""
+    """Send a signal to a child's process group, if a process of it is left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS raises it for a group of zombies
         os.killpg(process.pid, number)
 

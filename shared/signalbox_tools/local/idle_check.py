@@ -35,12 +35,12 @@ class IdleMonitor:
         return before is not None and not _busy(before) and self.events_all_sent() and self.activity() == before
 
     def activity(self) -> Activity | None:
-        """Read the counters; None if a service does not respond."""
+        """Read the counters. Return None if a service does not respond."""
         events, queues = stats(self._layout.url("events-deliver")), stats(self._layout.url("keys"))
         return None if events is None or queues is None else {"events": events, **queues}
 
     def events_all_sent(self) -> bool:
-        """Wait until the events of all commits so far are stored; False if that cannot be established."""
+        """Wait until the events of all commits so far are stored. Return False if that cannot be established."""
         if self._layout.emulator is None:
             time.sleep(EMBEDDED_SETTLE_SECONDS)
             return True

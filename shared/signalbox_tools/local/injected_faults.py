@@ -18,10 +18,11 @@ FAULTS = ("twice", "late", "reorder", "lose_answers")
 class Chaos:
     """The probability of each fault.
 
-    twice: deliver once more (a task up to one second after its first delivery began, even if that has ended).
-    late: delay a delivery by up to 3 s. reorder: delay a delivery by up to 0.3 s, behind its neighbours.
-    lose_answers: drop a worker's success response, so that the delivery is repeated, or the response to a CreateTask
-    that was carried out.
+    - `twice`: deliver once more (a task up to one second after its first delivery began, even if that has ended).
+    - `late`: delay a delivery by up to 3 s.
+    - `reorder`: delay a delivery by up to 0.3 s, behind its neighbours.
+    - `lose_answers`: drop a worker's success response, so that the delivery is repeated, or the response to a
+      CreateTask that was carried out.
     """
 
     twice: float = 0.0
@@ -58,7 +59,8 @@ class Chaos:
 
 
 def parse(text: str) -> Chaos:
-    """Parse the text form; empty means no faults. Raises `ValueError` for an unknown fault or a bad probability."""
+    """Parse the text form, which is empty for no faults. Raises `ValueError` for an unknown fault or a bad
+    probability."""
     values = dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
     seed = values.pop("seed", None)
     unknown = sorted(values.keys() - set(FAULTS))

@@ -52,11 +52,14 @@ log = logging.getLogger("signalbox")
 class Stack:
     """A running local stack; enter it to start it.
 
-    `port` None chooses a free one, `catalogue` None that of the project. `folder` takes the databases and one log
-    file a service. `chaos` such as ``twice=0.1,late=0.1`` injects faults into queues and events; empty: the
-    environment's ``CHAOS``. `settings` are the functions', except for addresses; None: those that follow from the
-    catalogue. `data` is a folder that keeps documents, queues and events for the next stack; None: they end with this
-    one. Raises `StackError` when a service cannot run, `CatalogueError`, and `OSError` when the port is taken.
+    - `folder` takes the databases and one log file for each service.
+    - `port` None chooses a free one, and `catalogue` None the catalogue of the project.
+    - `chaos`, such as ``twice=0.1,late=0.1``, injects faults into queues and events. If it is empty, the environment's
+      ``CHAOS`` does.
+    - `settings` are those of the functions, except for addresses. If None, they follow from the catalogue.
+    - `data` is a folder that keeps documents, queues and events for the next stack. If None, they end with this one.
+
+    Raises `StackError` when a service cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """
 
     def __init__(
@@ -176,7 +179,7 @@ class Stack:
         self._supervisor.kill(name)
 
     def pid(self, name: str) -> int | None:
-        """Return the process id of a service, which is also its process group; None while it is down."""
+        """Return the process id of a service, which is also its process group, or None while it is down."""
         return self._supervisor.pid(name)
 
     def is_up(self, name: str) -> bool:

@@ -52,6 +52,6 @@ def _read(file: Path) -> Mapping[str, str]:
 
 
 def _value(text: str) -> str:
-    """Return the value in the text after ``=``, without its quotes and without a comment."""
+    """Return the value in the text after ``=``, without quotes and comment."""
     quoted = QUOTED.fullmatch(text)
     return quoted[2] if quoted else COMMENT.sub("", text).strip()

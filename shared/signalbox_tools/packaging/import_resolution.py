@@ -3,7 +3,7 @@
 On this machine a function can also import the project's other folders and every development dependency. In the cloud an
 import resolves to the standard library, the function's own files, `signalbox`, or a package of its requirements. The
 modules of a package are read from its installed files; a package that is not installed here is assumed to provide a
-module of its own name. An import that may fail is not checked: one under ``if TYPE_CHECKING:``, or in a ``try`` that
+module of the same name. An import that may fail is not checked: one under ``if TYPE_CHECKING:``, or in a ``try`` that
 catches `ImportError`.
 """
 
@@ -102,7 +102,10 @@ def _catches_import_error(handler: ast.ExceptHandler) -> bool:
 
 
 def _modules_of(paths: Collection[str]) -> dict[str, bool]:
-    """Return the modules that files make, by dotted name: whether each has code (a folder without one has none)."""
+    """Return the modules that files make, by dotted name.
+
+    The value is True for a module with code, and False for a folder without `__init__.py`.
+    """
     modules: dict[str, bool] = {}
     for path in paths:
         parts = PurePosixPath(EXTENSIONS.sub("", path)).parts

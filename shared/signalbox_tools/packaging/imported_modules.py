@@ -160,7 +160,7 @@ def _tables(tree: ast.Module) -> Mapping[str, Sequence[str]]:
 
 
 def _loaded(call: ast.Call, tables: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``; of any other call none."""
+    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``. Other calls have none."""
     if not _loader(call.func) or not call.args:
         return ()
     match call.args[0]:
@@ -205,7 +205,7 @@ def _files_of(reference: Reference, library: _Library, siblings: set[str]) -> It
 
 
 def _home(library: _Library, module: list[str], name: str) -> list[str]:
-    """Return the module of a public name: the one that defines it, or the submodule that the name is."""
+    """Return the module of a public name: the one that defines it, or the submodule of that name."""
     return [*module, name] if _module_file(library, [*module, name]) else module
 
 

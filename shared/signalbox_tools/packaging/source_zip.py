@@ -2,8 +2,8 @@
 
 A zip holds the function's folder (``main.py`` at the root), the part of `signalbox` that it imports, and one
 ``requirements.txt``. Terraform names the uploaded object by its content, so a needless difference redeploys a function,
-and a missing difference leaves old code running. Hence: sorted names, one time, one mode, no compression (compressors
-differ between versions), and no file that is not imported.
+and a missing difference leaves old code running. Hence the zip has sorted names, one time, one mode, no compression
+(compressors differ between versions), and no file that is not imported.
 """
 
 import ast
@@ -22,7 +22,7 @@ from signalbox_tools.packaging.function_checks import check
 from signalbox_tools.packaging.imported_modules import LIBRARY, PackagingError, library_files
 from signalbox_tools.packaging.requirements import joined, locked_packages
 
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # a zip cannot tell an earlier time
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # a zip cannot have an earlier time
 REGULAR_FILE_MODE = 0o100644
 UNIX = 3
 

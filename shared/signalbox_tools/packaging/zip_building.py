@@ -30,5 +30,5 @@ def table(zips: Sequence[Written]) -> str:
 
 
 def to_json(zips: Sequence[Written]) -> str:
-    """Return the same as JSON: a list of ``{name, files, size_bytes, sha256}``."""
+    """Return the description of the zips as JSON: a list of ``{name, files, size_bytes, sha256}``."""
     return json.dumps([asdict(zipped) for zipped in zips], indent=2)

@@ -1,7 +1,6 @@
 """openapi.yaml, made from the routes of all functions that people call: `make docs` writes it.
 
-Paths whose routes do not declare their answers yet are in `described_by_hand.yaml`, next to this file, which also has
-what no route says: the title, the servers, the tags.
+The parts that no route says are in `api_head.yaml`, next to this file: the title, the servers, the tags.
 """
 
 import importlib.util
@@ -23,7 +22,7 @@ from signalbox.objects.api import NO_CLASSES
 
 PROJECT = Path(__file__).parents[3]
 FILE = PROJECT / "openapi.yaml"
-BY_HAND = Path(__file__).with_name("described_by_hand.yaml")
+HEAD = Path(__file__).with_name("api_head.yaml")
 
 Json = dict[str, Any]
 
@@ -61,75 +60,67 @@ TAGS: Mapping[str, str] = {
 
 def description(*, closed_answers: bool = False) -> Json:
     """Return the description of all calls. `closed_answers`: no answer may have a member that is not described."""
-    by_hand: Json = yaml.safe_load(BY_HAND.read_text("utf-8"))
     made = Description(closed_answers=closed_answers)
     for segment, route in routes():
         if route.answers is not None:
             made.add(segment, route, tag_of(route))
-    if twice := made.paths.keys() & by_hand["paths"].keys():
-        raise ValueError(f"{BY_HAND.name} has paths that the code describes: {', '.join(sorted(twice))}")
-    paths = made.paths | by_hand["paths"]
-    components: Json = by_hand["components"]
-    components["schemas"] = {**components["schemas"], **made.schemas}
-    components["responses"] = {**components["responses"], **REFUSALS}
-    whole = {**by_hand, "paths": {path: paths[path] for path in sorted(paths, key=_place)}, "components": components}
-    return _with_used_components(whole)
+    head: Json = yaml.safe_load(HEAD.read_text("utf-8"))
+    schemas = dict(sorted(made.schemas.items()))
+    components = {**head.pop("components"), "schemas": schemas, "responses": dict(sorted(REFUSALS.items()))}
+    return {**head, "paths": dict(sorted(made.paths.items(), key=_place)), "components": components}
 
 
 def text() -> str:
     """Return openapi.yaml."""
     head = "# Made by `make docs` from the routes and types of the code. Do not edit it.\n"
-    return head + yaml.dump(
-        description(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
-    )
+    return head + yaml.dump(description(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+FLOW_LETTERS_MAX = 80
+"""Letters of a list or a mapping that is written on one line."""
+
+PLAIN_LETTERS_MAX = 100
+"""Letters of a text that is written as a scalar. A longer one, or one of several lines, is a block."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes each value in full."""
+    """Writes each value in full, long texts as blocks, and short lists and mappings on one line."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  a method of the library
         return True
 
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  a list is indented
+        super().increase_indent(flow, indentless=False)
 
-def _place(path: str) -> int:
-    return SEGMENTS.index(path.split("/")[1])
+    def represent_data(self, data: Any) -> yaml.Node:
+        """Return the node of a value, in its style."""
+        node = super().represent_data(data)
+        if isinstance(node, yaml.CollectionNode):
+            node.flow_style = not node.value or _letters(data) <= FLOW_LETTERS_MAX
+        elif isinstance(node, yaml.ScalarNode) and "\n" in node.value:
+            node.style = "|"
+        elif isinstance(node, yaml.ScalarNode) and len(node.value) > PLAIN_LETTERS_MAX:
+            node.style = ">"
+        return node
+
+
+def _letters(part: Any) -> int:
+    """Return the number of letters of a value on one line; a large number if it belongs on several."""
+    if isinstance(part, dict):
+        return sum(_letters(key) + _letters(value) + 4 for key, value in part.items())
+    if isinstance(part, list):
+        return sum(_letters(value) + 2 for value in part)
+    return len(str(part)) + FLOW_LETTERS_MAX * ("\n" in str(part))
+
+
+def _place(described: tuple[str, Json]) -> int:
+    return SEGMENTS.index(described[0].split("/")[1])
 
 
 def tag_of(route: Route) -> str:
     """Return the tag of a route: the subject that has its handler."""
     subject = route.handler.__module__.split(".")[1]
     return TAGS.get(subject, subject)
-
-
-def _with_used_components(whole: Json) -> Json:
-    """Leave out the components to which nothing refers."""
-    used: set[str] = set()
-    found = set(_references({**whole, "components": {}}))
-    while found - used:
-        used |= found
-        found = {each for reference in used for each in _references(_at(whole, reference))}
-    for kind in ("parameters", "schemas", "responses"):
-        parts = whole["components"][kind]
-        whole["components"][kind] = {
-            name: part for name, part in sorted(parts.items()) if f"#/components/{kind}/{name}" in used
-        }
-    return whole
-
-
-def _at(whole: Json, reference: str) -> Any:
-    for part in reference.removeprefix("#/").split("/"):
-        whole = whole[part]
-    return whole
-
-
-def _references(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        if isinstance(part.get("$ref"), str):
-            yield part["$ref"]
-        part = list(part.values())
-    if isinstance(part, list):
-        for each in part:
-            yield from _references(each)
 
 
 # --- routes ---

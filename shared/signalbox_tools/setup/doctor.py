@@ -1,4 +1,4 @@
-"""Examine this machine and a project: what is missing, what the cloud would refuse, and what to do about it."""
+"""Examine this machine and a project: find missing parts, settings that the cloud would refuse, and their remedies."""
 
 import difflib
 import json
@@ -21,7 +21,7 @@ LISTED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A check and its result; if `well` is false, `found` says what to fix."""
+    """A check and its result; if `well` is false, `found` describes the fix."""
 
     name: str
     found: str

@@ -28,7 +28,7 @@ from signalbox_tools.setup.openapi_schemas import alternatives_of, members_of, r
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")
 OF_EVERY_CALL = ("401", "403", "405", "414")
-"""Refusals before a call is known: by the platform, or for a method that the address does not have."""
+"""Refusals that no route describes: by the platform, or for a method that the address does not have."""
 
 Json = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ def _body(api: Json, call: Json) -> str:
 
 
 def _shapes(api: Json, schema: Json) -> Iterator[str]:
-    """Iterate the alternatives of a body, each as its fields or its JSON type."""
+    """Iterate over the alternatives of a body, each as its fields or its JSON type."""
     schema = resolved(api, schema)
     alternatives = alternatives_of(schema)
     for each in alternatives:
@@ -156,11 +156,11 @@ MONTHS = {
         steps=20_000_000, puts=10_000_000, copies=10, writers="kit", stored_gib=100
     ),
 }
-"""Whole bills of three users, with what is idle, stored and free."""
+"""Whole bills of three users, with the idle deployment, stored data and free amounts."""
 
 
 def bills() -> str:
-    """Return the bills of example users, and what a million steps cost elsewhere."""
+    """Return the bills of example users, and the price of a million steps elsewhere."""
     prices, rows = load_prices(), load_rows(PROJECT / "docs" / "costs.yaml")
     lines = {name: bill_of(usage, prices, rows)[0] for name, usage in USERS.items()}
     users = [
@@ -188,14 +188,14 @@ def bills() -> str:
 
 
 def _steps_elsewhere(usage: Usage, prices: Json) -> list[str]:
-    """Return what the steps of a user cost at each rival."""
+    """Return the price of a user's steps at each rival."""
     millions = usage.steps / 1_000_000
     return [money_range(*(millions * each for each in rival["million"])) for rival in prices["rivals"].values()]
 
 
 def public_names() -> str:
     """Return the table of the names that users import from `signalbox`, by the page with their sections."""
-    public = set(getattr(signalbox, "__all__"))  # noqa: B009  a type checker sees no such name
+    public = set(getattr(signalbox, "__all__"))  # noqa: B009  a type checker does not know the name
     rows = []
     for page in sorted((PROJECT / "docs").glob("*.md")):
         text = page.read_text("utf-8")
@@ -220,7 +220,7 @@ def _licence(stated: PackageMetadata) -> str:
 
 
 def refusals() -> str:
-    """Return the table of Google's refusals: what each means, the waits before another try, what to do otherwise."""
+    """Return the table of Google's refusals: the meaning of each, the waits before another try, or the remedy."""
     rows = [(each.name, each.meaning, ", ".join(f"{wait:g}" for wait in each.waits), each.remedy) for each in REFUSALS]
     return _table(("refusal", "it means", "seconds to wait", "to do otherwise"), rows)
 

@@ -67,7 +67,7 @@ def _base_url(project: Project) -> str:
 
 
 def _begun(name: str, project: Project) -> bool:
-    """Return whether the function's folder has only files of a killed run, or does not exist."""
+    """Return whether the function's folder does not exist, or has only the files of a killed run."""
     wanted = files(name, project)
     folder = next(iter(wanted)).parent
     written = [*folder.iterdir()] if folder.is_dir() else []

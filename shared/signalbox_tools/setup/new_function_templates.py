@@ -45,7 +45,7 @@ def test_work_is_done_after_a_call() -> None:
 
 
 class CannotMake(Exception):
-    """A function or a project of this name cannot be made. The message says why."""
+    """A function or a project of this name cannot be made. The message has the reason."""
 
 
 def files(name: str, project: Project) -> dict[Path, str]:
@@ -60,7 +60,7 @@ def files(name: str, project: Project) -> dict[Path, str]:
 
 
 def taken_by(name: str) -> str:
-    """Return which module of Python or of an installed package a function of this name would hide, or an empty text."""
+    """Return the module of Python or of a package that a function of this name would hide, or an empty text."""
     if name in sys.stdlib_module_names:
         return f"Python has a module {name}"
     packages = packages_distributions().get(name, ())

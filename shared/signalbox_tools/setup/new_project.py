@@ -96,7 +96,10 @@ def _check(folder: Path) -> None:
 
 
 def _package(name: str) -> str:
-    """Return the installed package that has this name, or a module of this name; empty if there is none."""
+    """Return the installed package that has this name, or a module of this name.
+
+    Return an empty text if there is none.
+    """
     try:
         return distribution(name).name
     except PackageNotFoundError:
@@ -113,7 +116,10 @@ def _project_around(folder: Path) -> Path | None:
 
 
 def _wheel() -> Path | None:
-    """Return the wheel from which the kit was installed; None: from an index. Raises `CannotMake` in a clone."""
+    """Return the wheel from which the kit was installed, or None if it came from an index.
+
+    Raises `CannotMake` in a clone.
+    """
     if not KIT.is_packaged:
         raise CannotMake(NOT_FROM_A_CLONE)
     origin = distribution("signalbox").read_text("direct_url.json")

@@ -1,4 +1,4 @@
-"""Report what must not be in the repository: paths of a machine, and package hosts in a lock.
+"""Report text that must not be in the repository: paths of a machine, and package hosts in a lock.
 
 Both break other people's clones: the first does not exist there, the second sends pip to an index that they cannot
 reach, or should not trust.

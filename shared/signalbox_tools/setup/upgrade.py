@@ -1,6 +1,6 @@
-"""What an upgrade of the kit changes for a project: names that its code imports, indexes, and the last saved plan.
+"""The changes that an upgrade of the kit makes to a project: imported names, indexes, and the last saved plan.
 
-Nothing of the project is imported or run: a removed name would end the examination.
+The project's code is parsed and never imported, because an import would fail at the first name that was removed.
 """
 
 import ast
@@ -31,7 +31,7 @@ def removed_names(root: Path) -> list[str]:
 
 
 def new_indexes(project: Project, catalogue: Catalogue) -> list[str]:
-    """Return the indexes that the next deployment would build: the catalogue's, and settings of the kit's collections.
+    """Return the indexes that the next deployment would build: the catalogue's, and those of the kit's collections.
 
     They are compared with the catalogue's lock and with the Terraform files of the last plan or deployment.
     """
@@ -80,7 +80,7 @@ def _removed_in(file: Path, shown: str) -> Iterator[str]:
     try:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
     except (SyntaxError, ValueError):
-        return  # other checks say so
+        return  # other checks report it
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and not node.level and _is_of_the_kit(node.module or ""):
             for alias in node.names:
@@ -100,8 +100,8 @@ def _is_of_the_kit(module: str) -> bool:
 
 
 def _lacking(module: str, name: str) -> str:
-    """Return what is wrong with the import of a name from a module; empty if the kit has it."""
-    public = frozenset(getattr(signalbox, "__all__"))  # noqa: B009  a type checker sees no such name
+    """Return the error of importing a name from a module, or an empty text if the kit has it."""
+    public = frozenset(getattr(signalbox, "__all__"))  # noqa: B009  a type checker does not know the name
     names = public if module == LIBRARY else _defined(module)
     if names is None:
         return _no(module)
@@ -118,7 +118,7 @@ def _file_of(module: str) -> Path | None:
 
 
 def _defined(module: str) -> frozenset[str] | None:
-    """Return the names that a module defines at its top level; None if there is no such module."""
+    """Return the names that a module defines at its top level, or None if there is no such module."""
     file = _file_of(module)
     if file is None or file.is_dir():
         return None if file is None else frozenset()

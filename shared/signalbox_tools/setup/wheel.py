@@ -1,4 +1,4 @@
-"""Put the kit's own files into the wheel, in `signalbox_tools/kit`, as they lie in the repository."""
+"""Put the kit's own files into the wheel, in `signalbox_tools/kit`, in the layout of the repository."""
 
 from pathlib import Path
 from typing import Any

@@ -23,9 +23,9 @@ class Absent(Exception):
 
 
 def getter(place: Target | None, absent: str) -> Get:
-    """Return the `Get` of a deployment, or of the local stack; a 404 of a deployment raises `Absent` with this text.
+    """Return the `Get` of a deployment, or of the local stack.
 
-    Raises `NoStack` or `CommandFailed`.
+    A 404 from a deployment raises `Absent` with the given text. Raises `NoStack` or `CommandFailed`.
     """
     return _cloud(place, absent) if place else _local()
 

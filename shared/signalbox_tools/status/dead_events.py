@@ -1,9 +1,10 @@
 """Events that a deployment's triggers gave up. A Pub/Sub subscription keeps them for 30 days.
 
-A message there is the event as it was in the topic of the trigger: its attributes in `ce-…`, its content as the data,
-and Pub/Sub's attributes about its origin. To deliver it again, the same message is published in that topic. Its
-function then receives it, and Eventarc retries it, as before. Functions handle events at least once, so if the command
-is killed after it published an event and before it acknowledged it, the event is only delivered once more.
+A message there is the event as it was in the topic of the trigger: it has the event's attributes in `ce-…`, the event's
+content as its data, and Pub/Sub's attributes about its origin. To deliver it again, the same message is published in
+that topic. Its function then receives it, and Eventarc retries it, as before. Functions handle events at least once, so
+if the command is killed after it published an event and before it acknowledged it, the event is only delivered once
+more.
 """
 
 import re

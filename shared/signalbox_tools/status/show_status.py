@@ -29,7 +29,7 @@ def show_status(source: Source, console: Console) -> None:
 
 
 def status_json(source: Source) -> str:
-    """Return the same as JSON: ``{"status": [{name, text, well}], "errors": […]}``."""
+    """Return the status as JSON: ``{"status": [{name, text, well}], "errors": […]}``."""
     lines = [asdict(line) for line in lines_of(source)]
     return json.dumps({"status": lines, "errors": list(source.errors())}, default=str, indent=2)
 

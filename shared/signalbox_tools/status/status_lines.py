@@ -1,7 +1,7 @@
 """The status of a stack, in lines: services, queues, outbox, objects, the last sweep, recent errors.
 
-A section renders data of a `Source` as lines. A subject that has something to show adds a method to `Source` and to
-both of its implementations, and a section to `SECTIONS`.
+A section renders data of a `Source` as lines. A subject with data to show adds a method to `Source` and to both of its
+implementations, and a section to `SECTIONS`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Counts of a queue, or None if unknown. `more` is the text after a count that is only a lower bound."""
+    """The counts of a queue, or None if they are unknown.
+
+    `more` is the text after a count that is only a lower bound.
+    """
 
     name: str
     waiting: int
@@ -49,7 +52,8 @@ class Queue:
 class QueueNow:
     """A queue. `tasks` includes the `running` ones, which are being delivered; `per_minute` are attempts that ended.
 
-    `oldest_seconds` is the time since the first task was due: negative if it is due later, None without a task.
+    `oldest_seconds` is the time since the first task was due: it is negative if the task is due later, and None if
+    there is no task.
     """
 
     name: str
@@ -62,7 +66,7 @@ class QueueNow:
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """Records in the outbox, and the age of the oldest; `more`: only the first were read."""
+    """The records in the outbox, and the age of the oldest. `more` is whether only the first ones were read."""
 
     records: int
     oldest_seconds: float | None = None
@@ -71,9 +75,10 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Durable objects, the calls that wait at them, and the calls that were given up; `more`: only the first were read.
+    """Durable objects, the calls that wait at them, and the calls that were given up.
 
-    An object whose first call still waits is not counted, since it exists only after its first turn.
+    `more` is whether only the first ones were read. An object whose first call still waits is not counted, since it
+    exists only after its first turn.
     """
 
     count: int
@@ -84,7 +89,7 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The age of the sweeper's last run, and whether it succeeded; None if no run is known."""
+    """The age of the sweeper's last run, and whether it succeeded, or None if no run is known."""
 
     seconds_ago: float | None
     well: bool = True
@@ -92,7 +97,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class StuckFlows:
-    """The runs of flows that are stuck, ``flow/id``; `more`: only the first were read."""
+    """The runs of flows that are stuck, ``flow/id``. `more` is whether only the first ones were read."""
 
     runs: Sequence[str]
     more: bool = False

@@ -209,7 +209,7 @@ def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.Monk
     clock, said = VirtualClock(), list[str]()
     site = smoke.Site(DEV, "http://x/dev-", ACCOUNT, Script(), Clock(clock.now, clock.sleep))
     assert declared_limits.ensured(site, said.append)
-    body = b'{"permits":2,"lease_seconds":60}'
+    body = b'{"permits":2,"lease_seconds":60.0}'
     assert sent[1:] == [
         ("PUT", "http://x/dev-semaphores/printer", body),
         ("PUT", "http://x/dev-semaphores/the%20dock", body),

@@ -34,7 +34,7 @@ from signalbox.documents.storage.records import Found
 from signalbox.history import service
 from signalbox.history.model import HISTORY, HistoryRule, collection_of, part_paths
 from signalbox.history.requests import LATEST, Reference
-from signalbox.history.service import Version
+from signalbox.history.shown import VersionShown
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.testing.replaced_limits import replaced
@@ -271,7 +271,7 @@ class HistoryWorld:
         if stray:
             raise Violation(f"parts of deleted versions of {key} are left: {sorted(stray)}")
 
-    def _check_times(self, key: str, pairs: list[tuple[Change, Version]]) -> None:
+    def _check_times(self, key: str, pairs: list[tuple[Change, VersionShown]]) -> None:
         ports = self.world.reliable_ports()
         for change, version in pairs:
             if change.foreign:

@@ -13,6 +13,7 @@ from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.headers import BatchStatus, Counts, Header, State, header_of, header_of_run
 from signalbox.batches.model.pages import EndMark, Page, PageStart, json_text
+from signalbox.batches.model.settings import NAMES, BatchSettings
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
@@ -52,7 +53,13 @@ def header(**more: Any) -> Header:
         "due_at": later,
         "first_pages": 0,
     } | more
-    return Header(**given)
+    settings = BatchSettings(**{name: given.pop(name) for name in NAMES if name in given})
+    return Header(settings=settings, **given)
+
+
+def with_failures_max(given: Header, failures_max: int) -> Header:
+    """Return the header of a batch that tolerates this number of failures."""
+    return replace(given, settings=replace(given.settings, failures_max=failures_max))
 
 
 def in_state(state: str) -> Header:
@@ -105,7 +112,7 @@ def decided(row: Row) -> tuple[Header | None, Callable[[], Decision[Header, Any]
         case "seal", "another number of pages":
             return given, lambda: seal(given, 3, EndMark(), EndMark())
         case (("complete" | "fail"), ("failures tolerated" | "too many failures" | "-")):
-            tolerating = replace(given, failures_max=1 if row.condition == "too many failures" else 2)
+            tolerating = with_failures_max(given, 1 if row.condition == "too many failures" else 2)
             if row.command == "complete":
                 return tolerating, lambda: lifecycle.complete(RUN, tolerating, 2, NOW)
             return tolerating, lambda: lifecycle.fail(RUN, tolerating, counts, NOW)
@@ -179,7 +186,7 @@ def test_each_row_of_the_table_of_ends_holds(row: Row) -> None:
 def test_failures_that_retries_have_cured_do_not_end_a_batch() -> None:
     given = header(failures_max=2)
     assert lifecycle.fail(RUN, given, Counts(10, 4, 2), NOW) == Decision(given, None)
-    ended = lifecycle.fail(RUN, replace(given, failures_max=1), Counts(10, 4, 2), NOW).state
+    ended = lifecycle.fail(RUN, with_failures_max(given, 1), Counts(10, 4, 2), NOW).state
     assert (ended.state, ended.counts, ended.reason) == ("cancelled", Counts(10, 4, 2), "failures")
 
 
@@ -227,7 +234,7 @@ def test_an_end_keeps_disjoint_counts_and_enqueues_its_tasks() -> None:
         "missing": [3, 4],
     }
     assert (child.task, child.payload["unit"]) == ("child", UNIT.to_record())
-    assert BatchStatus.of_ended("b", ended).to_json()["remaining"] == 2
+    assert BatchStatus.of_ended("b", ended).counts.remaining == 2
 
 
 def test_a_header_survives_its_record() -> None:

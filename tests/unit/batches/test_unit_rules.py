@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from signalbox.adapters.http.json_bodies import shown_members
 from signalbox.batches.machine import units as machine
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord, failed, succeeded
 from signalbox.batches.service import units
+from signalbox.batches.shown import unit_shown
 from tests.unit.batches.batch_harness import BatchHarness, batch
 from tests.unit.batches.tables import Row, rows_of
 
@@ -84,8 +86,13 @@ def test_only_a_later_attempt_overwrites_a_failure(held: Any, attempt: int, may:
 def test_a_unit_record_survives_and_shows_its_result_or_its_error() -> None:
     record = UnitRecord(UNIT, succeeded({"n": 1}))
     assert UnitRecord.from_record(record.to_record()) == record
-    assert record.to_json() == {"index": 7, "attempt": 1, "state": "succeeded", "result": {"n": 1}}
-    assert UnitRecord(UNIT, failed("x")).to_json() == {"index": 7, "attempt": 1, "state": "failed", "error": "x"}
+    assert shown_members(unit_shown(record)) == {"index": 7, "attempt": 1, "state": "succeeded", "result": {"n": 1}}
+    assert shown_members(unit_shown(UnitRecord(UNIT, failed("x")))) == {
+        "index": 7,
+        "attempt": 1,
+        "state": "failed",
+        "error": "x",
+    }
 
 
 def test_the_end_of_a_sub_batch_is_its_units_outcome() -> None:

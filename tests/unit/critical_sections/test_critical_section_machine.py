@@ -243,7 +243,7 @@ class Index:
             self.seen.append(task.payload["page"])
             code()
 
-        service.run(self.ports, task.context["section"], run)
+        service.run(self.ports, Grant.from_context(task.context["section"]), run)
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.problems import ReservedField
 from signalbox.documents.requests import FindRequest, PutRequest
 from signalbox.documents.service import single_documents
-from signalbox.documents.service.single_documents import DocumentPage
+from signalbox.documents.shown import DocumentsShown
 from tests.unit.operations_platform import OperationsPlatform
 
 
 def find(
     world: OperationsPlatform, *where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = ""
-) -> DocumentPage:
+) -> DocumentsShown:
     return single_documents.find(world.ports, FindRequest.from_request(where, order_by, limit, page_token))
 
 
-def keys(found: DocumentPage) -> list[str]:
+def keys(found: DocumentsShown) -> list[str]:
     return [document["key"] for document in found.documents]
 
 

@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.core.wake_ups import WakeUp
-from signalbox.flows import http
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.service import messages, reads, starts
+from signalbox.flows.shown import FlowStatusShown
 from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
@@ -90,7 +91,8 @@ class Shop:
         return starts.start(self.ports, self.flows, FUNCTION, address, arguments, on_complete).created
 
     def status(self, flow: str, id_: str = "1") -> dict[str, Any]:
-        return http.shown_status(reads.get(self.ports, FlowAddress(flow, id_)))
+        shown: dict[str, Any] = json_of(FlowStatusShown.of(reads.get(self.ports, FlowAddress(flow, id_))))
+        return shown
 
     def event(self, flow: str, name: str, value: Any = None, id_: str = "e") -> None:
         messages.post_event(self.ports, FlowAddress(flow, "1"), name, value, id_)

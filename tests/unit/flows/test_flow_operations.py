@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.batches.service.lifecycle import get as get_batch
 from signalbox.batches.service.population import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
@@ -23,6 +24,7 @@ from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import End
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.service import lists, messages, reads, suspensions
+from signalbox.flows.shown import FlowLogShown
 from signalbox.flows.storage.log import read_log
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.model.addresses import ObjectAddress
@@ -267,7 +269,7 @@ def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
     shop.start("outer")
     shop.settle()
     [child] = lists.list_flows(shop.ports, lists.Runs("inner")).flows
-    assert child["state"] == "cancelled"
+    assert child.state == "cancelled"
 
 
 def test_a_flow_continues_as_new_with_an_empty_log_and_the_events_it_has_not_waited_for() -> None:
@@ -466,7 +468,7 @@ def test_a_flow_that_has_ended_is_removed_after_32_days_and_its_id_is_free() -> 
     assert sweep.sweep(shop.ports) == 1
     with pytest.raises(NoFlow):
         shop.status("checkout")
-    assert lists.list_flows(shop.ports, lists.Runs("checkout")).flows == []
+    assert lists.list_flows(shop.ports, lists.Runs("checkout")).flows == ()
     assert shop.start("checkout", order=2)
 
 
@@ -518,7 +520,7 @@ def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
     sweep.delete(shop.ports, FlowAddress("outer", "1"))
     shop.settle()
     [child] = lists.list_flows(shop.ports, lists.Runs("inner")).flows
-    assert child["state"] == "cancelled"
+    assert child.state == "cancelled"
 
 
 def test_the_log_is_shown_page_by_page() -> None:
@@ -527,11 +529,11 @@ def test_the_log_is_shown_page_by_page() -> None:
     shop.settle()
     header, entries = reads.get_log(shop.ports.store, FlowAddress("checkout", "1"))
     with replaced(flow_log_page=2):
-        first = http.shown_log_page(header, entries, "")
-        second = http.shown_log_page(header, entries, first["next_page_token"])
-    shown = [*first["entries"], *second["entries"]]
-    assert shown[0]["command"] == "step shop.charge"
-    assert (len(first["entries"]), len(second["entries"]), "next_page_token" in second) == (2, 1, False)
+        first, token = http.log_page(entries, "")
+        second, last_token = http.log_page(entries, token)
+    shown = FlowLogShown.of(header, entries, [*first, *second], last_token)
+    assert shown.entries[0].command == "step shop.charge"
+    assert (len(first), len(second), "next_page_token" in json_of(shown)) == (2, 1, False)
 
 
 def test_a_long_log_moves_into_chunks_and_is_replayed_whole() -> None:
@@ -1187,7 +1189,7 @@ def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_
     shop.settle()
     status = shop.status("immortal")
     assert (status["state"], status["error"]["detail"], leases(shop)) == ("cancelled", "enough", 0)
-    assert [child["state"] for child in lists.list_flows(shop.ports, lists.Runs("inner")).flows] == ["cancelled"]
+    assert [child.state for child in lists.list_flows(shop.ports, lists.Runs("inner")).flows] == ["cancelled"]
     [batch_id] = {record.id for record in shop.ports.store.query(Query("batches"))}
     assert get_batch(shop.ports, batch_id).state == "cancelled"
 

@@ -230,7 +230,9 @@ def test_an_archived_run_is_kept_for_its_retention_and_its_listing_says_when_it_
     swept(shop, 89 * DAY)
     assert is_there(shop)
     [listed] = lists.list_flows(shop.ports, lists.Runs("order")).flows
-    assert listed["archived_at"] >= listed["ended_at"]
+    assert listed.archived_at
+    assert listed.ended_at
+    assert listed.archived_at >= listed.ended_at
     swept(shop, DAY)
     assert not is_there(shop)
 

@@ -44,14 +44,14 @@ class Ledger:
 
 
 @app.flow
-def order(item: str):
-    answer = yield flow.event("approved")
+async def order(item: str):
+    answer = await flow.event("approved")
     return answer
 
 
 @app.flow
-def refund():
-    yield flow.sleep(1)
+async def refund():
+    await flow.sleep(1)
 
 
 @app.task
@@ -203,8 +203,8 @@ def test_code_of_an_open_function_may_follow_a_flow_with_a_task() -> None:
     app = Function("desk")
 
     @app.flow
-    def ask() -> Any:
-        yield flow.sleep(1)
+    async def ask() -> Any:
+        await flow.sleep(1)
 
     @app.task
     def told(outcome: Any = None) -> None:
@@ -228,8 +228,8 @@ def test_the_rule_receives_the_action_and_its_subject() -> None:
             return amount
 
     @app.flow
-    def order() -> Any:
-        yield flow.sleep(1)
+    async def order() -> Any:
+        await flow.sleep(1)
 
     @app.access("Cart", "order")
     def note(access: Access) -> bool:

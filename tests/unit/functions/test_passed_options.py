@@ -78,7 +78,8 @@ def test_every_option_of_a_batch_arrives(
     harness.run()
     [(header, created_at)] = [found for found in headers(harness) if found[0].size == 2]
     seconds = round((header.deadline_at - created_at).total_seconds())
-    has = {name: getattr(header, name, None) for name in arrives} | {"seconds": seconds, "has_then": bool(header.then)}
+    then = {"has_then": bool(header.then)}
+    has = {name: getattr(header.settings, name, None) for name in arrives} | {"seconds": seconds, **then}
     assert {name: has[name] for name in arrives} == arrives
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Store
@@ -97,7 +98,7 @@ def test_a_call_that_is_given_up_is_listed_under_failures_and_can_be_retried(
     assert delivered(objects, 30) == 12
     assert error_of(objects.get("a", "p"))["type"] == "gave-up"
     assert [line for line, _ in objects.world.reported] == ["call given up"]
-    [failure] = failures.page_of(objects.ports, failures.FAILED, "").failures
+    [failure] = json_of(failures.page_of(objects.ports, failures.FAILED, "").failures)
     assert (failure["function"], failure["task"], failure["attempts"]) == ("counters", "call_object", 10)
     assert failure["payload"] == {"class_name": "Counter", "key": "a", "method": "add", "arguments": {"who": "x"}}
     failures.retry(objects.ports, failure["id"])

@@ -281,8 +281,8 @@ class Book:
         self.pages += pages
 
 @app.flow
-def year(n: int):
-    yield flow.sleep(n)
+async def year(n: int):
+    await flow.sleep(n)
 
 def flow_key():
     from signalbox.adapters import runtime
@@ -310,11 +310,11 @@ def test_travel_runs_the_schedules_of_tasks_at_their_times(reporting: Harness) -
 
 
 def test_each_time_of_a_flows_schedule_starts_one_run(tmp_path: Path) -> None:
-    scheduled = '@app.schedule("0 6 * * fri", arguments={"n": 60})\n@app.flow\ndef year'
+    scheduled = '@app.schedule("0 6 * * fri", arguments={"n": 60})\n@app.flow\nasync def year'
     text = CATALOGUE.replace("QUEUE", QUEUE).replace("TASKS", str(ROOT / "functions/tasks"))
     for path, content in (
         ("infra/catalogue.yaml", text.replace("tasks: [send]", "tasks: [send, year]")),
-        ("annals/main.py", REPORTS.replace("@app.flow\ndef year", scheduled)),
+        ("annals/main.py", REPORTS.replace("@app.flow\nasync def year", scheduled)),
     ):
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_text(content.replace("reports", "annals"))

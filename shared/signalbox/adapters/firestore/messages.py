@@ -1,9 +1,9 @@
-"""Convert queries and writes to Firestore's protobuf messages, responses to snapshots and results, errors to the kit's.
+"""Convert queries and writes to Firestore's protobuf messages, and responses to snapshots, results and errors.
 
 All messages are raw: the generated client wraps a request once, when it is complete. The records of a stream are
 decoded as they arrive, and the stream is left as soon as enough of them are read.
 
-An error becomes a conflict, a permanent error, `Unavailable`, or the index that is missing. A code means a conflict
+An error becomes a conflict, a permanent error, `Unavailable`, or the name of a missing index. A code means a conflict
 only if a guard could have caused it: NOT_FOUND is also the code of a missing database, and FAILED_PRECONDITION that of
 a query without its index. Errors that no operation can handle (a missing permission, a missing database) are raised
 unchanged: they are errors of the deployment.
@@ -71,7 +71,7 @@ def _fill_update(message: Any, write: Put | Change) -> None:
         if is_server_value(value):
             _fill_transform(message.update_transforms.add(field_path=field_path(field)), value)
             continue
-        if value is not REMOVE:  # what the mask names and the data lacks is removed
+        if value is not REMOVE:  # fields that the mask names and the data lacks are removed
             _fill_field(stored, field, value)
         masked.append(field)
     if isinstance(write, Change):

@@ -106,12 +106,12 @@ class FirestoreCalls:
         self._transport.close()
 
     def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
-        """Return what `collect` returns for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
+        """Return the result of `collect` for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
         where = self._headers("database", request.database)
         return _retried(lambda: _collected(self._batch_get, request, READ_SECONDS, where, collect), of_read)
 
     def run_query(self, request: Any, collect: Collect[Result]) -> Result:
-        """Return what `collect` returns for the responses to a `RunQueryRequest`. It may stop early."""
+        """Return the result of `collect` for the responses to a `RunQueryRequest`. `collect` may stop early."""
         where = self._headers("parent", request.parent)
         return _retried(lambda: _collected(self._run_query, request, QUERY_SECONDS, where, collect), of_query)
 

@@ -41,7 +41,7 @@ def fill(message: Any, value: Any) -> None:
     elif isinstance(value, dict) and (mark := record_values.mark_of(value)):
         _fill_native(message, mark, value[mark])
     elif isinstance(value, dict):
-        message.map_value.SetInParent()  # or an empty map would be no value at all
+        message.map_value.SetInParent()  # otherwise an empty map would be no value
         fill_fields(message.map_value.fields, value)
     elif isinstance(value, list):
         message.array_value.SetInParent()

@@ -17,7 +17,6 @@ A class has one schema in each role, because JSON leaves out different fields:
 import ast
 import dataclasses
 import inspect
-import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -32,7 +31,7 @@ from uuid import UUID
 from signalbox.adapters.http.json_bodies import member_name
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
-from signalbox.core.field_rules import MAY_BE_ABSENT, accepted_fields, bare, metadata_of, rules_of
+from signalbox.core.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
 from signalbox.core.json_types import is_union
 from signalbox.core.problems import Problem
 from signalbox.core.settings_patch import SettingsPatch
@@ -46,7 +45,7 @@ PROBLEM: Json = {
     "required": ["type", "title", "status"],
     "properties": {
         "type": {"type": "string", "pattern": "^urn:signalbox:problem:[a-z-]+$"},
-        "title": {"type": "string", "description": "What to do."},
+        "title": {"type": "string", "description": "The kind of the problem, in words."},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {"type": "string"},
         "field": {"type": "string", "description": "The part of the request that is wrong."},
@@ -57,8 +56,8 @@ _CONTENT: Json = {"application/problem+json": {"schema": {"$ref": "#/components/
 
 REFUSALS: Mapping[str, Json] = {
     "Refused": {"description": "The request cannot be carried out as it is.", "content": _CONTENT},
-    "Unauthenticated": {"description": "From the platform, in the cloud. The identity token is invalid."},
-    "Forbidden": {"description": "From the platform, in the cloud. This caller may not call the function."},
+    "Unauthenticated": {"description": "Sent by the platform, in the cloud: the identity token is invalid."},
+    "Forbidden": {"description": "Sent by the platform, in the cloud: the caller may not call the function."},
     "MethodNotAllowed": {
         "description": "This address has no such method.",
         "headers": {"Allow": {"required": True, "schema": {"type": "string"}}},
@@ -66,14 +65,14 @@ REFUSALS: Mapping[str, Json] = {
     },
     "TooLarge": {"description": "The request is too large.", "content": _CONTENT},
     "AddressTooLong": {
-        "description": "From the platform, in the cloud. The functions themselves have no bound on an address."
+        "description": "Sent by the platform, in the cloud. The functions themselves accept an address of any length."
     },
     "UnsupportedMediaType": {
         "description": "The body's media type is not one of JSON, such as `application/json`.",
         "content": _CONTENT,
     },
     "Unavailable": {
-        "description": "It may or may not have taken effect; retry.",
+        "description": "The call may or may not have taken effect: retry it.",
         "headers": {"Retry-After": {"required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}},
         "content": _CONTENT,
     },
@@ -89,6 +88,9 @@ OF_EVERY_ROUTE = {
     503: "Unavailable",
 }
 OF_BODIES = {413: "TooLarge", 415: "UnsupportedMediaType"}
+
+FUNCTION = typing.Annotated[str, Described({"pattern": "^[a-z][a-z0-9]*(-[a-z0-9]+)*$"})]
+"""The segment of the address of a function, for a description of all functions with the same routes."""
 
 
 # --- routes ---
@@ -111,22 +113,22 @@ class Description:
         """Describe a route of the function that is served under a segment of the address."""
         path = "/".join(["", segment, *route.pattern]) if route.pattern else f"/{segment}"
         methods = self.paths.setdefault(path, {})
-        methods[route.method.lower()] = self._operation(route, tag)
+        methods[route.method.lower()] = self._operation(segment, route, tag)
 
-    def _operation(self, route: Route, tag: str) -> Json:
+    def _operation(self, segment: str, route: Route, tag: str) -> Json:
         summary, _, more = (inspect.getdoc(route.handler) or "").partition("\n\n")
         described: Json = {"operationId": route.handler.__name__, "tags": [tag], "summary": _one_line(summary)}
         if more:
-            described["description"] = _unwrapped(more)
-        if parameters := [*self._path(route), *self._query(route), *self._headers(route)]:
+            described["description"] = more
+        if parameters := [*self._path(segment, route), *self._query(route), *self._headers(route)]:
             described["parameters"] = parameters
         if route.body is not None:
             described["requestBody"] = self._body(route)
         return described | {"responses": self._responses(route)}
 
-    def _path(self, route: Route) -> Iterator[Json]:
-        hints = typing.get_type_hints(route.handler, include_extras=True)
-        for name in (part[1:-1] for part in route.pattern if part.startswith("{")):
+    def _path(self, segment: str, route: Route) -> Iterator[Json]:
+        hints = {"function": FUNCTION} | typing.get_type_hints(route.handler, include_extras=True)
+        for name in (part[1:-1] for part in (segment, *route.pattern) if part.startswith("{")):
             schema = self._schemas.of(hints.get(name, str), "argument")
             yield {"name": name, "in": "path", "required": True, "schema": schema}
 
@@ -144,21 +146,21 @@ class Description:
             yield _parameter(parameter, "header", self._schemas.of(parameter.type, "argument"))
 
     def _body(self, route: Route) -> Json:
-        schema, example = self._schemas.of(route.body, "body"), route.example
-        content = {"schema": schema} | ({} if example is None else {"example": example})
-        required = bool(self._schemas.resolved(schema).get("required")) or "properties" not in self._schemas.resolved(
-            schema
-        )
-        return {"required": required, "content": {"application/json": content}}
+        bodies = route.body if isinstance(route.body, Mapping) else {"application/json": route.body}
+        content: Json = {each: {"schema": self._schemas.of(body, "body")} for each, body in bodies.items()}
+        first: Json = next(iter(content.values()))
+        found = self._schemas.resolved(first["schema"])
+        if route.example is not None:
+            first["example"] = route.example
+        required = bool(found.get("required")) or "properties" not in found
+        return {"required": required and MAY_BE_ABSENT not in metadata_of(route.body), "content": content}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}
         common = OF_EVERY_ROUTE | ({} if route.body is None else OF_BODIES)
         refusals = {status: {"$ref": f"#/components/responses/{name}"} for status, name in common.items()}
-        responses = answers | {
-            status: found for status, found in _refusals(route.refuses).items() if status not in common
-        }
-        return {str(status): response for status, response in sorted((responses | refusals).items())}
+        responses = _refusals(route.refuses) | refusals | answers
+        return {str(status): response for status, response in sorted(responses.items())}
 
     def _answer(self, answer: Any) -> Json:
         if not isinstance(answer, Answer):
@@ -167,7 +169,9 @@ class Description:
         described: Json = {"description": says}
         if answer.headers:
             described["headers"] = {each.name: self._header(each) for each in answer.headers}
-        if answer.type is not None:
+        if isinstance(answer.type, type) and issubclass(answer.type, Problem):
+            described["content"] = _CONTENT
+        elif answer.type is not None:
             described["content"] = {answer.media_type: {"schema": self._schemas.of(answer.type, "answer")}}
         return described
 
@@ -192,7 +196,7 @@ def _refusals(problems: Iterable[type[Problem]]) -> dict[int, Json]:
     for problem in problems:
         titles.setdefault(problem.status, []).append(problem.title)
     return {
-        status: {"description": f"{'; '.join(sorted(each))}.", "content": _CONTENT} for status, each in titles.items()
+        status: {"description": f"{'. '.join(sorted(each))}.", "content": _CONTENT} for status, each in titles.items()
     }
 
 
@@ -230,7 +234,16 @@ class Schemas:
         schema = self._of_type(bare(annotation), role)
         for rule in rules_of(annotation):
             schema = _with(schema, rule.schema())
+            if isinstance(rule, Described) and rule.component:
+                schema = self._component(rule.component, schema)
         return schema
+
+    def _component(self, name: str, schema: Json) -> Json:
+        if "$ref" in schema:
+            schema = {"allOf": [{"$ref": schema.pop("$ref")}, schema]}
+        if self.components.setdefault(name, schema) != schema:
+            raise TypeError(f"two types are called {name}")
+        return {"$ref": f"#/components/schemas/{name}"}
 
     def resolved(self, schema: Json) -> Json:
         """Return a schema, or the component that it refers to."""
@@ -257,7 +270,8 @@ class Schemas:
             items = [self.of(each, role) for each in inner]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
         if isinstance(origin, type) and issubclass(origin, Collection):
-            return {"type": "array", "items": self.of(inner[0], role)}
+            each = self.of(inner[0], role)
+            return {"type": "array"} | ({"items": each} if each else {})
         if isinstance(kind, type):
             return self._class(kind, role)
         raise TypeError(f"{kind!r} has no schema")
@@ -358,7 +372,7 @@ def strings_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
             text = after.value.value if isinstance(after.value, ast.Constant) else None
             if isinstance(text, str):
-                yield field.target.id, _unwrapped(text)
+                yield field.target.id, inspect.cleandoc(text)
 
 
 def _class_body(kind: type) -> Iterator[ast.ClassDef]:
@@ -386,18 +400,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _unwrapped(text: str) -> str:
-    """Return a text with each paragraph on one line; lists and tables stay."""
-    paragraphs = textwrap.dedent(text).strip().split("\n\n")
-    return "\n\n".join(each if "\n " in each or each.startswith(("-", "|")) else _one_line(each) for each in paragraphs)
-
-
 # --- schemas ---
 
 
 def _literal(options: tuple[Any, ...]) -> Json:
-    if options == (True,):
-        return {"const": True}
+    if len(options) == 1 and isinstance(options[0], bool):
+        return {"const": options[0]}
     return {**({"type": "string"} if {*map(type, options)} == {str} else {}), "enum": list(options)}
 
 
@@ -432,7 +440,7 @@ def _with(schema: Json, keywords: Mapping[str, Any]) -> Json:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return an annotation without None, and with its rules."""
+    """Remove None from a union, and keep the rules of the annotation."""
     kind, rules = bare(annotation), metadata_of(annotation)
     if is_union(kind) and type(None) in get_args(kind):
         members = tuple(member for member in get_args(kind) if member is not type(None))

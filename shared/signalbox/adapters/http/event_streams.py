@@ -5,7 +5,6 @@ Each event has an `id:`. A browser that connects again sends the last one, and t
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.http.responses import Response
@@ -20,8 +19,8 @@ RETRY = "retry: 1000\n\n"
 """The first text of a stream: the milliseconds after which a browser reconnects."""
 
 
-def event(name: str, data: dict[str, Any], id: object) -> str:
-    """Return the text of an event. `data` is JSON."""
+def event(name: str, data: object, id: object) -> str:
+    """Return the text of an event. `data` is rendered as JSON."""
     return f"event: {name}\nid: {id}\ndata: {render(data).decode()}\n\n"
 
 

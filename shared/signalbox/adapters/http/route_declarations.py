@@ -6,7 +6,7 @@ A request reads only the names of the parameters. The rest is for the descriptio
 
 from typing import Annotated, Any, Literal
 
-from signalbox.core.field_rules import Range
+from signalbox.core.field_rules import Described, Range
 
 
 class Parameter:
@@ -25,7 +25,7 @@ class Parameter:
 class Answer:
     """The answer under a status: the type of its body (None: no body), a sentence, and its headers.
 
-    Without a sentence, the first line of the type's docstring is taken.
+    Without a sentence, the first line of the type's docstring is taken. The type of a refusal is its problem's class.
     """
 
     __slots__ = ("headers", "media_type", "says", "type")
@@ -43,11 +43,22 @@ FLAG = Literal["true"]
 """The type of a query parameter that can only be set."""
 
 PAGE_TOKEN = Parameter("page_token", str, "The `next_page_token` of the page before, of the same search.")
-PREFIX = Parameter("prefix", str, "Only what begins with this.")
+PREFIX = Parameter("prefix", str, "Only names or ids that begin with this text.")
 IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
     str,
-    "What makes two calls the same one where the body names no id; for a wait or a batch it is the id.",
+    "Identifies repeats of a call whose body names no id. For a wait or a batch, it is the id.",
+)
+
+IF_MATCH = Parameter(
+    "If-Match",
+    Annotated[str, Described({"examples": ["*", '"20260131T120000123456"']})],
+    "Entity tags, one of which must be that of the stored document; `*` for any document.",
+)
+IF_NONE_MATCH = Parameter(
+    "If-None-Match",
+    Annotated[str, Described({"examples": ["*", 'W/"20260131T120000123456"']})],
+    "Entity tags, none of which may be that of the stored document; `*` for no document. A GET is answered with 304.",
 )
 
 

@@ -6,6 +6,8 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MethodType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -199,7 +201,7 @@ class Route:
     """The query parameters that are declared with their types."""
     headers: tuple[Parameter, ...] = ()
     body: Any = None
-    """The type of the body; None: no body."""
+    """The type of the body, or the types by media type; None: no body."""
     answers: Mapping[int, Any] | None = None
     """The types of the answers, or `Answer`s, by status; None: the route is not described."""
     refuses: tuple[type[Problem], ...] = ()
@@ -275,6 +277,10 @@ class Routes:
             return handler
 
         return register
+
+    def add_methods(self, declared: "Routes", handlers: object) -> None:
+        """Add the routes that the methods of a class declare. `handlers` is the instance whose methods are called."""
+        self._routes += [replace(route, handler=MethodType(route.handler, handlers)) for route in declared.listed]
 
     def entry_point(self) -> EntryPoint:
         """Return the plain function that functions-framework calls."""

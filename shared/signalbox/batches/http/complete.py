@@ -3,17 +3,31 @@
 A part of its own, because the function `batch_complete` needs nothing of the other routes.
 """
 
+from typing import Annotated
+
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.batches.model.units import UnitOutcome, parse_index
+from signalbox.batches.model.units import UnitError, UnitOutcome, UnitResult, parse_index
 from signalbox.batches.service.units import complete_by_index
+from signalbox.batches.shown import CompletedUnitShown
+from signalbox.core.field_rules import KEY, Described
 from signalbox.core.ports import Ports
+from signalbox.core.problems import NotFound
 
 routes = Routes("batch_complete")
 
+UnitIndex = Annotated[str, Described({"type": "integer", "minimum": 0, "maximum": 999_999_999})]
 
-@routes.on("POST", "/{id}/{index}")
-def complete(ports: Ports, request: Request, id: str, index: str) -> Response:
+
+@routes.on(
+    "POST",
+    "/{id}/{index}",
+    body=UnitResult | UnitError,
+    answers={200: CompletedUnitShown},
+    refuses=(NotFound,),
+)
+def complete_unit(ports: Ports, request: Request, id: Annotated[str, KEY], index: UnitIndex) -> Response:
+    """Complete a unit from outside, once; a repeat changes nothing."""
     outcome = UnitOutcome.from_request(request.json_object())
     complete_by_index(ports, id, parse_index(index), outcome)
-    return Response(200, {"id": id, "index": int(index)})
+    return Response(200, CompletedUnitShown(id, int(index)))

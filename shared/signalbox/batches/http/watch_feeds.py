@@ -21,6 +21,7 @@ from signalbox.batches.machine.watch import Cursor, News, Position, after, start
 from signalbox.batches.model.headers import BatchStatus
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.service.lifecycle import status_of
+from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
@@ -143,15 +144,15 @@ def _events(ports: Ports, feed: Feed, run: BatchRun, position: Position) -> Iter
         except Problem:
             return
         for ended in after(position, chunk.news.outcomes):
-            yield event("unit", ended.record.to_json(), Cursor(run.incarnation, ended.position))
+            yield event("unit", unit_shown(ended.record), Cursor(run.incarnation, ended.position))
         position = max(position, chunk.news.end)
         cursor = Cursor(run.incarnation, position)
         if chunk.status is not None and chunk.news.complete:
-            yield event("complete", chunk.status.to_json(), cursor)
+            yield event("complete", BatchShown.of(chunk.status), cursor)
             return
         if chunk.status is not None and chunk.status != shown:
             shown = chunk.status
-            yield event("progress", shown.to_json(), cursor)
+            yield event("progress", BatchShown.of(shown), cursor)
         elif time.monotonic() >= quiet_until:
             yield quiet(cursor)
         else:

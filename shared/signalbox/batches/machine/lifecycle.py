@@ -3,7 +3,7 @@
     open        pages can be added
     sealed      the number of pages is fixed, so no page can be added
     completed   every unit has an outcome
-    cancelled   it ended otherwise: the header's `reason` says why
+    cancelled   it ended otherwise: the header's `reason` names the cause
     removed     the sweeper is deleting the records, and the id cannot be used yet
 
     command          in state                            if                       state      reason     then
@@ -39,7 +39,7 @@
     sweep            completed, cancelled                no parent exists         removed    same       remove
     sweep            removed                             no parent exists         removed    same       remove
 
-`then` names the tasks that the commit enqueues, and for `sweep` what the sweeper does after its commit. The tasks of an
+`then` names the tasks that the commit enqueues, and for `sweep` the sweeper's action after its commit. The tasks of an
 `end` depend on the header's options, as follows. A batch succeeded if it completed with no failed unit, or with
 failures that `failures_max` tolerates.
 
@@ -60,9 +60,9 @@ failures that `failures_max` tolerates.
 
 Pages do not change the header: `pages` decides whether a page may follow.
 
-The second machine is the counter tree: what follows from a node, after a child was propagated to it or when a walk
-reaches it. A node is full when all of its children were propagated to it: before the seal all that a node of its level
-can have, from the seal on all that exist.
+The second machine is the counter tree: the step that follows from a node after a child has been propagated to it, or
+when a walk reaches it. A node is full when all of its children have been propagated to it. Before the seal these are
+all children that a node of its level can have; from the seal on, all that exist.
 
     node         children  header        then
     -----------  --------  ------------  ---------
@@ -134,8 +134,8 @@ def deadline_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect
 def seal(run: BatchRun, header: Header, pages: int, end: Loaded, last: Loaded, now: datetime) -> Decided:
     """Fix the number of pages. A batch without units completes.
 
-    `end` is what is stored under the number `pages`, `last` under the number before it. Raises `PageOutOfOrder` or
-    `BatchSealed`.
+    `end` is the record stored under the number `pages`, `last` the one under the number before it. Raises
+    `PageOutOfOrder` or `BatchSealed`.
     """
     if header.state != "open":
         if header.pages != pages:
@@ -168,14 +168,14 @@ def complete(run: BatchRun, header: Header, failed: int, now: datetime) -> Decid
         return Decision(header, None)
     size = header.size or 0
     counts = Counts(size, size - failed, failed)
-    if too_many_failed(header.failures_max, failed):
+    if too_many_failed(header.settings.failures_max, failed):
         return ended_batch(run, header, "cancelled", counts, now, "failures")
     return ended_batch(run, header, "completed", counts, now)
 
 
 def fail(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
     """Cancel a batch in which more units have failed than it tolerates. Retries may have reduced the failures since."""
-    if header.ended or not too_many_failed(header.failures_max, counts.failed):
+    if header.ended or not too_many_failed(header.settings.failures_max, counts.failed):
         return Decision(header, None)
     return ended_batch(run, header, "cancelled", counts, now, "failures")
 
@@ -232,11 +232,14 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
 
     A cancelled batch also cancels its sub-batches. Nothing else follows the end of a sub-batch that another replaces.
     """
-    rate = given(rate=header.rate or None)
+    rate = given(rate=header.settings.rate or None)
     tasks = [run.effect_for("cancel", "", after="", **rate)] if header.state == "cancelled" else []
     if header.reason == REPLACED:
         return tuple(tasks)
-    calls = {"complete": header.on_complete, "failure": None if has_succeeded(header) else header.on_failure}
+    calls = {
+        "complete": header.settings.on_complete,
+        "failure": None if has_succeeded(header) else header.settings.on_failure,
+    }
     completion = {"id": run.batch, **header.summary()}
     tasks += [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
     if header.then and has_succeeded(header):
@@ -259,14 +262,14 @@ def drop_task(run: BatchRun, rate: str) -> Effect:
 
 def has_succeeded(header: Header) -> bool:
     """Return whether a batch completed with no failed unit, or with failures that `failures_max` tolerates."""
-    return header.state == "completed" and (header.failed == 0 or header.failures_max is not None)
+    return header.state == "completed" and (header.failed == 0 or header.settings.failures_max is not None)
 
 
 # --- the sweeper ---
 
 
 class SweepAction(Enum):
-    """What the sweeper does with a batch that is due, after it has written the header's next `due_at`."""
+    """The sweeper's action on a batch that is due, after it has written the header's next `due_at`."""
 
     KEEP = "it has ended, but its parent batch exists: a redelivery of the parent's unit would create it again"
     REMOVE = "it ended long ago"
@@ -288,7 +291,7 @@ def sweep(header: Header, parent_exists: bool, now: datetime) -> Decision[Header
 def silent_tasks(run: BatchRun, counters: Sequence[Counter], now: datetime) -> list[Effect]:
     """Return a task for each page with units without an outcome whose counter has not changed for an hour.
 
-    Their tasks may be lost. Within an hour, all visits of the sweeper ask for the same tasks.
+    Their tasks may be lost. All visits of the sweeper within an hour return the same tasks.
     """
     since = now - timedelta(seconds=LIMITS.unit_silent_seconds)
     pages = sorted({each.page for each in counters if each.changed_at is not None and each.changed_at <= since})

@@ -1,4 +1,4 @@
-"""Which units go together on a page, where a page begins, and whether it may still be loaded.
+"""The decisions about a page: its units, its beginning, and whether it may still be loaded.
 
 A page has at most 100 units and 900,000 bytes. Its first index follows from the previous page.
 """
@@ -19,7 +19,7 @@ def cut(units: Iterable[Any]) -> list[Sequence[Any]]:
 
 
 def cut_stream(units: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Cut payloads that are too many to hold into pages, as they arrive."""
+    """Cut payloads into pages as they arrive, because there are too many to hold in memory."""
     page: list[Any] = []
     page_bytes = 0
     for unit in units:
@@ -39,7 +39,7 @@ def takes_pages(header: Header, number: int) -> bool:
 
 
 def page_start(header: Header, number: int, previous: Loaded) -> PageStart:
-    """Return where a page begins; `previous` is what is stored under the number before.
+    """Return the beginning of a page; `previous` is the record stored under the number before.
 
     Raises `PageOutOfOrder` or `BatchSealed` if the page cannot follow.
     """

@@ -1,4 +1,4 @@
-"""Every decision about a unit: whether its task runs, which outcome is recorded, and what is enqueued.
+"""Every decision about a unit: whether its task runs, which outcome is recorded, and which tasks are enqueued.
 
 `start` is a delivery of a unit's task, by its batch and attempt. `complete` is an outcome that arrives, by the outcome
 recorded so far.
@@ -62,7 +62,7 @@ def may_overwrite(held: UnitRecord, unit: PlacedUnit) -> bool:
 
 
 def outcome_of_sub_batch(run: BatchRun, header: Header) -> UnitOutcome:
-    """Return the outcome that an ended sub-batch means for the unit it belongs to."""
+    """Return the outcome that an ended sub-batch gives to the unit it belongs to."""
     if header.state == "completed":
         return UnitOutcome("succeeded", json.dumps({"batch": run.batch, **header.summary()}))
     return UnitOutcome("failed", f"The sub-batch {run.batch} was {header.state}: {header.reason}.")
@@ -132,5 +132,5 @@ def chain_from(unit: PlacedUnit) -> Retries:
 
 
 def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:
-    """Return whether a call retries a failure: it does if the failure was recorded by the time of the call."""
+    """Return whether a failure had been recorded when retries were requested. Later failures are not retried."""
     return microseconds(recorded_at) <= retries.called_at

@@ -1,4 +1,4 @@
-"""What a watcher of a batch is sent next, from its position in the order of the outcomes' commits.
+"""The outcomes that a watcher of a batch receives next, after its position in the order of their commits.
 
 An outcome's update time is the time of its commit, but no query can order by it. So an outcome also has `ended_at`,
 Firestore's time of the request, which is a little before the commit, or, by another server's clock, a little after it.

@@ -22,7 +22,7 @@ class Group:
 
     `ordinal` counts the groups through the batch, from 0. At most `concurrency` groups run at once (None: all). With
     `rest`, the task runs only the units with these offsets. A `careful` task first reads which units have an outcome,
-    in its first delivery, too.
+    even in its first delivery.
     """
 
     batch: str
@@ -61,7 +61,7 @@ class Group:
 
     @property
     def task_name(self) -> str:
-        """The name of its task. The same units have the same name."""
+        """The name of its task. The same units give the same name."""
         rest = () if self.rest is None else ("rest", *self.rest)
         return self.run.task_name("group", self.page, self.number, *rest)
 
@@ -115,7 +115,7 @@ class Group:
         return replace(self, rest=tuple(sorted(unit.offset for unit in units)), careful=careful)
 
     def context(self, payloads: Sequence[Any] | None) -> dict[str, Any]:
-        """Return the context of its task, with its units' payloads of those of the page, or None to read the page."""
+        """Return the context of its task, with its part of the page's payloads; None: the task reads the page."""
         carried = {} if payloads is None else {"payloads": [payloads[unit.offset] for unit in self.units()]}
         return {"group": self.to_record() | carried, **format_of(self.per_task)}
 

@@ -6,7 +6,8 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, grouped_record, rated_record
+from signalbox.batches.model.settings import BatchSettings
+from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.formats import FORMAT
@@ -15,6 +16,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""
+
+ShownState = Literal["open", "sealed", "completed", "cancelled"]
+"""The states that callers see. A batch that is being removed is not found."""
 
 State = Literal["open", "sealed", "completed", "cancelled", "removed"]
 """See the table in `machine/lifecycle.py`."""
@@ -49,15 +53,15 @@ def _is_rated(then: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header. `pages` and `size` are None until the seal. `succeeded` and `failed` are counted at the end.
+    """The header of a batch: its options and its state.
 
-    `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
-    sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
-    once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
-    batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
-    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name. With `rate`, each
-    takes `weight` permits of the rate of this name when it starts, a number or the name of the argument that has it.
-    With `per_task`, one task runs that many units; `concurrency` then limits these tasks.
+    - `first_pages`: the number of pages of the creating call, which no other call may load.
+    - `pages`, `size`: None until the seal.
+    - `succeeded`, `failed`: counted at the end.
+    - `due_at`: the time at which the sweeper handles the batch next.
+    - `missing`: indexes of units without an outcome at the deadline.
+    - `parent`: the unit whose work this batch is.
+    - `then`: the JSON of the batch that follows if this one succeeds.
     """
 
     incarnation: str
@@ -66,9 +70,7 @@ class Header:
     due_at: datetime
     first_pages: int
     state: State = "open"
-    task: Call | None = None
-    on_complete: Call | None = None
-    failures_max: int | None = None
+    settings: BatchSettings = BatchSettings()
     pages: int | None = None
     size: int | None = None
     succeeded: int = 0
@@ -76,51 +78,37 @@ class Header:
     reason: str = ""
     missing: tuple[int, ...] = ()
     parent: PlacedUnit | None = None
-    concurrency: int | None = None
-    queues: tuple[str, ...] = ()
     then: str = ""
-    on_failure: Call | None = None
-    semaphore: str = ""
-    per_task: int | None = None
-    rate: str = ""
-    weight: int | str = 1
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        stored = {name: value for name, value in record.items() if name not in ("parent_run", FORMAT)}
+        own = {field.name: record[field.name] for field in fields(cls) if field.name in record}
         return cls(
-            **stored
+            **own
             | {
-                "task": _call(record["task"]),
-                "on_complete": _call(record["on_complete"]),
-                "on_failure": _call(record.get("on_failure")),
+                "settings": BatchSettings.from_record(record),
                 "missing": tuple(record["missing"]),
-                "queues": tuple(record.get("queues", ())),
                 "parent": record["parent"] and PlacedUnit.from_record(record["parent"]),
             }
         )
 
     def to_record(self) -> dict[str, Any]:
-        options = ("semaphore", "per_task", "rate", "weight")
-        known_before = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in options}
-        return known_before | {
-            "task": self.task and self.task.to_record(),
-            "on_complete": self.on_complete and self.on_complete.to_record(),
-            "on_failure": self.on_failure and self.on_failure.to_record(),
+        settings = self.settings
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "settings"}
+        return {
+            **own,
+            **settings.to_record(),
             "missing": list(self.missing),
-            "queues": list(self.queues),
             "parent": self.parent and self.parent.to_record(),
             "parent_run": self.parent and self.parent.run.key,
-            **given(semaphore=self.semaphore or None),
-            **grouped_record(self.per_task),
+            **format_of(settings.per_task),
             **format_of(self._grouped_elsewhere),
-            **({FORMAT: RATED_FORMAT} if _is_rated(self.then) else {}),
-            **rated_record(self.rate, self.weight),
+            **({FORMAT: RATED_FORMAT} if settings.rate or _is_rated(self.then) else {}),
         }
 
     @property
     def _grouped_elsewhere(self) -> int | None:
-        """A number if the batch that follows, or that of the parent's unit, has grouped units."""
+        """A number if the batch that follows, or the batch of the parent, has grouped units."""
         if '"per_task":' in self.then:
             return 1
         return self.parent.per_task if self.parent else None
@@ -138,10 +126,6 @@ class Header:
         """Return the state and counts of an ended batch, as its completion task and its callers receive them."""
         why = given(reason=self.reason or None, missing=list(self.missing) or None)
         return {"state": self.state, **asdict(self.counts), **why}
-
-
-def _call(record: Mapping[str, Any] | None) -> Call | None:
-    return None if record is None else Call.from_record(record)
 
 
 def header_of(record: Mapping[str, Any] | None) -> Header | None:
@@ -180,7 +164,14 @@ class BatchStatus:
         """Return the status of a batch that has ended."""
         follows = then_id(batch, header)
         return cls(
-            batch, header.state, header.counts, header.pages, header.reason, header.missing, follows, header.task
+            batch,
+            header.state,
+            header.counts,
+            header.pages,
+            header.reason,
+            header.missing,
+            follows,
+            header.settings.task,
         )
 
     @property
@@ -188,19 +179,7 @@ class BatchStatus:
         """Whether units may run or be retried."""
         return self.state in ("open", "sealed")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the status as answers show it."""
-        return {
-            "id": self.id,
-            "state": self.state,
-            **given(task=self.task and self.task.shown()),
-            **asdict(self.counts),
-            "remaining": self.counts.remaining,
-            "pages": self.pages,
-            **given(reason=self.reason or None, missing=list(self.missing) or None, then=self.then or None),
-        }
-
 
 def then_id(batch: str, header: Header) -> str:
-    """Return the id of the batch that follows, which exists once this one has succeeded; empty if none follows."""
+    """Return the id of the batch that follows, if any. That batch exists once this one has succeeded."""
     return BatchRun(batch, header.incarnation).then_id if header.then else ""

@@ -27,7 +27,7 @@ class PageStart(NamedTuple):
     first_group: int = 0
 
     def after(self, size: int, per_task: int | None) -> "PageStart":
-        """Return where the page after one of `size` units begins."""
+        """Return the start of the next page, if this one has `size` units."""
         return PageStart(self.first + size, self.first_group + (counters(size, per_task) if per_task else 0))
 
 
@@ -35,8 +35,8 @@ class PageStart(NamedTuple):
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are the header's, so that an expansion
-    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted
+    `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an
+    expansion need not read it. In a batch with grouped units, `first_group` is the number of its first group, counted
     through the batch.
     """
 
@@ -57,7 +57,8 @@ class Page:
     def holding(cls, units: Sequence[Any], start: "PageStart", header: Header) -> Self:
         """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
-        of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
+        settings = header.settings
+        of_header = settings.task, settings.concurrency, tuple(settings.queues), settings.semaphore, settings.per_task
         return cls(
             start.first,
             len(units),
@@ -65,8 +66,8 @@ class Page:
             digest(list(units)),
             *of_header,
             start.first_group,
-            header.rate,
-            header.weight,
+            settings.rate,
+            settings.weight,
         )
 
     @classmethod
@@ -131,7 +132,7 @@ class Page:
         ]
 
     def groups(self, run: BatchRun, number: int) -> list[Group]:
-        """Return the page's groups; none if its units are not grouped."""
+        """Return the page's groups. If its units are not grouped, there are none."""
         if self.per_task is None:
             return []
         place = self.first, self.size, self.per_task
@@ -143,14 +144,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class EndMark:
-    """The seal's record, under the number after the last page."""
+    """The record that seals a batch. Its number is one more than the number of the last page."""
 
     def to_record(self) -> dict[str, Any]:
         return {"end": True}
 
 
 Loaded = Page | EndMark | None
-"""What is stored under a page's number."""
+"""The record that is stored under a page's number."""
 
 
 def loaded(record: Mapping[str, Any] | None) -> Loaded:

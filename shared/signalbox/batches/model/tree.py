@@ -73,7 +73,7 @@ def pages_max() -> int:
 
 
 def counters(page_units: int, per_task: int | None = None) -> int:
-    """Return the number of counters of a page. With grouped units, a group has a counter of its own."""
+    """Return the number of counters of a page. With grouped units, each group has its own counter."""
     return -(-page_units // (per_task or LIMITS.counter_units_max))
 
 
@@ -127,25 +127,25 @@ def is_top(node: Node) -> bool:
 # --- records ---
 
 GROUPED_FORMAT = 2
-"""The format of what belongs to a batch with grouped units: earlier releases would count its units elsewhere."""
+"""The format of all data of a batch with grouped units: earlier releases would count its units elsewhere."""
 
 
 def grouped_record(per_task: int | None, **more: Any) -> dict[str, Any]:
-    """Return the fields of grouped units in a record; none without them."""
+    """Return the fields of grouped units for a record. Without grouped units, there are none."""
     return {} if per_task is None else {"per_task": per_task, **more, **format_of(per_task)}
 
 
 def format_of(per_task: int | None) -> dict[str, int]:
-    """Return the format of a record or of a task's context, unless all releases can read it."""
+    """Return the `format` member of a record or of a task's context. If all releases can read it, there is none."""
     return {} if per_task is None else {FORMAT: GROUPED_FORMAT}
 
 
 RATED_FORMAT = 3
-"""The format of what belongs to a batch with a rate: earlier releases would start its units at once."""
+"""The format of all data of a batch with a rate: earlier releases would start its units at once."""
 
 
 def rated_record(rate: str, weight: int | str) -> dict[str, Any]:
-    """Return the fields of units that take permits of a rate in a record; none without a rate."""
+    """Return the fields, for a record, of units that take permits of a rate. Without a rate, there are none."""
     return {"rate": rate, "weight": weight, FORMAT: RATED_FORMAT} if rate else {}
 
 
@@ -234,12 +234,12 @@ class PageNode:
 
     @property
     def groups(self) -> range:
-        """The numbers of its groups, counted through the batch; none if its units are not grouped."""
+        """The numbers of its groups, counted through the batch. If its units are not grouped, there are none."""
         count = counters(self.units, self.per_task) if self.per_task else 0
         return range(self.first_group, self.first_group + count)
 
     def counters(self) -> list[Counter]:
-        """Return the page's counters, with no counts."""
+        """Return the page's counters, all at zero."""
         numbers = range(counters(self.units, self.per_task))
         return [Counter(self.page, number, self.first, self.units, self.per_task) for number in numbers]
 
@@ -277,7 +277,7 @@ class NodeRecord:
 COLLECTION = "batches"
 
 COMPLETIONS = "completions"
-"""The tasks of batches' ends that are not known to have run, each under its name."""
+"""The collection of the tasks of batches' ends that are not known to have run, each under its name."""
 
 
 @dataclass(frozen=True, slots=True)

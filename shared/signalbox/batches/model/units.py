@@ -8,9 +8,9 @@ The first unit of each chain is enqueued with its page. When a unit has an outco
 enqueued. So at most one unit of a chain runs at a time. No shared record tracks it, so there is no hot record.
 
 In a batch with grouped units, groups are dealt to the chains instead, each as one unit of the picture above. A unit of
-such a batch says which group it is in, so that the unit whose outcome completes the group enqueues the next group.
+such a batch identifies its group, so that the unit whose outcome completes the group enqueues the next group.
 
-Retries run in chains, too. A chain of named units contains their indexes. A chain of all failed units is a range of the
+Retries also run in chains. A chain of named units contains their indexes. A chain of all failed units is a range of the
 ids of units' records, which `spread` scatters over all batches' indexes; its next unit is the next failed one there.
 """
 
@@ -33,7 +33,7 @@ from signalbox.core.problems import NotFound, TooLarge
 class FirstRuns:
     """A chain of first attempts. Each unit is followed by the one whose index is larger by `concurrency`.
 
-    `is_reached` is False for a unit that is completed from outside before the chain comes to it.
+    `is_reached` is False for a unit that is completed from outside before the chain reaches it.
     """
 
     concurrency: int
@@ -81,7 +81,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class GroupRuns:
-    """A chain of groups. The group `number`, counted through the batch, is followed by the one `concurrency` later."""
+    """A chain of groups. Group `number` of the batch is followed by group `number + concurrency`."""
 
     concurrency: int
     number: int
@@ -95,7 +95,7 @@ Chain = FirstRuns | Retries | GroupRuns
 
 
 def chain_of(record: Mapping[str, Any] | None) -> Chain | None:
-    """Parse the chain of a unit's task; None for a unit of a batch without `concurrency`."""
+    """Parse the chain of a unit's task. Return None for a unit of a batch without `concurrency`."""
     if record is None:
         return None
     if "group" in record:
@@ -104,7 +104,7 @@ def chain_of(record: Mapping[str, Any] | None) -> Chain | None:
 
 
 def first_runs(concurrency: int | None) -> FirstRuns | None:
-    """Return the chain of the first attempts of a batch's units, if it limits its `concurrency`."""
+    """Return the chain of the first attempts of a batch's units, if the batch limits its `concurrency`."""
     return None if concurrency is None else FirstRuns(concurrency)
 
 
@@ -115,9 +115,12 @@ def first_runs(concurrency: int | None) -> FirstRuns | None:
 class PlacedUnit:
     """A unit and its place. Its task contains it, so completing the unit needs no read.
 
-    `index` counts from 0 through the batch. `offset` is the place in page `page`, which has `page_units` units.
-    `attempt` is 0 for the first execution and grows with each requested retry. `chain` determines the next unit, in a
-    batch that limits its `concurrency`. `per_task` is that of its batch, if its units are grouped.
+    - `index`: its number in the batch, from 0.
+    - `attempt`: 0 for the first execution. It grows with each requested retry.
+    - `page`, `page_units`: the number of its page, and the number of units there.
+    - `offset`: its place in the page.
+    - `chain`: determines the next unit, in a batch that limits its `concurrency`.
+    - `per_task`: the option of its batch, if its units are grouped.
     """
 
     batch: str
@@ -181,7 +184,7 @@ class PlacedUnit:
 
     @property
     def operation(self) -> str:
-        """The operation of this attempt: the name of the unit's task, if it has a task of its own."""
+        """The operation of this attempt: the name of the unit's task, if it has its own task."""
         return self.run.task_name("unit", self.index, self.attempt)
 
     def next_attempt(self, chain: Chain | None = None) -> Self:
@@ -206,6 +209,22 @@ UnitState = Literal["succeeded", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
+class UnitResult:
+    """The result of a unit that is completed from outside."""
+
+    result: Any
+    """Any JSON, of at most 100 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitError:
+    """The error of a unit that is completed from outside."""
+
+    error: str
+    """Without lone surrogates; the first 2,000 characters are kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitOutcome:
     """A unit's result as JSON text, or the error it failed with."""
 
@@ -214,7 +233,7 @@ class UnitOutcome:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> "UnitOutcome":
-        """Parse ``{"result": …}`` or ``{"error": "…"}``. Raises `BadBatch` or `TooLarge`."""
+        """Parse a `UnitResult` or a `UnitError`. Raises `BadBatch` or `TooLarge`."""
         match body:
             case {"result": result, **rest} if not rest:
                 outcome = succeeded(result)
@@ -226,11 +245,6 @@ class UnitOutcome:
                     raise BadBatch("This text has a lone surrogate, which UTF-8 cannot encode.", field="error")
                 return failed(error)
         raise BadBatch('Complete a unit with {"result": …} or {"error": "…"}.')
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as answers show it."""
-        shown = {"result": json.loads(self.text)} if self.state == "succeeded" else {"error": self.text}
-        return {"state": self.state, **shown}
 
 
 def succeeded(result: Any) -> UnitOutcome:
@@ -266,10 +280,6 @@ class UnitRecord:
 
     def to_record(self) -> dict[str, Any]:
         return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the unit as answers show it."""
-        return {"index": self.unit.index, "attempt": self.unit.attempt, **self.outcome.to_json()}
 
 
 # --- for users' tasks ---

@@ -1,8 +1,9 @@
 """Enqueue groups of units, and record the outcomes of a group's units in one commit.
 
 If all units of a group end in one commit, it marks the page's node, and the group's counter stays at 0. Otherwise it
-increments the counter by the outcomes that it creates, as the commit of a single unit does. Each outcome must not
-exist: a commit that meets one looks which units have theirs, and commits the others.
+increments the counter by the outcomes that it creates, as the commit of a single unit does. The commit requires that
+none of its outcomes exists. If one does, the units with an outcome are read, and the outcomes of the others are
+committed.
 
 In a batch that limits its `concurrency`, a group is enqueued when the group `concurrency` before it is complete: by the
 delivery that completes that group, and again by any later delivery of it. As for single units, the outcome is committed
@@ -42,7 +43,7 @@ from signalbox.core.queries import Field
 
 
 def complete_units(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> None:
-    """Record the outcomes of units of a group, once each, or none of a batch that was removed. Raises `Unavailable`."""
+    """Record the outcomes of a group's units, each once. If the batch was removed, do nothing. Raises `Unavailable`."""
     left = dict(outcomes)
     for attempt in range(CORE_LIMITS.rounds_max):
         try:
@@ -65,7 +66,7 @@ def _without_outcome(ports: Ports, outcomes: Mapping[PlacedUnit, UnitOutcome]) -
 
 
 def commit_outcomes(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> None:
-    """Commit outcomes that do not exist, and what counts them. Raises `AlreadyExists` if one does."""
+    """Commit outcomes that do not exist, together with their counts. Raises `AlreadyExists` if one exists."""
     failures = sum(outcome.state == "failed" for outcome in outcomes.values())
     records = [
         Put(unit.path, {**UnitRecord(unit, outcome).to_record(), ENDED_AT: SERVER_TIME}, Must.NOT_EXIST)
@@ -126,7 +127,7 @@ def _is_complete(group: Group, counted: Snapshot, node: Snapshot) -> bool:
 
 
 def payloads_of(ports: Ports, group: Group, carried: Sequence[Any] | None) -> Mapping[int, Any]:
-    """Return the payloads of a task's units by offset, which it carries, or the page has; none if that was removed."""
+    """Return the payloads of a task's units by offset, from the task or else from the page, unless that was removed."""
     if carried is not None:
         return {unit.offset: payload for unit, payload in zip(group.units(), carried, strict=True)}
     [read] = ports.store.read(group.page_path)
@@ -193,7 +194,7 @@ def follow(ports: Ports, group: Group) -> None:
 
 
 def follow_unit(ports: Ports, group: Group) -> None:
-    """Enqueue the next group if this one is complete, which an outcome of a single unit may have done."""
+    """Enqueue the next group if this one is complete: the outcome of a single unit may have completed it."""
     paths = group.run.counter_path(group.counter), group.run.node_path(group.node)
     if _is_complete(group, *ports.store.read(*paths)):
         follow(ports, group)
@@ -202,8 +203,8 @@ def follow_unit(ports: Ports, group: Group) -> None:
 def find_group(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> Group | None:
     """Return the group of this number in a chain, or None if its page is not loaded; `near` is next to it in the chain.
 
-    One read finds it if the pages between have the same size. Otherwise it is found by halving: each page has a group
-    at least, so no more than `concurrency` pages are between.
+    One read finds it if the pages between have the same size. Otherwise it is found by halving: each page has at least
+    one group, so there are at most `concurrency` pages between.
     """
     low, high = sorted((near.page, max(0, near.page + ordinal - near.ordinal)))
     pages = (ordinal - near.ordinal + near.number) // counters(near.page_units, near.per_task)
@@ -227,7 +228,7 @@ def find_group(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> Group 
 
 
 def lost(ports: Ports, run: BatchRun, number: int, page: Page, units: Sequence[PlacedUnit]) -> list[Group]:
-    """Return the groups to enqueue again for units of a page without an outcome: they look first which they have."""
+    """Return the groups to enqueue again for units of a page without an outcome. They first read the outcomes."""
     numbers = {unit.counter.number for unit in units}
     groups = [group for group in page.groups(run, number) if group.number in numbers]
     return [replace(group, careful=True) for group in due(ports, run, groups)]

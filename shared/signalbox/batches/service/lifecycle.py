@@ -15,8 +15,8 @@ from signalbox.core.ports import Must, Ports, Put, Snapshot
 def seal(ports: Ports, batch: str, request: SealRequest) -> BatchStatus:
     """Close a batch at this number of pages. Raises `PageOutOfOrder` or `BatchSealed`, or `NotFound`.
 
-    The commit writes the end mark under the next page's number, and contains the check, a task that propagates what was
-    full before the seal. A batch without units completes here.
+    The commit writes the end mark under the next page's number, and contains the check, a task that propagates the
+    nodes that were full before the seal. A batch without units completes here.
     """
     run, _ = storage.read_header(ports, batch)
     pages = request.pages
@@ -50,7 +50,7 @@ def get(ports: Ports, batch: str) -> BatchStatus:
 
 
 def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
-    """Return the status of a run, with the counts of its end or the present ones."""
+    """Return the status of a run, with the present counts, or those of its end if it has ended."""
     if header.ended:
         return BatchStatus.of_ended(run.batch, header)
     if header.size is not None:
@@ -59,7 +59,7 @@ def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
         page_count, size = storage.count_loaded(ports, run)
     counts = storage.read_counts_of(ports, run, size) if size else Counts(0, 0, 0)
     follows = then_id(run.batch, header)
-    return BatchStatus(run.batch, header.state, counts, page_count, then=follows, task=header.task)
+    return BatchStatus(run.batch, header.state, counts, page_count, then=follows, task=header.settings.task)
 
 
 def cancel(ports: Ports, batch: str) -> BatchStatus:

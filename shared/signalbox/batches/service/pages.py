@@ -53,7 +53,7 @@ def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -
         else:
             start = _page_start(ports, run, header, number) if start is None else start
             created |= load_page(ports, run, header, number, start, page)
-            start = start.after(len(page), header.per_task)
+            start = start.after(len(page), header.settings.per_task)
         unit_count += len(page)
     return Appended(number + bool(unit_count), unit_count, created)
 
@@ -79,7 +79,7 @@ def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: P
     """
     if number >= tree.pages_max():
         raise TooLarge(f"A batch has at most {tree.pages_max():,} pages.", field="page")
-    effects = () if header.task is None else (run.effect_for("expand", number, page=number),)
+    effects = () if header.settings.task is None else (run.effect_for("expand", number, page=number),)
     try:
         outbox.commit(ports, page_writes(run, header, number, Page.holding(units, start, header)), effects)
     except AlreadyExists:
@@ -92,7 +92,7 @@ def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: P
 def page_writes(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
     """Return the writes of a page. Each record comes after the records that its readers look for next."""
     of_groups = page.per_task, page.first_group
-    page_node = PageNode(number, page.first, page.size, header.failures_max, {}, *of_groups)
+    page_node = PageNode(number, page.first, page.size, header.settings.failures_max, {}, *of_groups)
     nodes = map(run.node_path, tree.nodes_created_by(number))
     return [
         *(Put(run.counter_path(counter), counter.to_record(), Must.NOT_EXIST) for counter in page_node.counters()),

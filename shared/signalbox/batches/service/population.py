@@ -5,9 +5,8 @@
 
 This module creates a batch with its first units. `pages` loads further ones, `lifecycle` seals, shows and cancels,
 `sub_batches` populates batches that belong to others, `retries` retries failed units, `lists` reads pages of batches
-and units, `units` enqueues units and records outcomes, and `propagation`
-walks the tree up and ends batches. No step relies on running once: if a process dies, a repeat of its step or the
-sweeper completes what it left unfinished.
+and units, `units` enqueues units and records outcomes, and `propagation` walks up the tree and ends batches. No step
+relies on running once: if a process dies, a repeat of its step or the sweeper completes the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +23,7 @@ from signalbox.batches.model.headers import BatchStatus, Header
 from signalbox.batches.model.pages import PageStart
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
-from signalbox.batches.requests import BatchSpec, SealRequest, check_batch_id
+from signalbox.batches.requests import BatchFollowing, BatchSpec, SealRequest, check_batch_id
 from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal, status_of
 from signalbox.batches.service.pages import add_units, load_page
@@ -42,8 +41,8 @@ class Populated:
     created: bool
 
 
-def populate(ports: Ports, batch: str, spec: BatchSpec, parent: PlacedUnit | None = None) -> Populated:
-    """Create a batch with its first units, and seal it if the spec says so. A repeat finishes a call that died.
+def populate(ports: Ports, batch: str, spec: BatchFollowing, parent: PlacedUnit | None = None) -> Populated:
+    """Create a batch with its first units, and seal it if `spec.sealed`. A repeat finishes a call that died.
 
     The end of a batch with a `parent` completes that unit. Raises `OtherBody` if the id is used with another spec.
     """
@@ -77,11 +76,11 @@ def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequen
     start = PageStart()
     for number, units in enumerate(pages):
         load_page(ports, run, header, number, start, units)
-        start = start.after(len(units), header.per_task)
+        start = start.after(len(units), header.settings.per_task)
 
 
 def create_batch(
-    ports: Ports, batch: str, spec: BatchSpec, first_pages: int, parent: PlacedUnit | None
+    ports: Ports, batch: str, spec: BatchFollowing, first_pages: int, parent: PlacedUnit | None
 ) -> tuple[BatchRun, Header, bool]:
     """Commit the header of a new run, unless the batch exists. Return the run, its header and whether it is new."""
     run = BatchRun(batch, draw_incarnation(ports))

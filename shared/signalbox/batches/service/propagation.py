@@ -2,7 +2,7 @@
 
 To propagate a child, its place is written in its parent: without a guard and always with the same value, so a repeat
 has no effect. The header is read only *after* that write. If it is not sealed at that time, the right edge is left to
-the seal's check, which reads the edge after the seal. So at least one of the two sees what the other wrote.
+the seal's check, which reads the edge after the seal. So at least one of the two sees the other's write.
 
 Every write requires its record to exist. `RecordMissing` from here means that the batch was removed.
 """
@@ -53,11 +53,11 @@ def propagate_node(ports: Ports, run: BatchRun, node: Node, failures: int) -> No
 
 
 def continue_from(ports: Ports, run: BatchRun, node: Node, read: Snapshot, header: Header | None) -> None:
-    """Continue from a node above the pages' level, as it was read: propagate it, or complete the batch."""
+    """Propagate a node above the pages' level if it is full, or end the batch. `read` is the node's record."""
     if read.data is None or header is None or header.ended:
         return
     record = NodeRecord.from_record(read.data)
-    if lifecycle.too_many_failed(header.failures_max, record.failures):
+    if lifecycle.too_many_failed(header.settings.failures_max, record.failures):
         end_if_too_many_failed(ports, run)
     match lifecycle.step_of_node(node, record, header):
         case NextStep.PROPAGATE:
@@ -157,7 +157,7 @@ def _missing_children(node: Node, read: Snapshot, pages: int) -> list[Node]:
 
 
 def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -> list[Counter]:
-    """Return the counters that were not propagated to these pages' nodes; propagate a node that misses none."""
+    """Return the counters that were not propagated to these pages' nodes; propagate a node that lacks none."""
     missing: list[Counter] = []
     for node, read in _existing_nodes(nodes, ports.store.read(*map(run.node_path, nodes)) if nodes else ()):
         assert read.data is not None, "only existing nodes"

@@ -79,7 +79,7 @@ def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, 
 def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: int) -> None:
     """Begin a chain of retries, or continue it; if `chains` is more than 1, divide it into that many and begin those.
 
-    `looks` is how often the chain has looked at its next unit.
+    `looks` is the number of times that the chain has looked at its next unit.
     """
     if chains > 1:
         _create_chains(ports, run, machine.chains_of_all(chain, run.incarnation, chains))
@@ -99,16 +99,16 @@ def retry(ports: Ports, batch: str, request: RetryRequest, key: str = "") -> Non
     Raises `NothingToRun`, `BatchSealed`, `BadArgument` or `NotFound`.
     """
     run, header, now = storage.read_header_at(ports, batch)
-    if header.task is None:
+    if header.settings.task is None:
         raise NothingToRun("The batch has no task: its units are completed from outside.")
     if header.state == "cancelled":
         raise BatchSealed("The batch was cancelled, so its units cannot be retried.")
-    check_names(declared_parameters(), replace(header.task, payload=request.payload), "payload")
+    check_names(declared_parameters(), replace(header.settings.task, payload=request.payload), "payload")
     indexes = None if request.units is None else sorted(set(request.units))
     call = digest(key, indexes, request.payload) if key else ports.store.new_id()
     retries = Retries(call, microseconds(now), request.payload)
-    if header.concurrency is not None:
-        begin_chains(ports, run, retries, header.concurrency, indexes)
+    if header.settings.concurrency is not None:
+        begin_chains(ports, run, retries, header.settings.concurrency, indexes)
     elif indexes is None:
         ports.queue.create([retry_all(run, retries, -1)])
     else:

@@ -3,8 +3,8 @@
 **Sub-batches.** A unit's task may return a batch, whose end is the unit's outcome. A redelivered task may return
 another definition, a result, or an error. So the first sub-batch that is sealed is the unit's work, whatever a later
 delivery returns. If a sub-batch was not sealed because the process that loaded it died, it is sealed if all its pages
-are loaded; otherwise its definition is lost, and the next one replaces it. The batch that follows another has one id,
-made from the other's run.
+are loaded; otherwise its definition is lost, and the next one replaces it. The batch that follows another has a single
+id, which is derived from the other's run.
 
 **Cancelling.** A task per level cancels the sub-batches of a cancelled batch, then theirs. A sub-batch is committed,
 then its parent's header is read, then its units are loaded; the parent's end is committed, then its sub-batches are
@@ -21,7 +21,7 @@ from signalbox.batches.model.headers import REPLACED, Header, header_of
 from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
-from signalbox.batches.requests import BatchSpec, SealRequest
+from signalbox.batches.requests import BatchFollowing, BatchSpec, SealRequest
 from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal
 from signalbox.batches.service.population import end_with_parent, populate
@@ -33,7 +33,7 @@ from signalbox.core.queries import Condition
 def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:
     """Cancel a page of a batch's sub-batches, by id, once the task for the next page is enqueued.
 
-    If its units wait for a `rate`, the task that ends their waits is enqueued, too.
+    If its units wait for a `rate`, the task that ends their waits is also enqueued.
     """
     if rate:
         ports.queue.create([lifecycle.drop_task(run, rate)])
@@ -86,6 +86,6 @@ def populate_next(ports: Ports, run: BatchRun) -> None:
     """
     header = storage.read_header_of_run(ports, run)
     if header is not None and header.ended:
-        spec = BatchSpec.from_then(header.then)
-        following = replace(spec, on_failure=spec.on_failure or header.on_failure)
+        spec = BatchFollowing.from_then(header.then)
+        following = replace(spec, on_failure=spec.on_failure or header.settings.on_failure)
         populate(ports, run.then_id, following, header.parent)

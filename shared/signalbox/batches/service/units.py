@@ -127,8 +127,8 @@ def overwrite_failure(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held
 def need_not_run(ports: Ports, unit: PlacedUnit, *, is_repeated: bool) -> bool:
     """Return whether a delivered unit need not run, since it has its outcome, or a sub-batch that will be its outcome.
 
-    A first delivery looks only in a batch that limits its `concurrency`. There the unit may have been completed from
-    outside, or its task may have been created again after its name was free.
+    A first delivery checks this only in a batch that limits its `concurrency`. There the unit may have been completed
+    from outside, or its task may have been created again after its name was free.
     """
     if not is_repeated and not (isinstance(unit.chain, FirstRuns) and _has_outcome(ports, unit)):
         return False
@@ -170,14 +170,14 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
 def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome) -> None:
     """Record the outcome of the unit with an index, and enqueue the unit that waits for it. Raises `NotFound`.
 
-    If its chain has not come to it, the record says so, and the chain continues when it comes here.
+    If its chain has not reached it, the record is marked (`AHEAD`), and the chain continues when it gets here.
     """
     unit = find_unit(ports, batch, index)
     complete_unit(ports, placed_ahead(ports, unit), outcome)
 
 
 def placed_ahead(ports: Ports, unit: PlacedUnit) -> PlacedUnit:
-    """Return the unit, with a chain that is not reached if the unit before it has no outcome or was not reached."""
+    """Return the unit. Its chain has not reached it if the unit before it has no outcome or was not reached."""
     if not isinstance(unit.chain, FirstRuns) or (before := unit.index - unit.chain.concurrency) < 0:
         return unit
     [record] = ports.store.read(unit.run.unit_path(before))
@@ -198,7 +198,9 @@ def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
     page = storage.find_page_node(ports, run, index)
     if page is None:
         raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
-    return PlacedUnit.on_page(run, page, index, None if header.per_task else first_runs(header.concurrency))
+    return PlacedUnit.on_page(
+        run, page, index, None if header.settings.per_task else first_runs(header.settings.concurrency)
+    )
 
 
 # --- enqueuing units ---
@@ -216,9 +218,9 @@ def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
 
 
 def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
-    """Enqueue what may be lost of a page's units without an outcome: their tasks, and the ends of their sub-batches.
+    """Enqueue again, for a page's units without an outcome, their tasks and the ends of their sub-batches.
 
-    A task that exists has the same name, so it is not created twice.
+    Both may be lost. A task that exists has the same name, so it is not created twice.
     """
     [read] = ports.store.read(run.page_path(number))
     page = None if read.data is None else Page.from_record(read.data)
@@ -291,7 +293,7 @@ def follow(ports: Ports, unit: PlacedUnit) -> None:
 
 
 def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
-    """Enqueue a unit if its page is loaded. If not, the page's expansion will find that this one has an outcome."""
+    """Enqueue a unit if its page is loaded. If not, the page's expansion will enqueue it."""
     found = _page_with(ports, unit, index)
     if found is not None:
         number, page, read = found
@@ -330,7 +332,7 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
     """Enqueue the next retry of a chain, if it still contains a unit that failed before the retry was requested.
 
     If the retry's task or its sub-batch exists already, it may belong to another call, whose chain alone it continues.
-    So this chain looks again later; `looks` is how often it has looked at the unit with which it begins.
+    So this chain looks again later; `looks` is the number of times that it has looked at the unit with which it begins.
     """
     for following, rest in _failed_units(ports, run, chain):
         unit = following.next_attempt(rest)
@@ -390,7 +392,7 @@ def _named_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[
 
 
 def _units_in_range(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:
-    """Query one failed unit, which is nearly always to be retried, and then as many at a time as a page has."""
+    """Query one failed unit, which nearly always must be retried, and after that a page of units at a time."""
     failed, limit = (Condition(("state",), "==", "failed"),), 1
     while page := ports.store.query(Query(run.units_path, failed, limit=limit, after=(chain.after,))):
         for snapshot in page:

@@ -19,7 +19,7 @@ Condition = str | Sequence[Json]
 
 NDJSON = "application/x-ndjson"
 LOAD_RETRIES_MAX = 8
-"""Rounds of a load's group until a document that is not available is reported as refused."""
+"""Rounds of a load's group after which a document that is still unavailable is reported as refused."""
 
 
 class Documents:
@@ -37,8 +37,8 @@ class Documents:
     ) -> Document:
         """Store a document, replacing the one of its key.
 
-        With `if_match` only if it has this ETag, with `if_none_match="*"` only if there is none: else raises
-        `PreconditionFailed`.
+        With `if_match`, the stored one must have this ETag; with `if_none_match="*"`, there must be none. Otherwise
+        this raises `PreconditionFailed`.
         """
         headers = conditions(if_match, if_none_match)
         return await self._document("PUT", "documents", key, body=dict(content), headers=headers)
@@ -120,7 +120,7 @@ class Documents:
         return report
 
     async def _load(self, group: Group, report: LoadReport) -> None:
-        """Store a group, and again those of its documents that were not available."""
+        """Store a group, and retry those of its documents that were unavailable."""
         for round_number in range(LOAD_RETRIES_MAX):
             answer = await self._transport.send("POST", "documents", body=group.content, media_type=NDJSON)
             results, left = answer.items("results"), Group()
@@ -149,7 +149,7 @@ class Documents:
         return found.shaped(dict)
 
     async def changes(self, key: str, version: int | str, to: int | str | None = None) -> list[dict[str, Json]]:
-        """Return what changed from a version to another, or to the latest: a JSON Patch (RFC 6902)."""
+        """Return the changes from one version to another, or to the latest, as a JSON Patch (RFC 6902)."""
         parameters = {"to": to}
         found = await self._transport.send(
             "GET", "documents", key, "versions", version, "changes", parameters=parameters

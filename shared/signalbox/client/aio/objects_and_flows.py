@@ -60,13 +60,13 @@ class ObjectCall:
             raise failed from error
 
     async def then(self, continuation: TaskCall) -> None:
-        """Run a task with the outcome, now or when it is there."""
+        """Run a task with the outcome, as soon as there is one."""
         body = {"continuation": continuation}
         key = keyed(str(uuid.uuid4()))
         await self._transport.json("POST", *self._address, "calls", self.id, "then", body=body, headers=key)
 
     async def call(self, method: str, **arguments: Json) -> "ObjectCall":
-        """Call a method of the object that this call results in, once it is there."""
+        """Call a method of the object that this call results in, once the call has ended."""
         found = await self._transport.send(
             "POST",
             *self._address,
@@ -114,7 +114,7 @@ class Object:
         return await self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
 
     async def show(self) -> dict[str, Json]:
-        """Return whether the object exists, its revision, and how many messages wait for it."""
+        """Return whether the object exists, its revision, and the number of messages that wait for it."""
         found = await self._transport.send("GET", *self._address)
         return found.shaped(dict)
 
@@ -131,7 +131,7 @@ class Objects:
         self._address = (function, "objects", class_name)
 
     def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, str]]:
-        """Iterate over the objects by key, perhaps only those whose keys begin with `prefix`."""
+        """Iterate over the objects by key: all, or those whose keys begin with `prefix`."""
         return pages(self._transport, "objects", *self._address, parameters={"prefix": prefix})
 
 
@@ -144,7 +144,7 @@ class Run:
         self.id = id
 
     async def show(self, wait_seconds: float | None = None) -> RunShown:
-        """Return how far the run is, or wait up to 30 seconds for its end. Raises `NotFound`."""
+        """Return the progress of the run, or wait up to 30 seconds for its end. Raises `NotFound`."""
         found = await self._show(wait_seconds)
         return found.shaped(RunShown)
 
@@ -188,8 +188,8 @@ class Run:
     ) -> "Run":
         """Start another run from the first `from_entry` entries of this run's log, and return it.
 
-        What is not given is as in this run, which does not change. Raises `Conflict` if the code has ended there, holds
-        a lock there or does not fit the entries, or if the id was used in another way.
+        Options that are not given are those of this run, which does not change. Raises `Conflict` if the code has ended
+        there, holds a lock there or does not fit the entries, or if the id was used in another way.
         """
         options = given(arguments=arguments, on_complete=on_complete, labels=labels, timeout_seconds=timeout_seconds)
         await self._transport.json("POST", *self._address, "fork", body={"id": id, "from_entry": from_entry, **options})
@@ -205,7 +205,7 @@ class Run:
         await self._transport.json("POST", *self._address, "resume")
 
     async def query(self, name: str, /, **arguments: Json) -> Json:
-        """Return what the code of the run answers, from a replay of its log that changes nothing.
+        """Return the answer of the run's code, from a replay of its log that changes nothing.
 
         Raises `Conflict` if it cannot answer, and `NotFound`.
         """
@@ -256,25 +256,25 @@ class Flow:
         self._options = options
 
     def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> "Flow":
-        """Return the same flow whose runs start with labels, by which lists find them, or with a time-out."""
+        """Return the same flow with options for its runs: labels, by which lists find them, or a time-out."""
         options = self._options | given(labels=labels, timeout_seconds=timeout_seconds)
         return Flow(self._transport, self._function, self._name, **options)
 
     async def start(self, id: str, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
-        """Start a run under an id. The same again changes nothing; with other arguments it raises `Conflict`."""
+        """Start a run under an id. A repeat changes nothing; with other arguments it raises `Conflict`."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         await self._transport.json("POST", self._function, "flows", self._name, id, body=body)
         return self.run(id)
 
     async def start_new(self, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
-        """Start a run under an id that the deployment draws, once; the returned run has it."""
+        """Start a run, once, under an id that the deployment chooses. The returned run has it."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         key = keyed(str(uuid.uuid4()))
         started = await self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
         return self.run(started.member("id", str))
 
     def run(self, id: str) -> Run:
-        """Return the run of an id, without asking whether it exists."""
+        """Return the run of an id, without checking that it exists."""
         return Run(self._transport, self._function, self._name, id)
 
     async def count(
@@ -285,7 +285,7 @@ class Flow:
         started_after: datetime | None = None,
         started_before: datetime | None = None,
     ) -> int:
-        """Return the number of the runs, perhaps only of those that `runs` would list."""
+        """Return the number of the runs that `runs` would list with these options."""
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
         found = await self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
         return found.member("count", int)
@@ -299,7 +299,7 @@ class Flow:
         prefix: str | None = None,
         reason: str | None = None,
     ) -> Batch:
-        """Cancel, resume, terminate or delete all runs that match now (`count` says how many), at the function.
+        """Let the function cancel, resume, terminate or delete all runs that match now (`count` returns their number).
 
         Returns the batch that does it: a unit for each run, whose result is ``done`` or ``skipped``. Runs that begin to
         match later are not among them. Raises `Conflict` for more than 20,000 runs.
@@ -319,7 +319,7 @@ class Flow:
         *,
         newest_first: bool = False,
     ) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix.
+        """Iterate over the runs by id: all, or those in a state, with a label (`name:value`), or with a prefix.
 
         With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the
         newest first; then `prefix` is not allowed. The times must have a time zone.

@@ -27,8 +27,8 @@ class AsyncClient:
 
     - ``base_url``: as `signalbox deploy` shows it, with ``/`` or ``/PREFIX-`` at its end.
     - ``token``: returns an identity token for the URL of a function; by default, that of the environment's service
-      account or of the person who is signed in with gcloud. ``http://`` gets none, unless `token` is given.
-    - ``retry_seconds``: how long a call is repeated that has no answer, or 429, 502, 503 or 504.
+      account or of the person who is signed in with gcloud. ``http://`` gets no token, unless `token` is given.
+    - ``retry_seconds``: how long a call is repeated if it gets no answer, or 429, 502, 503 or 504.
     - ``transport``: httpx's, for a proxy or a test.
     """
 
@@ -75,9 +75,9 @@ class AsyncClient:
         parameters: Mapping[str, object] | None = None,
         headers: Mapping[str, str | None] | None = None,
     ) -> Json:
-        """Call a route of a function's own, an address such as ``shop/stock?item=tea``, and return the answer's JSON.
+        """Call a route that a function defines, such as ``shop/stock?item=tea``, and return the answer's JSON.
 
-        It is repeated as every call is, so the route has to bear that it is called twice. A POST has an
+        Like every call, it may be repeated, so the route must tolerate being called twice. A POST has an
         ``Idempotency-Key``, which all its attempts share. Raises `ApiError`, and `Unavailable`.
         """
         key = keyed(str(uuid.uuid4())) if method == "POST" else {}
@@ -89,11 +89,11 @@ class AsyncClient:
         )
 
     def semaphore(self, name: str) -> Semaphore:
-        """Return the semaphore of a name, without asking whether it exists."""
+        """Return the semaphore of a name, without checking that it exists."""
         return Semaphore(self._transport, name)
 
     def rate(self, name: str) -> Rate:
-        """Return the rate of a name, without asking whether it exists."""
+        """Return the rate of a name, without checking that it exists."""
         return Rate(self._transport, name)
 
     def critical_section(self, key: str) -> CriticalSection:
@@ -101,7 +101,7 @@ class AsyncClient:
         return CriticalSection(self._transport, key)
 
     def batch(self, id: str) -> Batch:
-        """Return the batch of an id, without asking whether it exists."""
+        """Return the batch of an id, without checking that it exists."""
         return Batch(self._transport, id)
 
     def object(self, function: str, class_name: str, key: str) -> Object:

@@ -1,4 +1,4 @@
-"""Rates: permits that come back by time."""
+"""Rates: permits that become free again as time passes."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class Rate:
         await self._transport.json("DELETE", "rates", self.name)
 
     async def acquire(self, weight: int = 1, *, id: str | None = None) -> float:
-        """Take permits if they are there now, and return 0; else return the seconds after which to try again."""
+        """Take permits if they are free now, and return 0. Otherwise return the seconds after which to try again."""
         body = {"weight": weight, "id": id or str(uuid.uuid4())}
         found = await self._transport.send("POST", "rates", self.name, "acquire", body=body)
         return 0.0 if found.member("granted", bool) else found.member("retry_after_seconds", float)
@@ -72,5 +72,5 @@ class Rates:
         self._transport = transport
 
     def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the rates by name, perhaps only those whose names begin with `prefix`."""
+        """Iterate over the rates by name: all, or those whose names begin with `prefix`."""
         return pages(self._transport, "rates", "rates", parameters={"prefix": prefix})

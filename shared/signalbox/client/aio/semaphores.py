@@ -151,7 +151,7 @@ class Semaphore:
         return found.shaped(Waited)
 
     async def cancel(self, id: str) -> bool:
-        """Cancel a wait that has a continuation. Returns whether it was there; a granted lease is released."""
+        """Cancel a wait that has a continuation. Returns whether it existed; a granted lease is released."""
         found = await self._transport.send("DELETE", "semaphore-wait", self.name, id)
         return found.member("cancelled", bool)
 
@@ -180,7 +180,7 @@ class Semaphore:
     ) -> AsyncIterator["HeldLease"]:
         """Hold permits during a block: wait for them, renew the lease in the background, and release it at the end.
 
-        Raises `TimeoutError` if there were none in time, and, at the end of the block, `LeaseLost` if the lease had
+        Raises `TimeoutError` if none were granted in time, and, at the end of the block, `LeaseLost` if the lease had
         ended. Permits that are waited for here have no place in the queue: tasks that `wait` come first.
         """
         ends_at = time.monotonic() + timeout_seconds
@@ -262,7 +262,7 @@ class Semaphores:
         self._transport = transport
 
     def list(self, *, waiting: bool = False, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the semaphores by name, perhaps only those that have waiters, or a prefix."""
+        """Iterate over the semaphores by name: all, or those that have waiters, or whose names begin with `prefix`."""
         parameters = {"waiting": waiting or None, "prefix": prefix}
         return pages(self._transport, "semaphores", "semaphores", parameters=parameters)
 

@@ -1,4 +1,4 @@
-"""Sends requests, with a token and again while the function is not available."""
+"""Sends requests with a token, and repeats them while the function is unavailable."""
 
 import random
 import time
@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 60.0
 
 NO_ANSWER = (httpx.TransportError, httpx.DecodingError)
 AGAIN_SECONDS = 1.0
-"""The pause before a stream is opened again that has ended."""
+"""The pause before a stream that has ended is opened again."""
 
 AGAIN = {"Retry-After": str(AGAIN_SECONDS)}
 
@@ -66,7 +66,7 @@ class Transport:
     async def events(self, *segments: object) -> AsyncIterator[Event]:
         """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again.
 
-        Raises `ApiError` if it is refused, and `Unavailable` if for the time of retries none begins.
+        Raises `ApiError` if it is refused, and `Unavailable` if none begins within the time of retries.
         """
         reader, attempts = EventReader(str(request("GET", *segments))), self._attempts()
         while True:

@@ -36,9 +36,8 @@ class Batch:
         """Create the batch with these units, in pages, and seal it. A repeat with the same arguments changes nothing.
 
         `task` runs once for each unit, whose fields are added to its payload; without a task, units are completed from
-        outside. `on_complete` runs once, when all units have ended. `fields` are the others of ``POST batches``:
-        failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then,
-        on_failure.
+        outside. `on_complete` runs once, when all units have ended. `fields` are the other fields of ``POST batches``:
+        failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then, on_failure.
         """
         self.create(task=task, on_complete=on_complete, **fields)
         rest, page = iter(units), 0
@@ -55,7 +54,7 @@ class Batch:
     def add(self, units: list[Json], page: int = 0) -> int:
         """Add units to an open batch from a page's number on; pages have 100 units and are numbered from 0.
 
-        Returns the number that follows the last page, from which more can be added, and with which `seal` closes.
+        Returns the number after the last page. Pass it to `add` for more units, or to `seal`.
         """
         found = self._transport.send(
             "POST",
@@ -84,7 +83,7 @@ class Batch:
         return found.shaped(BatchShown)
 
     def units(self, state: str | None = None) -> Iterator[UnitShown]:
-        """Iterate over the units with an outcome, perhaps only the ``succeeded`` or ``failed`` ones."""
+        """Iterate over the units with an outcome, or only the ``succeeded`` or ``failed`` ones."""
         parameters = {"state": state}
         return pages(self._transport, "units", "batches", self.id, "units", parameters=parameters)
 
@@ -112,7 +111,7 @@ class Batch:
         return found
 
     def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
-        """Run failed units again, the named ones or all, perhaps with other arguments."""
+        """Retry failed units: the named ones or all, with changed arguments if `payload` is given."""
         body, key = given(units=units, payload=payload), keyed(str(uuid.uuid4()))
         self._transport.json("POST", "batches", self.id, "retry", body=body, headers=key)
 
@@ -129,7 +128,7 @@ class Batches:
         self._transport = transport
 
     def list(self, state: str | None = None, *, prefix: str | None = None) -> Iterator[dict[str, Json]]:
-        """Iterate over the batches by id, perhaps only those in a state, or whose ids begin with `prefix`."""
+        """Iterate over the batches by id: all, or those in `state`, or those whose ids begin with `prefix`."""
         return pages(self._transport, "batches", "batches", parameters={"state": state, "prefix": prefix})
 
 
@@ -140,9 +139,10 @@ class Tasks:
         self._transport = transport
 
     def enqueue(self, call: TaskCall, *, id: str | None = None, at: str | None = None) -> str:
-        """Run a task now, after its ``delay_seconds``, or `at` a time (RFC 3339); once for an `id`.
+        """Run a task now, after its ``delay_seconds``, or `at` a time (RFC 3339).
 
-        Returns the operation, under which a failure of the task would be kept.
+        With an `id`, a repeat does not run it again. Returns the operation, under which a failure of the task would be
+        kept.
         """
         body = {**call, "id": id or str(uuid.uuid4()), **given(at=at)}
         found = self._transport.send("POST", "tasks", body=body)
@@ -174,5 +174,5 @@ class Failures:
         self._transport.json("POST", "failures", id, "retry", headers=keyed(str(uuid.uuid4())))
 
     def delete(self, id: str) -> None:
-        """Delete what is kept of the task."""
+        """Delete the content of the failure."""
         self._transport.json("DELETE", "failures", id)

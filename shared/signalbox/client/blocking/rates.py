@@ -1,5 +1,5 @@
 # Generated from client/aio/rates.py by `make docs`: change that one.
-"""Rates: permits that come back by time."""
+"""Rates: permits that become free again as time passes."""
 
 import uuid
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Rate:
         self._transport.json("DELETE", "rates", self.name)
 
     def acquire(self, weight: int = 1, *, id: str | None = None) -> float:
-        """Take permits if they are there now, and return 0; else return the seconds after which to try again."""
+        """Take permits if they are free now, and return 0. Otherwise return the seconds after which to try again."""
         body = {"weight": weight, "id": id or str(uuid.uuid4())}
         found = self._transport.send("POST", "rates", self.name, "acquire", body=body)
         return 0.0 if found.member("granted", bool) else found.member("retry_after_seconds", float)
@@ -73,5 +73,5 @@ class Rates:
         self._transport = transport
 
     def list(self, *, prefix: str | None = None) -> Iterator[dict[str, Json]]:
-        """Iterate over the rates by name, perhaps only those whose names begin with `prefix`."""
+        """Iterate over the rates by name: all, or those whose names begin with `prefix`."""
         return pages(self._transport, "rates", "rates", parameters={"prefix": prefix})

@@ -1,5 +1,5 @@
 # Generated from client/aio/transport.py by `make docs`: change that one.
-"""Sends requests, with a token and again while the function is not available."""
+"""Sends requests with a token, and repeats them while the function is unavailable."""
 
 import random
 import time
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 60.0
 
 NO_ANSWER = (httpx.TransportError, httpx.DecodingError)
 AGAIN_SECONDS = 1.0
-"""The pause before a stream is opened again that has ended."""
+"""The pause before a stream that has ended is opened again."""
 
 AGAIN = {"Retry-After": str(AGAIN_SECONDS)}
 
@@ -67,7 +67,7 @@ class Transport:
     def events(self, *segments: object) -> Iterator[Event]:
         """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again.
 
-        Raises `ApiError` if it is refused, and `Unavailable` if for the time of retries none begins.
+        Raises `ApiError` if it is refused, and `Unavailable` if none begins within the time of retries.
         """
         reader, attempts = EventReader(str(request("GET", *segments))), self._attempts()
         while True:

@@ -1,7 +1,7 @@
 """The codec of a type annotation: of arguments, results, events and the state of objects.
 
-A type is compiled once. Most are JSON themselves, and cost no more than their check. A union is refused if JSON does
-not say which member a value is of, for instance ``datetime | str``.
+A type is compiled once. The values of most types are JSON already, and are only checked. A union is refused if the JSON
+does not determine the member that a value belongs to, for instance ``datetime | str``.
 """
 
 import dataclasses
@@ -42,13 +42,14 @@ class _NoCodec(TypeError):
 
 
 _codecs: dict[Any, Codec] = {}
-"""The codecs of the types that were used, by annotation."""
+"""The codecs of the types that have been used, by annotation."""
 
 
 def codec_of(annotation: Any, what: str) -> Codec:
     """Return the codec of a type.
 
-    Raises `TypeError` for a type that has none, saying `what` is annotated with it and what to write instead.
+    Raises `TypeError` for a type without a codec. The message names the annotated place, `what`, and a type to use
+    instead.
     """
     if (known := _codecs.get(annotation)) is not None:
         return known
@@ -65,7 +66,7 @@ def codec_of(annotation: Any, what: str) -> Codec:
 
 
 def encode_unannotated(value: Any, at: str) -> Json:
-    """Return a value as JSON by its own type, where its receiver has the annotation. Raises `WrongValue`."""
+    """Return a value as JSON by its own type; only its receiver has the annotation. Raises `WrongValue`."""
     try:
         written: Json = _by_own_type(value, at)
     except RecursionError:
@@ -184,7 +185,7 @@ def _union(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
 
 
 def _tags_of(one: Codec, other: Codec) -> set[str]:
-    """Return the fields whose values say which of two classes an object is of."""
+    """Return the fields whose values distinguish the objects of two classes."""
     if not isinstance(one, Record) or not isinstance(other, Record):
         return set()
     return {name for name in one.tags.keys() & other.tags.keys() if not one.tags[name] & other.tags[name]}

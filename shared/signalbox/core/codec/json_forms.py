@@ -7,10 +7,10 @@
     Enum                   the value of the member
     tuple, set, frozenset  a list; that of a set is sorted
     dataclass, TypedDict   an object, by the names of its fields
-    pydantic model         what the model itself writes and accepts
+    pydantic model         the JSON that the model itself writes and accepts
 
-What arrives from a caller is checked strictly: a field that a dataclass does not have may be a misspelt one. What the
-kit has stored is read leniently, so that code may lose a field (`stored`).
+Values from a caller are checked strictly, because an unknown field may be a misspelt one. Values that the kit has
+stored (`stored`) are read leniently, so that a field can be removed from the code.
 """
 
 import base64
@@ -68,7 +68,7 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
-    """Return the value of JSON; changing it does not change the JSON.
+    """Return the value of JSON. The two share no mutable part.
 
     Raises `WrongValue` with its place, below `at`. Fields of `stored` JSON that the type does not have are ignored.
     """
@@ -103,7 +103,7 @@ class Plain:
 
 
 JSON: Final[Codec] = Plain(Any)
-"""The codec of any JSON: what is not annotated."""
+"""The codec of any JSON, for values without an annotation."""
 
 
 # --- single values ---
@@ -341,7 +341,7 @@ def _text(error: Exception) -> str:
 
 
 class Model:
-    """A pydantic model: its own configuration says what it writes and accepts."""
+    """A pydantic model. Its configuration determines the JSON that it writes and accepts."""
 
     kinds = _OBJECT
 
@@ -373,7 +373,7 @@ def _text_of_model(error: Exception, at: str) -> str:
 
 
 class AnyOf:
-    """A union: the JSON says which member a value is of, by its kind or by a field of `tags` that is a `Literal`."""
+    """A union. The kind of the JSON, or a `Literal` field in `tags`, determines the member that a value belongs to."""
 
     def __init__(self, annotation: Any, members: list[Codec], tags: frozenset[str]) -> None:
         self._name, self._members, self._tags = type_name(annotation), members, tags
@@ -392,7 +392,7 @@ class AnyOf:
         return all(_has(value, name, tags[name]) for name in self._tags & tags.keys())
 
     def _first(self, attempts: list[Callable[[], Any]], value: Any, at: str) -> Any:
-        """Return the first result. If there is none, raise the error of a part of the value, if it is in a part."""
+        """Return the first result. If all attempts fail, raise an error inside the value, or else one at the value."""
         errors = []
         for attempt in attempts:
             try:

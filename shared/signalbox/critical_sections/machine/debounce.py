@@ -1,4 +1,4 @@
-"""Calls under one key share the next run: what it is called with, and when it starts.
+"""Calls under one key share the next run: its arguments, and the time of its start.
 
 The run has the arguments of the last call and the items of all calls. A debounced call postpones it, at most until
 `debounce_max_seconds` after the first one. A call without a debounce never does: the run starts at the earlier of the
@@ -44,7 +44,7 @@ def _check_same_task(next_: NextRun, request: SectionRequest) -> None:
 
 
 def _concatenate(call: Call, argument: str, items: list[Any]) -> Call:
-    """Return the call with `items` in front of its own. Raises `Unavailable` if they exceed a limit."""
+    """Return the call with `items` in front of its items. Raises `Unavailable` if they exceed a limit."""
     all_items = [*items, *call.payload[argument]]
     full = Unavailable("the next run has collected as many items as it can hold; it must start first")
     if len(all_items) > LIMITS.collected_items_max:

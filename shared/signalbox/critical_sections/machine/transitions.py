@@ -42,7 +42,7 @@ A section is in one of six states. In the last four it has a run, and may also h
     end      claimed, expired, lost            next later, wake in time  waiting  True     -
     end      claimed, expired, lost            next later, wake late     waiting  True     wake
 
-The answer of `call` says whether the caller's run is granted; "no next" is true if no next run is left. A run ends only
+The answer of `call` is whether the caller's run is granted; "no next" is true if no next run is left. A run ends only
 by `end`, never by time: an expired lease lets another delivery of the same task take the run over under a new token,
 but never starts the next run.
 """
@@ -140,7 +140,7 @@ def end(key: str, section: Section, token: int, now: datetime) -> Decided:
 
 
 def advance(key: str, section: Section, now: datetime) -> Decided:
-    """Grant the next run if nothing runs and it is due; if it is due later, enqueue a wake task unless one exists."""
+    """Grant the next run if it is due and nothing runs. If it is due later, enqueue a wake task unless one exists."""
     run, next_ = section.run, section.next
     if run is not None and phase(run, now) is Phase.LOST:
         return _grant_again(key, section, run, now)

@@ -158,7 +158,10 @@ def is_nested_link(item: Any) -> TypeGuard[Content]:
 
 
 def complete_levels(content: Any) -> int:
-    """Return the number of links down to which a content shows all copies, at most what a copy of it can show."""
+    """Return the number of links down to which a content shows all copies.
+
+    It is at most the number that a copy of the content can show.
+    """
     return _complete_levels(content, LIMITS.link_levels_max - 1)
 
 
@@ -182,7 +185,7 @@ def is_too_large(item: Any) -> bool:
 
 
 def any_too_large(value: Any) -> bool:
-    """Return whether a value contains the mark of a copy for which there was no room, its own or that of a target."""
+    """Return whether a value contains a mark of a copy that did not fit, either here or in a target."""
     items = value.values() if isinstance(value, dict) else value
     return any(is_too_large(item) or any_too_large(item) for item in items if isinstance(item, dict | list))
 
@@ -192,14 +195,14 @@ def any_too_large(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A copy nested to some number of links, and the size that it counts with."""
+    """A copy nested to some number of links, and the size that it is counted with."""
 
     copy: Content
     counted: Size
 
 
 def fits_with_any_marks(content: Surveyed) -> bool:
-    """Return whether a content fits, and would fit if any of its copies were marks."""
+    """Return whether a content fits, and would also fit if any of its copies were replaced by marks."""
     marks = marks_size(_links_in(content.content))
     return marks.fits_into(content.size.room) and json_values.fits_as_stored({TOO_LARGE: content.stored})
 
@@ -217,14 +220,14 @@ def _links_in(value: Any) -> int:
 
 
 def fitted(copies: Mapping[Path, Content], above: str, room: Size) -> dict[Path, Content]:
-    """Return the copies, each as deep as it fits into `room`, which does not include a mark at each link."""
+    """Return the copies, each as deep as it fits into `room`: the bytes left after a mark at each link."""
     steps = {at: _steps(at, copy, above) for at, copy in copies.items()}
     levels = fitting_levels({at: _sizes(steps_of_copy) for at, steps_of_copy in steps.items()}, room)
     return {at: steps_of_copy[levels[at]].copy for at, steps_of_copy in steps.items()}
 
 
 def fitting_levels(sizes: Mapping[Path, Sequence[Size]], room: Size) -> dict[Path, int]:
-    """Return how deep each copy is shown, 0 for a mark, given the size that it counts with at each depth."""
+    """Return the depth to which each copy is shown (0: a mark), given its size at each depth."""
     depth = 0
     while depth < LIMITS.link_levels_max and _all_growth(sizes, depth + 1).fits_into(room):
         depth += 1

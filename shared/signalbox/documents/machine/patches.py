@@ -23,7 +23,7 @@ Only the members that differ from the copy as P shows it are written back. So a 
 has read edits no source, even if a copy within the copy is cut at another depth than in t. An edit of a copy within the
 copy (`home.country.name`) is written back from t in the same way.
 
-An edit depends on what the user saw. So it is refused if the copy differs from what t is now: a stale copy, the output
+An edit depends on what the user saw. So it is refused if the copy differs from the present t: a stale copy, the output
 of a transform, a mark, a document that does not exist.
 """
 
@@ -62,7 +62,8 @@ class Null(Enum):
 class CopyEdit:
     """A change that a patch would make in a copy.
 
-    `at` is the patch's place. `shown_at` is the place of the copy in the document before, None if it shows no copy.
+    `at` is the patch's place. `shown_at` is the place of the copy in the document before the patch, or None if it shows
+    no copy.
     """
 
     at: Path
@@ -73,7 +74,10 @@ class CopyEdit:
 
 @dataclass(frozen=True, slots=True)
 class SourceEdit:
-    """A patch of the document `key`, which a copy showed at `shown_at`. `place` is that of the edit in the request."""
+    """A patch of the document `key`, which a copy showed at `shown_at`.
+
+    `place` is the place of the edit in the request.
+    """
 
     key: str
     patch: Content
@@ -115,7 +119,10 @@ def merged_json(target: Any, patch: Any, null: Null) -> Any:
 
 
 def is_link(patch: Content, null: Null) -> bool:
-    """Return whether an object of a patch is a link. Where null removes, the key null only removes a key."""
+    """Return whether an object of a patch is a link.
+
+    If null removes members, ``{"key": null}`` is not a link: it only removes a key.
+    """
     return "key" in patch and (patch["key"] is not None or null is Null.IS_A_VALUE)
 
 
@@ -280,7 +287,7 @@ class _Difference:
         return {"key": shown["key"], **change} if change else {}
 
     def _without_copies(self, value: Any, at: Path) -> Any:
-        """Return a new value. Links in it that the copy already shows have only their keys and what changes."""
+        """Return a new value. Links in it that the copy already shows have only their keys and the changed members."""
         reduced: dict[Path, Content] = {}
         for inner, link in links_of({"value": value}):
             place = (*at, *inner[1:])
@@ -296,7 +303,7 @@ def _replaces_link(shown: Content, value: Content, null: Null) -> bool:
 
 
 def check_edit(key: str, content: Surveyed, edit: SourceEdit, embedding: Embedding) -> None:
-    """Raise a `Problem` unless an edit in the document `key` was made in a copy of what its source is now.
+    """Raise a `Problem` unless an edit in the document `key` was made in an up-to-date copy of its source.
 
     `content` is the document as stored. `embedding` has its transforms and all its targets, read at one instant with
     it.
@@ -314,7 +321,7 @@ def check_source(edit: SourceEdit, embedding: Embedding) -> None:
 
 
 def check_fresh(key: str, content: Surveyed, edit: SourceEdit, embedding: Embedding) -> None:
-    """Raise `StaleCopy` unless the copy that was edited is what a put now would embed."""
+    """Raise `StaleCopy` unless the edited copy equals the one that a put would embed now."""
     try:
         now = embed_links(key, content, embedding, refuse=False)
     except Problem as problem:

@@ -1,7 +1,8 @@
-"""What a write of a document calls for: decided from its event or, if only the kit writes documents, with the write.
+"""The tasks that a write of a document causes.
 
-The catalogue declares who writes documents (`WRITERS`). If other clients may, every write has an event, and `react`
-decides which tasks the event causes. If only the kit does, there are no events. A write knows what it replaces:
+They are decided from its event or, if only the kit writes documents, with the write. The catalogue declares who writes
+documents (`WRITERS`). If other clients may, every write has an event, and `react` decides which tasks the event causes.
+If only the kit does, there are no events. The process that writes has read the record that it replaces:
 `react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the write.
 
 Most writes call for nothing. The stamp distinguishes the writers: a user's write may have embedded targets that changed
@@ -114,7 +115,7 @@ WRITERS = Writers()
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What an event calls for (see the table). `verify_targets` are the targets of the copies to compare."""
+    """The work that an event calls for (see the table). `verify_targets` are the targets of the copies to compare."""
 
     normalize: bool = False
     verify_targets: tuple[str, ...] = ()
@@ -159,7 +160,8 @@ def _is_users_write(before: Document | None, after: Document) -> bool:
 
 
 def changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
-    """Return the targets whose copies this write changed or added; all targets, if it replaced foreign content."""
+    """Return the targets whose copies this write changed or added. If it replaced foreign content, return all
+    targets."""
     old = dict(before.surveyed.links) if before is not None and before.stamp_matches else {}
     changed = (link["key"] for at, link in after.surveyed.links if at not in old or not same(old[at], link))
     return tuple(sorted({key for key in changed if valid_key(key)}))
@@ -205,5 +207,8 @@ def link_task(task: str, event_id: str, work: Mapping[str, str], more: Mapping[s
 
 
 def link_task_name(event_id: str, work: Mapping[str, str]) -> str:
-    """Return the name of a task: so an event enqueues each piece of work once, however often it is delivered."""
+    """Return the name of a task.
+
+    Because of it, an event enqueues each piece of work once, however often it is delivered.
+    """
     return name_of("links", event_id, *sorted(work.items()))

@@ -1,4 +1,4 @@
-"""The content of a document, and what reads and writes need to know about it: `Surveyed`.
+"""The content of a document, and the properties of it that reads and writes need: `Surveyed`.
 
 A write of a document needs the links of its content, their keys and fields, the stored form, the size and the digest.
 Each of these takes a walk over the whole content, so a `Surveyed` content keeps them. It is passed from the request to
@@ -116,7 +116,7 @@ def _links_within(value: Any, at: Path) -> Iterator[Link]:
 
 
 def field_of(at: Path) -> str:
-    """Return the field that has a link. For a link in a list, it is the field that has the list."""
+    """Return the field that has a link. For a link in a list, return the field that has the list."""
     return next(step for step in reversed(at) if isinstance(step, str))
 
 

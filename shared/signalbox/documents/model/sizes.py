@@ -35,7 +35,7 @@ class Size:
         return Size(LIMITS.document_bytes_max, LIMITS.index_entries_max) - self
 
     def check(self, included: str) -> None:
-        """Raise `TooLarge` if no document may have this size, which is that of a document with `included`."""
+        """Raise `TooLarge` if no document may have this size; `included` describes its contents."""
         if not Size().fits_into(self.room):
             limits = f"{LIMITS.document_bytes_max:,} bytes and {LIMITS.index_entries_max:,} index entries"
             raise TooLarge(f"A document has at most {limits}, {included} included.")

@@ -40,7 +40,7 @@ METADATA_FIELDS = tuple((RESERVED, name) for name in _METADATA)
 """The fields that a put reads of the record that it replaces: the metadata without the content."""
 
 RESOURCE_META = "_resource"
-"""The field of a document with data about the item that it is: see `resources/model/items.py`."""
+"""The field of a document with data about the resource's item in it: see `resources/model/items.py`."""
 
 GOES_WITH = (RESOURCE_META, "goes_with")
 """The keys of the documents whose deletion also deletes this one, and ``NAME~`` of the resource of each."""
@@ -117,8 +117,8 @@ class Document:
     def etag(self, update_time: datetime | None) -> str:
         """Return the entity tag of a document whose record was written at `update_time`.
 
-        It is made from the stamp, which stays the same when only the kit's metadata changes. What another client has
-        written has no stamp of its own, so its tag is made from the update time.
+        It is made from the stamp, which stays the same when only the kit's metadata changes. Content that another
+        client has written has no stamp, so its tag is made from the update time.
         """
         if self.stamp is None or not self.stamp_matches:
             return entity_tag(update_time)

@@ -8,7 +8,7 @@ had. If documents link in a cycle, or in a chain longer than the number of waves
 the targets' events refresh their copies, as whenever a target changes after a put.
 
 The inputs and stored contents kept in memory are bounded by `LIMITS.read_bytes_max`. A document with further inputs is
-put alone, as by a call of its own. So is a document whose versions are kept.
+put alone, as by a separate call. So is a document whose versions are kept.
 
 A document that loses its guard is read again with the inputs of its links and retried, a bounded number of times.
 """
@@ -36,7 +36,9 @@ from signalbox.documents.storage.writes import DocumentWrite, put_write, write_e
 from signalbox.history.model import HISTORY
 
 PutOutcome = StoredDocument | Problem | Unavailable
-"""The outcome of one document: how it is stored, or why it is not. `Unavailable` means that this is unknown."""
+"""The outcome of one document: the document as stored, or the problem that prevented it. `Unavailable` means that the
+outcome is unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,10 @@ def put_each(ports: Ports, request: BulkPutRequest, *, documents_wanted: bool = 
 
 
 def waves(targets: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
-    """Iterate over waves of documents, given the targets of each. If possible, a wave links to earlier waves only."""
+    """Iterate over waves of documents, given the targets of each.
+
+    If possible, the documents of a wave link only to those of earlier waves.
+    """
     waiting = dict(targets)
     for _ in range(LIMITS.bulk_waves_max - 1):
         ready = [key for key, linked in waiting.items() if not any(one in waiting for one in linked if one != key)]
@@ -119,7 +124,7 @@ class BulkPut:
         return self._ports.store.read(*paths, fields=METADATA_FIELDS) if paths else ()
 
     def _write_wave(self, wave: Sequence[str]) -> None:
-        """Write a wave, and write the documents again that lose their guard."""
+        """Write a wave. Write documents that lose their guard again."""
         losers = self._write(wave)
         for attempt in range(CORE_LIMITS.rounds_max - 1):
             if not losers:
@@ -131,7 +136,7 @@ class BulkPut:
         self._outcomes |= {key: Unavailable(f"{key} is written by many clients at once") for key in losers}
 
     def _write(self, keys: Iterable[str]) -> list[str]:
-        """Write documents, each on its own, in groups; return those that lost their guard."""
+        """Write documents, each in a separate write, in groups. Return those that lost their guard."""
         losers: list[str] = []
         group: dict[str, DocumentWrite] = {}
         group_bytes = 0
@@ -165,7 +170,7 @@ class BulkPut:
         return HISTORY.rule_of(key, self._contents[key].content) is not None or bool(before and before.history)
 
     def _put_alone(self, key: str) -> None:
-        """Put a document by a separate operation, which reads in groups what it needs."""
+        """Put a document by a separate operation, which reads the inputs of its links in groups."""
         try:
             self._outcomes[key] = self._result(put(self._ports, PutRequest(key, self._contents[key])))
         except (Problem, Unavailable) as error:
@@ -182,7 +187,7 @@ class BulkPut:
             return None
 
     def _settled(self, key: str, made: DocumentWrite, result: Outcome) -> bool:
-        """Note the outcome of a write. A write that lost its guard has none yet: then return False."""
+        """Note the outcome of a write. Return False for a write that lost its guard, which has no outcome yet."""
         if isinstance(result, Conflict):
             return False
         if isinstance(result, WriteResult):
@@ -194,7 +199,10 @@ class BulkPut:
         return True
 
     def _keep(self, key: str, made: DocumentWrite) -> None:
-        """Keep a stored content for the documents that embed it, if there is room. Without it they are put alone."""
+        """Keep a stored content for the documents that embed it, if there is room.
+
+        If there is none, they are put alone.
+        """
         self._sources.pop(key, None)
         if key in self._all_targets and self._stored_bytes < CORE_LIMITS.read_bytes_max:
             self._stored_bytes += made.size_bytes

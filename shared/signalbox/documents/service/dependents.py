@@ -2,19 +2,19 @@
 
 The document is deleted first, in one guarded commit, and its dependents afterwards: a deletion that is refused, or that
 loses the race for its precondition, deletes nothing. The commit of a document with dependents contains a task that
-deletes them. The process that committed deletes them at once, up to a limit; the task deletes what is left, if that
-process dies or there are more. It is due a few seconds later: if both ran at once, the process would miss the
-dependents of what the task deletes, and answer before they are deleted. A dependent with dependents of its own is
-deleted in the same way.
+deletes them. The process that committed deletes them at once, up to a limit. The task deletes the rest, if that process
+dies or there are more. The task is due a few seconds later: if both ran at once, the process would miss the dependents
+of documents that the task deletes, and answer before they are deleted. A dependent that has dependents is deleted in
+the same way.
 
 A dependent is deleted only if the document that it depends on is absent after the dependent was read: the document may
 have been created again since, with new dependents. So a dependent of the deleted document survives if the document is
 created again before its dependents are deleted.
 
-A dependent may be created between the look for dependents and the commit of the deletion. Its creation, like every put,
-causes a comparison of its copies, which marks the document as linked. If the comparison comes before the deletion, the
-document is linked when it is deleted: therefore the deletion of a linked document always contains the task. If it comes
-after, it finds the document absent, and the dependent is deleted then (`delete_late_dependent`).
+A dependent may be created between the search for dependents and the commit of the deletion. Its creation, like every
+put, causes a comparison of its copies, which marks the document as linked. If the comparison comes before the deletion,
+the document is linked when it is deleted: therefore the deletion of a linked document always contains the task. If it
+comes after, it finds the document absent, and the dependent is deleted then (`delete_late_dependent`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,17 +62,21 @@ def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ())
 
 
 def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
-    """Delete what depends on a deleted document; if there is more than one task may delete, enqueue the next part."""
+    """Delete the dependents of a deleted document.
+
+    If there are more than one task may delete, enqueue a task for the rest.
+    """
     if not Cascade(ports).run(key):
         ports.queue.create([dependents_task(event_id, key, part + 1)])
 
 
 def delete_late_dependent(ports: Ports, record: Snapshot, key: str) -> bool:
-    """Delete a document that was put while the one that it depends on was deleted; return whether it is such a one.
+    """Delete a document that was put while the one that it depends on was deleted.
 
-    `key` has been found absent after the document was read. The document still shows the content of `key` from its own
-    put. What was put without that content stays, and so does what was refreshed since, and a record that was imported,
-    whose stamp is older than the record. Raises `Unavailable` if it is written meanwhile.
+    Return whether it is such a document. `key` was absent in a read after that of the document. The document still
+    shows the content of `key` from its put. A document that was put without that content stays. So do one that has been
+    refreshed since, and an imported one, whose stamp is older than its record. Raises `Unavailable` if it is written
+    meanwhile.
     """
     found = Found.of(record)
     if found.document is None or not _was_put_with(found.document, record, key):
@@ -95,7 +99,7 @@ def _was_put_with(document: Document, record: Snapshot, key: str) -> bool:
 
 
 def dependents_task(event_id: str, key: str, part: int = 0, not_before: datetime | None = None) -> Effect:
-    """Return the task that deletes what depends on a document whose deletion is the event."""
+    """Return the task that deletes the dependents of a document, after the event of its deletion."""
     payload = {"event": event_id, "work": {"dependents": key, "part": part}}
     name = name_of("dependents", event_id, part)
     return Effect(name, LINKS_QUEUE, LINK_REFRESH, "dependents", payload, not_before=not_before)
@@ -124,9 +128,10 @@ class Cascade:
         return True
 
     def tasks_of(self, found: Found) -> tuple[Effect, ...]:
-        """Return the task of a document's deletion: none if nothing depends on the document.
+        """Return the task that deletes the dependents of a document, or nothing if it has none.
 
-        A look is enough only for an unlinked document. What is created after it compares its copies after the deletion.
+        Only an unlinked document is searched for dependents: those that are created after the search compare their
+        copies after the deletion.
         """
         if not counts_as_linked(found.document) and not self.going_with(found.key, 1):
             return ()
@@ -145,7 +150,8 @@ class Cascade:
     def _may_have_dependents(self, found: Found) -> bool:
         """Return whether a document is linked, or any document depends on an item of its resource.
 
-        The second takes one query for each resource. Its answer may be old: that matters only for linked documents.
+        The search for dependents takes one query for each resource. Its answer may be old, which matters only for
+        linked documents.
         """
         if counts_as_linked(found.document):
             return True
@@ -157,8 +163,8 @@ class Cascade:
     def _delete(self, page: Sequence[Snapshot]) -> list[str]:
         """Delete the documents of a page that have not changed since they were read; the others are read again.
 
-        A deletion that needs a task or creates a version is a commit of its own. Return the keys of the deleted
-        documents that have dependents of their own.
+        A deletion that needs a task or creates a version is a separate commit. Return the keys of the deleted documents
+        that have dependents.
         """
         with_dependents, plain = [], []
         for found in map(Found.of, page):
@@ -181,7 +187,7 @@ def _deletion(ports: Ports, found: Found) -> Deletion:
 
 
 def deletions_of(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
-    """Iterate over the deletions of documents. Only those that may have versions, or without an event, are read."""
+    """Iterate over the deletions of documents. Read only those that may have versions, or all without events."""
     needed = [path_of(key) for key in keys if HISTORY.may_apply(key) or WRITERS.only_the_kit]
     records = ports.store.read(*needed) if needed else ()
     read = {record.id: Found.of(record) for record in records if record.data is not None}

@@ -1,9 +1,9 @@
 """Patch documents: read, merge, embed the links of the result, and commit under the guard of that read.
 
 The links of the merged document are known only after the read. So the first read takes the document and the inputs of
-the patch's own links. Only if the merged document has other links, a second read takes their inputs too, again at one
-instant with the document. Every merge embeds all links, so no link is left without its copy and no copy is older than
-the merge.
+the patch's own links. Only if the merged document has other links, a second read takes their inputs as well, again at
+one instant with the document. Every merge embeds all links, so no link is left without its copy and no copy is older
+than the merge.
 
 With write-back, edits of copies are written to their sources, in the same commit:
 
@@ -13,7 +13,7 @@ With write-back, edits of copies are written to their sources, in the same commi
     commit    all documents, each under its own guard: all or none
 
 The documents at the next level are known only after those above them are read, so each level that an edit reaches takes
-one more read. Each document is written as by a put of its own, so everything that holds for puts holds for it.
+one more read. Each document is written as by a separate put, so everything that holds for puts holds for it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -73,7 +73,10 @@ def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome
 
 
 def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
-    """Merge JSON into a document and its edits of copies into their sources. Raises a `Problem` if it cannot."""
+    """Merge JSON into a document, and its edits of copies into their sources.
+
+    Raises a `Problem` if that is impossible.
+    """
     paths = _unique([path_of(request.key), *embedded_copies.input_paths(Surveyed(request.patch))])
     for _ in range(LIMITS.link_levels_max + CORE_LIMITS.rounds_max):
         stored, paths = _write_back(ports, request, paths)

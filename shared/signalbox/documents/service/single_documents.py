@@ -16,9 +16,9 @@ from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snap
 from signalbox.core.problems import NotFound, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model.contents import Content
 from signalbox.documents.model.stamped_contents import COLLECTION, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
+from signalbox.documents.shown import DocumentsShown
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
 from signalbox.documents.storage.records import Found, log_header, read_whole
@@ -28,16 +28,8 @@ from signalbox.history.model import HISTORY, Action
 from signalbox.history.requests import Reference
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPage:
-    """One page of a query. `next_page_token` is empty on the last page."""
-
-    documents: list[Content]
-    next_page_token: str = ""
-
-
 def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocument:
-    """Store a document, replacing the one of its key. Raises a `Problem` if it cannot be stored."""
+    """Store a document, replacing the one under its key. Raises a `Problem` if it cannot be stored."""
 
     def decide(read: Loaded) -> Decision[Writes, StoredDocument]:
         check_precondition(request.precondition, read.own)
@@ -63,7 +55,7 @@ def get(ports: Ports, key: str) -> StoredDocument:
 
 
 def get_many(ports: Ports, keys: Sequence[str]) -> dict[str, StoredDocument | None]:
-    """Return documents by their keys, read at one instant; None if a document does not exist. Raises `TooLarge`."""
+    """Return documents by their keys, read at one instant, with None for a missing one. Raises `TooLarge`."""
     paths = [path_of(check_key(key)) for key in dict.fromkeys(keys)]
     if len(paths) > LIMITS.bulk_puts_max:
         raise TooLarge(f"One call returns at most {LIMITS.bulk_puts_max:,} documents; these are {len(paths):,}.")
@@ -71,13 +63,13 @@ def get_many(ports: Ports, keys: Sequence[str]) -> dict[str, StoredDocument | No
     return {record.id: None if record.data is None else Found.of(record).stored for record in records}
 
 
-def find(ports: Ports, request: FindRequest) -> DocumentPage:
+def find(ports: Ports, request: FindRequest) -> DocumentsShown:
     """Return a page of the documents that meet the request's conditions, of at most `LIMITS.read_bytes_max`."""
     bytes_max = CORE_LIMITS.read_bytes_max
     query = Query(COLLECTION, request.where, request.order_by, request.limit, request.after, bytes_max)
     page = ports.store.query(query)
     token = request.page_token(page[-1].id, page[-1].data or {}) if is_full(query, page) else ""
-    return DocumentPage([Found.of(record).stored.document for record in page], token)
+    return DocumentsShown([Found.of(record).stored.document for record in page], token)
 
 
 def count(ports: Ports, request: CountRequest) -> int:
@@ -91,7 +83,7 @@ def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -
     Without a precondition the document is deleted without a read. So if it was so large that the event of the deletion
     does not arrive, its copies stay until the nightly verification. With a precondition, also `If-Match: *`, the commit
     contains the task that the event would cause. A document that may have a history is read first, since its deletion
-    is a version; so is each document if only the kit writes documents, since a deletion then has no event.
+    is a version. If only the kit writes documents, every document is read first, since a deletion then has no event.
     """
     path = path_of(check_key(key))
     if precondition != UNCONDITIONAL or HISTORY.may_apply(key) or WRITERS.only_the_kit:
@@ -127,7 +119,7 @@ class _DeletionRead:
 
 
 def restore(ports: Ports, key: str, reference: Reference, precondition: Precondition = UNCONDITIONAL) -> StoredDocument:
-    """Store the content of a version again, as a new version. Its links embed what their targets are now.
+    """Store the content of a version again, as a new version. Its links embed the targets' current content.
 
     Raises `NotFound` if the version does not exist or is a deletion, and `PreconditionFailed`.
     """

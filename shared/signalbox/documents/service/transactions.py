@@ -2,7 +2,7 @@
 
 Every document that was read is guarded by that read, even if it is not written. If a guard does not hold, the code runs
 again on the current documents, a bounded number of times. The links of documents that are put are embedded as by a put,
-from what is stored when the code has returned.
+from the documents that are stored when the code has returned.
 
 Under a name, the commit also creates a receipt with the value that the code returned. So a repeat of the transaction,
 and an attempt after a lost answer, find that it is done. The tasks are in the outbox record of the same commit.
@@ -37,7 +37,7 @@ Kind = TypeVar("Kind", bound="Transaction")
 
 
 def not_read_yet(wanted: Iterable[str], read: Mapping[str, Snapshot]) -> list[str]:
-    """Return the paths of documents that have not been read: a second read would replace the guard of the first."""
+    """Return the paths of documents that have not been read. A second read would replace the guard of the first."""
     return [path_of(key) for key in dict.fromkeys(wanted) if key not in read]
 
 
@@ -65,7 +65,10 @@ class Transaction:
         return {key: self._shown(key) for key in wanted}
 
     def put(self, key: str, document: Mapping[str, Any]) -> None:
-        """Store a document with the commit, replacing the one of its key. Raises a `Problem` if it cannot be stored."""
+        """Store a document with the commit, replacing the one under its key.
+
+        Raises a `Problem` if it cannot be stored.
+        """
         self._contents[key] = PutRequest.from_request(key, dict(document)).content.content
         self._check_size()
 
@@ -86,7 +89,7 @@ class Transaction:
         self._check_size()
 
     def _shown(self, key: str) -> dict[str, Any] | None:
-        """Return a document for the user's code, which may change it: so it is a separate copy."""
+        """Return a separate copy of a document for the user's code, which may change it."""
         if key in self._contents:
             content = self._contents[key]
             return None if content is None else {"key": key, **json.loads(json.dumps(content))}
@@ -113,7 +116,7 @@ class Transaction:
     def _writes(self) -> Iterator[Write]:
         """Iterate over the writes, each guarded by its read. A document that was only read is guarded by a no-op.
 
-        The contents are surveyed now: until its end the code may have changed what it has put.
+        The contents are surveyed only now, since the code may change what it has put until it ends.
         """
         contents = {key: content if content is None else Surveyed(content) for key, content in self._contents.items()}
         inputs = self._inputs(contents)
@@ -180,7 +183,7 @@ def run_transaction(
     is_new: bool = False,
     kind: type[Kind],
 ) -> Returned:
-    """Run code in a transaction, and return its result. Raises what the code raises, and `Contended`.
+    """Run code in a transaction, and return its result. Raises the errors of the code, and `Contended`.
 
     With a `name`, the transaction takes effect once for this name. Raises `OtherBody` if it took effect with another
     `digest`. `is_new` means that it cannot have taken effect before this call. Without a name, `Unavailable` means that
@@ -207,7 +210,7 @@ def run_transaction(
 
 
 def check_repeated(receipt: Mapping[str, Any], digest: str) -> None:
-    """Raise `OtherBody` if the receipt is of another transaction."""
+    """Raise `OtherBody` if the receipt belongs to another transaction."""
     if receipt.get("digest", digest) != digest:
         raise OtherBody(
             "Another transaction, or this one with other values, took effect under this id. Choose an `id` that names "

@@ -90,7 +90,7 @@ def is_transform(snapshot: Snapshot) -> bool:
 class Loaded:
     """A document and its links' inputs. If the inputs were too large, `embedded` is the content with its copies.
 
-    `header` is that of the document's log, if the write needs it.
+    `header` is the header of the document's log, if the write needs it.
     """
 
     own: Found
@@ -116,7 +116,7 @@ class DocumentRead:
     hops: int = 0
     refuse: bool = True
     note: bool = False
-    """Whether also the first attempt reads the wanted note of a new document."""
+    """Whether even the first attempt reads the wanted note of a new document."""
 
     @property
     def path(self) -> str:

@@ -1,4 +1,6 @@
-"""A document's record as it was read, with what its write depends on: its wanted note and the header of its log."""
+"""A document's record as it was read, with the other records that its write needs: its wanted note and the header of
+its log.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +18,10 @@ from signalbox.history.model import HISTORY, header_path
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document's record as it was read, and the document in it, decoded once. It is None if the record does not
-    exist.
+    """A document's record as it was read, and the document in it, decoded once.
 
-    `whole` is false if only the record's metadata was read. `wanted` is true if the document does not exist, and a note
-    was read that some document embeds its key.
+    It is None if the record does not exist. `whole` is false if only the record's metadata was read. `wanted` is true
+    if the document does not exist and its wanted note was read: some document embeds its key.
     """
 
     record: Snapshot
@@ -66,8 +67,8 @@ def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
 def noted(store: Store, found: Found, *, again: bool) -> Found:
     """Return the document as read, with its wanted note if the write of a new document needs it.
 
-    Only the kit's own writes need it, if they have no events, and only if they read `again`: the first attempt of a
-    write is guarded, and fails if there is a note.
+    Only writes without an event need it, and only if they read `again`: the first attempt has a guard, and fails if
+    there is a note.
     """
     if found.document is not None or not again or not WRITERS.only_the_kit:
         return found

@@ -1,9 +1,9 @@
-"""The guarded writes of a document: its replacement, its deletion, and what is committed with them.
+"""The guarded writes of a document: its replacement, its deletion, and the other writes and tasks of the same commit.
 
 All operations that write documents make their writes here. Each write is guarded by the read that it is made from. If
 the catalogue declares a history, the new versions are writes of the same commit. If the document is so large that the
-event of the write may not arrive, the commit contains a task that does what the event would call for (`follow_up`). The
-task may run in addition to the event.
+event of the write may not arrive, the commit contains a task that does the work of the event (`follow_up`). The task
+may run in addition to the event.
 
 If only the kit writes documents, writes have no events. The commit contains the tasks that the event would cause, and
 for a new document the guard that no document wants it: then the write is lost, and the next attempt reads the note.
@@ -45,7 +45,7 @@ from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """A guarded write of a document, and what is committed with it."""
+    """A guarded write of a document, with the other writes and the tasks of its commit."""
 
     write: Put
     content: Surveyed
@@ -55,7 +55,8 @@ class DocumentWrite:
     size_bytes: int
     """The size of the names and values that are written."""
     effects: tuple[Effect, ...] = ()
-    """Tasks: only if the write has no event, or one so large that it may not arrive, or if versions are to be deleted.
+    """Tasks. There are some only if the write has no event, if its event may be too large to arrive, or if versions are
+    to be deleted.
     """
     versions: tuple[Write, ...] = ()
     """Writes of versions, in the same commit."""
@@ -79,9 +80,10 @@ class Deletion:
 def put_write(
     before: Found, embedded: Surveyed, action: Action = "put", header: Snapshot | None = None
 ) -> DocumentWrite:
-    """Return the write by which a user replaces what was read. Raises a `Problem` if the content cannot be stored.
+    """Return the write by which a user replaces the document as read.
 
-    `header` is that of the document's log, if the write needs it (`records.needs_header`).
+    Raises a `Problem` if the content cannot be stored. `header` is the header of the document's log, if the write needs
+    it (`records.needs_header`).
     """
     linked = counts_as_linked(before.document) or before.wanted
     return document_write(before, embedded, "put", linked=linked, action=action, header=header)
@@ -97,9 +99,9 @@ def document_write(
     action: Action = "put",
     header: Snapshot | None = None,
 ) -> DocumentWrite:
-    """Return the write that replaces what was read by `content`, which already contains the copies of its links.
+    """Return the write that replaces the document as read with `content`.
 
-    Raises `TooLarge` if no record can contain it.
+    The content already has the copies of its links. Raises `TooLarge` if no record can contain it.
     """
     read, document = before.record, before.document
     after = stamped_contents.stamped(document, content, author, read.read_time, linked=linked, hops=hops)
@@ -120,7 +122,7 @@ def document_write(
 def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
     """Return the writes that delete an existing document, guarded by its read.
 
-    `header` is that of the document's log, if the deletion needs it (`records.needs_header`).
+    `header` is the header of the document's log, if the deletion needs it (`records.needs_header`).
     """
     write = Delete(before.record.path, before.record.guard)
     rule = HISTORY.rule_of(before.key, before.content)
@@ -136,7 +138,10 @@ def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
 
 
 def _end_of_log(before: Found) -> tuple[Write, ...]:
-    """Return the writes that record a deletion in a log that is no longer kept. Otherwise its event records it."""
+    """Return the writes that record a deletion in a log that is no longer kept.
+
+    There are none if documents have events, since the deletion's event records it.
+    """
     mark = before.document.history if before.document else None
     if mark is None or not WRITERS.only_the_kit:
         return ()
@@ -186,9 +191,10 @@ def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] |
 
 
 def unwanted_guard(before: Found) -> tuple[Write, ...]:
-    """Return the guard that no document wants a new one. Without it, the event of the new document checks for a note.
+    """Return the guard that no document embeds the key of a new one.
 
-    If the note was read, the new document is stored as linked, which replaces the note: so the note is deleted.
+    Without the guard, the event of the new document checks for a wanted note. If the note was read, the new document is
+    stored as linked, which replaces the note: so the note is deleted.
     """
     if before.document is not None or not WRITERS.only_the_kit:
         return ()
@@ -215,10 +221,10 @@ def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect
 
 
 def write_each(ports: Ports, made: Sequence[DocumentWrite]) -> tuple[Outcome, ...]:
-    """Write each document on its own, and return the outcomes in order.
+    """Write each document separately, and return the outcomes in order.
 
-    Documents without versions, effects and guards take one call together. Each other document takes a commit. If only
-    the kit writes documents, most have effects or guards: then they are committed in groups.
+    Documents without versions, effects and guards share one call. Every other document takes a commit. If only the kit
+    writes documents, most of them have effects or guards; then they are committed in groups.
     """
     together = [each.write for each in made if not _has_more(each)]
     outcomes = iter(ports.store.write_each(together) if together else ())
@@ -248,7 +254,7 @@ def _groups(made: Sequence[DocumentWrite]) -> Iterator[list[DocumentWrite]]:
 
 
 def _committed_group(ports: Ports, group: Sequence[DocumentWrite]) -> list[Outcome]:
-    """Commit some documents together or, if that fails for one of them, each on its own."""
+    """Commit some documents together. If that fails for one of them, commit each separately."""
     if len(group) == 1:
         return [_committed(ports, group[0])]
     writes = [write for each in group for write in each.writes]

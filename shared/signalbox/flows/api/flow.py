@@ -96,11 +96,14 @@ def step(
     no_retry: tuple[type[Problem], ...] = (),
     timeout_seconds: float | None = None,
 ) -> Step[T] | Inline[T]:
-    """Return a command that runs a task, or an inline step: after a `Problem` again, `attempts_max` times in all.
+    """Return a command that runs a task or an inline step, again after a `Problem`, `attempts_max` times in all.
 
-    `pause_seconds` is the time before the second attempt. Each further pause is `pause_factor` times as long, up to
-    `pause_max_seconds` (29 days). A `Problem` of a class in `no_retry` is raised at once. An inline step must end
-    within `timeout_seconds`, 60 if none is given and 480 at most; the time-out of a task is that of its function.
+    - `pause_seconds` is the time before the second attempt. Each further pause is `pause_factor` times as long, up to
+      `pause_max_seconds` (29 days).
+    - `no_retry` are classes of a `Problem` that is raised at once.
+    - `timeout_seconds` is the time in which an inline step must end: by default 60, at most 480. A task has the
+      time-out of its function.
+
     Raises `BadFlow` for values out of range.
     """
     if not isinstance(what, Inline):
@@ -125,7 +128,7 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
     """Return a command that runs a function in this process, without a task: an inline step. Its result is stored.
 
     The function runs at least once; its outcome is in the log once. If its first parameter is a `TaskContext`, it
-    receives one, whose `operation` is the same in every start. After an error other than a `Problem` it is started
+    receives one; `operation` is the same in every start. After an error other than a `Problem` the function is started
     again, ten times in all. Raises `TypeError` for an `async def` and for a function with `yield`.
     """
     check_plain(function, "step")
@@ -290,10 +293,10 @@ def all(*items: Awaitable[T]) -> AllOf[list[T]]: ...
 
 
 def all(*items: Awaitable[Any]) -> AllOf[Any]:
-    """Return a command that waits for all of several commands and coroutines at once. Its result is the list of theirs.
+    """Return a command that waits for all of several commands and coroutines at once.
 
-    The first error is raised once the others are cancelled and have ended. As for `asyncio.gather`, a type checker sees
-    a tuple where there are few.
+    Its result is the list of their results. The first error is raised once the others are cancelled and have ended. As
+    with `asyncio.gather`, a type checker sees a tuple if there are only a few.
     """
     return created(AllOf(items), "flow.all()")
 
@@ -326,7 +329,7 @@ def first_success(**named: Awaitable[T]) -> FirstSuccessOf[tuple[str, T]]: ...
 def first_success(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]:
     """Return a command that waits for the first of several that succeeds. The others are abandoned.
 
-    Its result is that of `first`. If all fail, it raises `flow.AllFailed`, a `Problem` with the `errors`.
+    Its result has the form of that of `first`. If all fail, it raises `flow.AllFailed`, a `Problem` with the `errors`.
     """
     return created(first_of(items, named, FirstSuccessOf, "flow.first_success()"), "flow.first_success()")
 
@@ -347,8 +350,8 @@ def shield(item: Awaitable[T]) -> Shield[T]:
 def begin(item: Awaitable[T]) -> Handle[T]:
     """Begin a command now, and return a handle that can be awaited later, any number of times.
 
-    A cancel of the run, an error of its code or a `first` that another command wins ends what awaits the handle, and
-    not the command. `handle.cancel()` abandons it, and so does the end of the code. `handle.done` says whether it has
+    A cancel of the run, an error of its code, or a `first` that another command wins ends the wait for the handle, but
+    not the command. `handle.cancel()` abandons it, and so does the end of the code. `handle.done` is True once it has
     ended. Raises `TypeError` for a coroutine, which could be abandoned half done.
     """
     return _begun(item, "flow.begin()", called_at(2))
@@ -365,15 +368,15 @@ def _begun(item: Any, name: str, location: str) -> Handle[Any]:
 def as_completed(*items: Awaitable[T]) -> "AsCompleted[T]":
     """Begin several commands now, and iterate over their handles in the order in which they end, with ``async for``.
 
-    ``await handle`` then returns its result at once, or raises its error. A handle among the items stays the same one.
-    Raises `TypeError` for a coroutine.
+    ``await handle`` then returns its result at once, or raises its error. An item that already is a handle is returned
+    as it is. Raises `TypeError` for a coroutine.
     """
     location = called_at(2)
     return AsCompleted([_begun(item, "flow.as_completed()", location) for item in items])
 
 
 class AsCompleted(Generic[T]):
-    """The handles of `as_completed` that were not returned yet."""
+    """The handles of `as_completed` that have not been returned yet."""
 
     def __init__(self, handles: Iterable[Handle[T]]) -> None:
         self._left = [*handles]
@@ -392,7 +395,7 @@ class AsCompleted(Generic[T]):
 
 
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
-    """Wait for a command, for `timeout_seconds` at most; then it is abandoned, as in `first`.
+    """Wait for a command for at most `timeout_seconds`, then abandon it, as `first` does.
 
     Returns its result. Raises `flow.TimedOut`, and `TypeError` for a coroutine, which could be abandoned half done.
     """
@@ -418,7 +421,7 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
 
     async def take() -> None:
         nonlocal failed
-        while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins no more
+        while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins nothing
             number, item = taken
             try:
                 results[number] = await function(item)
@@ -431,7 +434,7 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
 
 
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
-    """Return a value that the flow returns to start again with other arguments and an empty log.
+    """Return the value that makes the flow start again with other arguments and an empty log, if its code returns it.
 
     Events that it has not waited for are kept. Raises `WrongArguments` (a `TypeError`) for arguments that do not fit
     the flow.
@@ -463,7 +466,7 @@ def label(name: str, value: str | None) -> None:
 
 
 def answer(query: str, function: Callable[..., Any]) -> None:
-    """Let a function answer a query of the run's state, until another one does: `flows(…).query("basket")`.
+    """Register the function that answers a query such as `flows(…).query("basket")`, until another one is registered.
 
     A query replays the log, calls the function and drops the code. The function sees the variables of the code as they
     are where the code waits, takes the arguments of the query by name, and returns JSON. It must not act: of `flow`,
@@ -482,7 +485,7 @@ def context() -> FlowContext:
 
 
 def _is_outside(line: logging.LogRecord) -> bool:
-    """Leave a line of a flow's code to the commit of its turn."""
+    """Return False for a log line of a flow's code: the commit of its turn writes it."""
     if not is_running():
         return True
     running_flow("flow.log").log(line)
@@ -514,7 +517,10 @@ def uuid() -> str:
 
 
 def patched(name: str) -> bool:
-    """Return whether the new code runs here: false where this run passed before its code had the patch."""
+    """Return whether the new code runs here.
+
+    It does not if this run passed this place before the patch was deployed.
+    """
     holds: bool = running_flow("flow.patched").position.patched(name)
     return holds
 

@@ -38,7 +38,7 @@ class InFlow(RuntimeError):
 
 
 CONTEXT = "task_context_"
-"""The parameter of the task that starts a scheduled run which no flow has."""
+"""The parameter of the task that starts scheduled runs. No flow may have a parameter of this name."""
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
@@ -53,8 +53,8 @@ class FlowHost:
     def add(self, code: FlowCode[P, R], retention_days: int | None = None, archive: str = "") -> Flow[P, R]:
         """Add a flow under the name of its code, and warn about calls that a replay would repeat.
 
-        Raises `TypeError` for code that cannot be a flow or has a visible error, `ValueError` for a second flow of one
-        name or an option that cannot be.
+        Raises `TypeError` for code that cannot be a flow or has a visible error, `ValueError` for a second flow of the
+        same name or an impossible option.
         """
         keeping = Keeping.checked(retention_days, archive)
         definition = FlowDefinition.from_function(code, (ContinueAsNew,), keeping)
@@ -66,9 +66,9 @@ class FlowHost:
         return Flow(definition, lambda: self.local)
 
     def start_of(self, flow: Any) -> Callable[..., None]:
-        """Return the code of a task that takes a flow's arguments and starts a run, whose id is the task's operation.
+        """Return the code of a task that takes a flow's arguments and starts a run.
 
-        Its name is the flow's.
+        The task is named after the flow, and the run's id is the task's operation.
         """
         code = flow.definition.code
 
@@ -108,7 +108,7 @@ class FlowHost:
 
     @property
     def act_on_run(self) -> Task[..., Any]:
-        """The kit's own task that acts on one of the runs that match a request."""
+        """The internal task that acts on one of the runs that match a request."""
 
         def act_on_run(
             flow: str, action: str, state: str, label: str, prefix: str, reason: str, batch: str, until: str, id: str

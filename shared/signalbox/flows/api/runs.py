@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.adapters.http.request_log import current_function
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
@@ -24,7 +25,7 @@ from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.flows import http, sweep
+from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running
 from signalbox.flows.model.addresses import FlowAddress
@@ -33,6 +34,7 @@ from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import messages, queries, reads, starts, suspensions
+from signalbox.flows.shown import FlowLogShown, waits_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,13 +50,16 @@ SERVED: dict[str, Callable[[], Flows]] = {}
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """The status of a run. `state` is running, suspended, stuck, completed, failed or cancelled.
+    """The status of a run.
 
-    `result` is the value that the code returned, `error` the problem that ended it, `progress` the last value of
-    `flow.progress`, `waiting_for` the pending commands, and `log_length` the number of entries in the log. `problem`
-    says why the run is stuck. `labels` are the run's, and `deadline_at` is the end of its time-out, if it has one.
-    `error` and `problem` are empty if there is none. `trace` is where the code raised the error of a failed run.
-    `suspended` has the time and the reason of a suspension.
+    - `state` is running, suspended, stuck, completed, failed or cancelled.
+    - `result` is the value that the code returned.
+    - `error` is the problem that ended the run, and `trace` the place where the code raised it.
+    - `problem` is the reason why the run is stuck. Both `error` and `problem` are empty if there is none.
+    - `progress` is the last value of `flow.progress`.
+    - `waiting_for` has the pending commands, and `log_length` is the number of entries in the log.
+    - `deadline_at` is the end of the run's time-out, if it has one.
+    - `suspended` has the time and the reason of a suspension.
     """
 
     id: str
@@ -85,7 +90,7 @@ class FlowStatus:
             outcome.get("result"),
             outcome.get("error", {}),
             header.progress,
-            http.shown_waits(header, reads.stuck_below(runtime.ports().store, header)),
+            json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
             header.log.length,
             dict(header.stuck or {}),
             dict(header.labels),
@@ -150,8 +155,9 @@ class FlowRun:
     def suspend(self, reason: str = "") -> None:
         """Let the run take no further step until `resume`. Events and the outcomes of its steps are kept.
 
-        Tasks that it has scheduled run, and its locks expire with their leases. A cancel takes effect when it is
-        resumed; `terminate` ends it. A suspended run does not change. Raises `NoFlow` or `FlowEnded`.
+        Tasks that it has scheduled run, and its locks expire with their leases. A cancel takes effect when the run is
+        resumed; `terminate` ends it at once. A run that is already suspended does not change. Raises `NoFlow` or
+        `FlowEnded`.
         """
         suspensions.suspend(runtime.ports(), self._address, reason)
 
@@ -170,7 +176,7 @@ class FlowRun:
     def query(self, name: str, /, **arguments: Any) -> Any:
         """Return the answer of the run's code (`flow.answer`), from a replay of its log that changes nothing.
 
-        Only the function that has the flow's code can do so. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
+        Only the function that has the flow's code can query it. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
         `Problem` that the answer raises.
         """
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
@@ -179,7 +185,8 @@ class FlowRun:
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
         header, entries = reads.get_log(runtime.ports().store, self._address)
-        return http.shown_log(header, entries, entries)
+        log: dict[str, Any] = json_of(FlowLogShown.of(header, entries, entries))
+        return log
 
     def delete(self) -> None:
         """Delete a run that has ended or is stuck. Raises `FlowRunning`."""
@@ -240,8 +247,7 @@ class Flow(Generic[P, R]):
     def start_new(self, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
         """Start a run under an id that the kit draws; the returned run has it.
 
-        In a task, each start of a second delivery has the id of the first one's. Raises `WrongArguments` (a
-        `TypeError`).
+        In a task, a second delivery draws the same ids as the first one. Raises `WrongArguments` (a `TypeError`).
         """
         arguments = self._checked(args, kwargs)
         address = _drawn(self.name, arguments, self._on_complete, self._labels, self._timeout_seconds)
@@ -278,9 +284,9 @@ class Flow(Generic[P, R]):
         return created(command, f"{self.name}.call()")
 
     def call_as(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
-        """Return the same command as `call`, whose run has an id of the code's choice: callers can address the run.
+        """Return the same command as `call`, for a run with the given id, by which callers can address it.
 
-        If there is a run of this id, also one that has ended, the command raises `FlowExists`, a `Problem`.
+        If there is a run with this id, even one that has ended, the command raises `FlowExists`, a `Problem`.
         """
         FlowAddress.checked(self.name, id)
         command = self.call(*args, **kwargs)
@@ -292,7 +298,7 @@ class Flow(Generic[P, R]):
 
 
 class NewRun:
-    """A run of a flow that is not started, by the flow's name: its start draws the id."""
+    """A run that has not been started, of the flow with a name. Its start draws the id."""
 
     def __init__(self, flow: str, labels: Mapping[str, str] = NO_LABELS, timeout_seconds: float | None = None) -> None:
         self._flow = flow
@@ -325,7 +331,7 @@ def flows(name: str) -> NewRun: ...
 
 
 def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
-    """Return a run of a flow, by the flow's name and the run's id; without an id, one that its start draws.
+    """Return a run of a flow, by the flow's name and the run's id. Without an id, the start of the run draws one.
 
     Raises `BadFlow` or `BadKey`.
     """
@@ -345,7 +351,10 @@ def _drawn(
 
 
 def _flows_of(flow: str) -> Flows:
-    """Return the flows of the running function; outside of requests, as in a test, those of the one with the flow."""
+    """Return the flows of the running function.
+
+    Outside of requests, as in a test, return those of the function that has the flow.
+    """
     served = SERVED.get(current_function.get() or function_of(flow))
     return served() if served else NO_FLOWS
 

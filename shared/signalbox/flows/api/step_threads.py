@@ -16,7 +16,7 @@ Begun = tuple[str, Context, turns.Code]
 
 
 class Threads:
-    """Runs the code of inline steps in threads, from the receipt of a delivery on.
+    """The threads that run the code of inline steps, from the receipt of a delivery on.
 
     An idle thread is reused for the next step, since starting a thread takes a tenth of the time of a short step.
     """
@@ -49,7 +49,7 @@ class Threads:
             del begun  # an idle thread keeps no reference to its last step
 
     def _outcome(self, path: str, context: Context, code: turns.Code) -> CallOutcome:
-        """Run code and return its outcome. In a thread, `SystemExit` ends no process: the start has failed."""
+        """Run code and return its outcome. In a thread, `SystemExit` does not end the process: it is a failed start."""
         try:
             return context.run(code)
         except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
@@ -57,9 +57,9 @@ class Threads:
             return CallOutcome(raised=error)
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`.
+        """Return the outcomes of code that has ended, as soon as there is one; after `seconds`, return an empty list.
 
-        Abandoned code has none, even if other code has begun under its path since.
+        The outcome of abandoned code is ignored, even if other code has begun under its path since.
         """
         ended = {}
         with suppress(Empty):

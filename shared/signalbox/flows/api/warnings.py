@@ -1,4 +1,4 @@
-"""A look at a flow's source when it is registered: mistakes that are errors, and calls that it warns about.
+"""Checks of a flow's source when the flow is registered: some mistakes are errors, and some calls cause warnings.
 
 A flow's code is run again from its beginning in every turn. So it must take the time from ``flow.now()``, random
 numbers from ``flow.random()``, and leave everything else to tasks. Calls that are visible in the source are warned
@@ -91,7 +91,10 @@ class FlowWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A call at a line of a file, and the reason why a flow should not make it; an error cannot ever be right."""
+    """A call at a line of a file, and the reason why a flow should not make it.
+
+    An error is a call that is never right.
+    """
 
     file: str
     line: int
@@ -100,9 +103,9 @@ class Finding:
 
 
 def check(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
-    """Warn about each such call in a flow's code, and in the functions of the same module that it calls.
+    """Warn about each unsuitable call in a flow's code, and in the functions of the same module that it calls.
 
-    `is_task` says whether a value has calls that a flow awaits. Raises `TypeError` for the first error.
+    `is_task` returns whether a value has calls that a flow awaits. Raises `TypeError` for the first error.
     """
     for finding in findings(code, is_task):
         if finding.is_error:
@@ -151,7 +154,7 @@ def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_ta
 
 
 def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
-    """Iterate over the sets whose elements a function takes in their order, unless that order has no effect."""
+    """Iterate over the sets that a function iterates over, unless the order of their elements has no effect."""
     assigned = (node for node in nodes if isinstance(node, ast.Assign) and _is_set(node.value, frozenset()))
     names = frozenset(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))
     unordered = {part for node in nodes if isinstance(node, ast.Call) and _ignores_order(node) for part in node.args}
@@ -233,9 +236,10 @@ def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def _named(node: ast.expr, function: Callable[..., Any]) -> tuple[Any, str]:
-    """Return the value of an expression that is a global name or an attribute of one, else None; and its full name.
+    """Return the value and the full name of an expression that is a global name or an attribute of one.
 
-    A name that the function imports itself has no value, since nothing is imported here, but a full name.
+    The value of other expressions is None. A name that the function itself imports has a full name but no value, since
+    nothing is imported here.
     """
     if isinstance(node, ast.Attribute):
         value, name = _named(node.value, function)

@@ -50,7 +50,7 @@ def keys_of(text: str) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What an address admits: `event` of the run `id` of `flow`, by way of `function`, until `expires_at`.
+    """The right to send `event` to the run `id` of `flow`, through `function`, until `expires_at`.
 
     `incarnation` distinguishes runs of one id, and `operation` callbacks of one run. `expires_at` is in seconds since
     1970, UTC. The page shows `question`.
@@ -103,7 +103,7 @@ class Callback:
         return callback
 
     def check(self, header: FlowHeader, now: datetime) -> None:
-        """Raise `NoCallback` if the header is of another run, `CallbackExpired` if the time is over."""
+        """Raise `NoCallback` if the header belongs to another run, and `CallbackExpired` if the time is over."""
         if header.incarnation != self.incarnation:
             raise not_valid()
         if now.timestamp() >= self.expires_at:
@@ -114,7 +114,7 @@ class Callback:
 
 
 def not_valid() -> NoCallback:
-    """Return the one refusal of every token that is not valid, which does not say why."""
+    """Return the refusal of every invalid token, which does not disclose the reason."""
     return NoCallback("This address is not valid: it was cut off or changed, or its run does not exist any more.")
 
 

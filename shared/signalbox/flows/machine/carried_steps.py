@@ -83,14 +83,14 @@ class CarriedSteps:
     must_read: bool = False
     cancel_waits: bool = False
     has_lost_thread: bool = False
-    """Whether the time of a step ended before its code, which still runs in its thread."""
+    """Whether a step has timed out whose code still runs in its thread."""
     has_left: bool = False
-    """Whether outcomes were left in the mailbox."""
+    """Whether outcomes have been left in the mailbox."""
 
     # --- what happens ---
 
     def read(self, now: float) -> Self:
-        """Return the steps after the mailbox was read."""
+        """Return the steps after a read of the mailbox."""
         return replace(self, looked_at=now, must_read=False)
 
     def applied(self, *, cancel_waits: bool, complete: bool) -> Self:
@@ -98,12 +98,15 @@ class CarriedSteps:
         return replace(self, cancel_waits=cancel_waits, ended=() if complete else self.ended)
 
     def committed(self, sent_at: float, answered_at: float, *, claims: bool) -> Self:
-        """Return the steps after a commit. If it has made `claims` and the answer is late, they may be over soon."""
+        """Return the steps after a commit.
+
+        If the commit has made `claims` and its answer is late, the claims may be over soon.
+        """
         is_slow = answered_at - sent_at >= LIMITS.inline_renewal_seconds
         return replace(self, sent_at=sent_at, answered_at=answered_at, must_read=claims and is_slow)
 
     def with_begun(self, path: str, wait: Wait, claim: Claim, ends_at: float) -> Self:
-        """Return the steps with one whose code begins."""
+        """Return the steps, with another one whose code has begun."""
         return replace(self, begun={**self.begun, path: BegunStep(wait, claim, ends_at)})
 
     def with_outcomes(self, outcomes: Mapping[str, CallOutcome], delivery: str) -> Self:
@@ -112,13 +115,13 @@ class CarriedSteps:
         return replace(self, ended=(*self.ended, *results))
 
     def with_timed_out(self, paths: Collection[str], delivery: str) -> Self:
-        """Return the steps with the error of those whose time is over."""
+        """Return the steps with `StepTimedOut` as the outcome of those whose time is over."""
         error = CallOutcome.from_problem(StepTimedOut("The step did not end within its time-out."))
         after = self.with_outcomes(dict.fromkeys(paths, error), delivery)
         return replace(after, has_lost_thread=self.has_lost_thread or bool(paths))
 
     def looked(self, at: float, messages: Sequence[Message] = (), *, changed: bool = False) -> Self:
-        """Return the steps after a look at the messages that wait. `changed`: another turn has changed the header."""
+        """Return the steps after a look for messages. `changed` is whether another turn has changed the header."""
         others = any(not isinstance(message, Cancel) for message in messages)
         cancel_waits = self.cancel_waits or any(isinstance(message, Cancel) for message in messages)
         return replace(self, looked_at=at, cancel_waits=cancel_waits, must_read=others or changed)
@@ -143,7 +146,7 @@ class CarriedSteps:
 
     @property
     def repeated(self) -> Sequence[Result]:
-        """The outcomes of repeated starts. An error other than a `Problem` is none: it is retried."""
+        """The outcomes of repeated starts, without errors other than a `Problem`, which are retried."""
         return [one for one in self.ended if self.begun[one.wait.path].is_repeated and not one.outcome.raised]
 
     def waits_until(self, running: Collection[str]) -> float:
@@ -160,5 +163,5 @@ class CarriedSteps:
         return now - self.looked_at >= LIMITS.inline_look_seconds
 
     def server_time(self, answered: datetime, now: float) -> datetime:
-        """Return the server's time now: it was `answered` with the last commit."""
+        """Return the server's time now, counted from `answered`, its time at the last commit."""
         return answered + timedelta(seconds=now - self.answered_at)

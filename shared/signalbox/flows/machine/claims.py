@@ -40,10 +40,12 @@ Steps = Mapping[str, tuple[Inline[object], Wait]]
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A delivery that can run inline steps: the paths whose code it runs now, and the time that it has left.
+    """A delivery that can run inline steps.
 
-    `identify` draws its id, at the first step. `seconds` is the time that it had in all. `sees_all` says whether its
-    turn applies all messages that wait.
+    - `running` are the paths whose code it runs now.
+    - `seconds_left` is the time that it has left, and `seconds` the time that it had in all.
+    - `identify` draws its id, at the first step.
+    - `sees_all` is whether its turn applies all messages that wait.
     """
 
     identify: Callable[[], str]
@@ -77,7 +79,7 @@ class Carrier:
 
 
 NOBODY = Carrier(str, seconds_left=0)
-"""Another turn: that of a start, or of a step's task. It claims nothing."""
+"""A turn that is not a carrier's, but that of a start or of a step's task. It claims nothing."""
 
 
 def due_at(step: Inline[object], wait: Wait) -> datetime | None:
@@ -87,7 +89,7 @@ def due_at(step: Inline[object], wait: Wait) -> datetime | None:
 
 
 def kept_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:
-    """Return the claims of steps that are still waited for: those of running code renewed, those of other code not.
+    """Return the claims of steps that are still waited for. Claims whose code runs here are renewed.
 
     A claim of the carrier whose code it has not begun is released: the answer of the commit that made it was lost.
     """

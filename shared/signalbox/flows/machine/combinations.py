@@ -15,10 +15,10 @@ from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 ANY_PATCH = "signalbox.any"
-"""The patch from which on an `any` schedules all of its commands, unless one of them is decided."""
+"""The patch since which an `any` schedules all of its commands, unless one of them is decided."""
 
 DECIDED_PATCH = "signalbox.decided"
-"""The patch from which on a cancel does not take the outcome of a `first` that a kept event has decided."""
+"""The patch since which a cancel does not take the outcome of a `first` that a kept event has decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Group:
     def stops(self) -> bool:
         """Return whether a kept event has decided a `first`: its later commands must not take another event.
 
-        Before the patch, it stopped as soon as anything in the flow was decided. A `first_success` is younger.
+        Before the patch, it stopped as soon as anything in the flow was decided. There was no `first_success` then.
         """
         if self._children[-1].decided or self._mode is Mode.SUCCESS:
             return self._children[-1].decided
@@ -147,7 +147,7 @@ class Group:
             self._end(self._error or CallOutcome(self._results))
 
     def take_success(self, slot: int, outcome: CallOutcome) -> None:
-        """Decide with a success; after a failure, wait for the others. Those are added that were not yet."""
+        """Decide with a success; after a failure, wait for the others, and add those that have not been added yet."""
         error = outcome.exception()
         if not isinstance(error, Problem):
             self._decide(outcome if error else CallOutcome(First((self._keys[slot], outcome.value))))

@@ -52,7 +52,7 @@ class Command(Awaited[T]):
     kind: ClassVar[str] = ""
 
     refusals: ClassVar[tuple[type[Problem], ...]] = ()
-    """The problems with which the kit refuses such a command because of its arguments."""
+    """The problems with which the kit refuses a command of this kind because of its arguments."""
 
     @property
     def codec(self) -> Codec:
@@ -192,14 +192,14 @@ class Lock(Command["HeldLock"]):
         return held
 
     async def __aexit__(self, *_: object) -> None:
-        """Release the lock that this branch has entered last: other branches may have entered the same command."""
+        """Release the lock that this branch entered last. Other branches may have entered the same command."""
         own = [number for number, (branch, _) in enumerate(self._entered) if branch == current_branch()]
         self._entered.pop(own[-1] if own else -1)[1].release()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatePermits(Command[None]):
-    """Wait for permits of a rate, which come back by time."""
+    """Wait for permits of a rate. They become free again with time."""
 
     kind = "rate"
     refusals = (NoRate, BadRate)
@@ -415,7 +415,7 @@ class HeldLock:
         return cls(lease["semaphore"], lease["id"], lease["token"], ends_at, path, holder)
 
     def is_below(self, path: str) -> bool:
-        """Return whether the lock's command is the one at a path, or a part of it."""
+        """Return whether the lock was taken at a path or below it."""
         return f"{self._path}.".startswith(f"{path}.")
 
     def release(self) -> bool:

@@ -36,7 +36,7 @@ def with_deadline(header: FlowHeader, timeout_seconds: float | None, now: dateti
 
 
 def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Cancel]:
-    """Return the message that cancels a run at its deadline, and its id."""
+    """Return the message that cancels a run at its deadline, with the message's id."""
     reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
     return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)
 

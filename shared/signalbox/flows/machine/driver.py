@@ -84,7 +84,7 @@ Code = Callable[[], Coroutine[Any, Any, Any]]
 UNNAMED = FlowContext("", "")
 
 REFUSED_PATCH = "signalbox.refused"
-"""The patch from which on a replay checks the arguments of calls: the code goes another way if one is refused."""
+"""The patch since which a replay checks the arguments of calls. The code takes another path if a call is refused."""
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -92,12 +92,14 @@ HEX_DIGITS = 13
 
 @dataclass(eq=False, slots=True)
 class Position:
-    """The position `number` in the log. The start is position 1, and each entry adds one.
+    """The position `number` in the log: the start is position 1, and each entry adds one.
 
-    `seed` is the execution id, and `committed` the number of positions that earlier commits contain. `patches` has the
-    position from which each patch holds, by its name, and `origins` are those of a fork: it draws at their entries
-    the numbers that they drew. `at` is the server's time at the position, or None if no record was read. `needs_time`:
-    the code has asked for it nevertheless.
+    - `seed` is the execution id.
+    - `committed` is the number of positions that earlier commits contain.
+    - `patches` has the position from which each patch holds, by its name.
+    - `origins` are those of a fork: at their entries it draws the same numbers as the runs that it comes from.
+    - `at` is the server's time at the position, or None if no record was read. `needs_time` is whether the code has
+      asked for it nevertheless.
     """
 
     seed: str = ""
@@ -146,14 +148,18 @@ class Position:
 class Driver:
     """A flow's code at its position.
 
-    `pending` are the commands that it waits for, and `held` the leases of its locks, both by path. `kept` are events
-    that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
-    received, since the replay. `logged` are the lines that it has logged for the first time. `refusals` are the errors
-    of commands that the kit refused. `ended` is its outcome, or None. `encode` returns arguments of the code as JSON,
-    and raises an error for those that do not fit it. `runs` is the branch whose code runs, and `continuing` says
-    whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those that the code has
-    set; None removes one. `handles` are the begun commands, and `completed` counts those that have ended.
-    `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
+    - `pending` are the commands that it waits for, and `held` the leases of its locks, both by path.
+    - `kept` are events that no command has waited for yet.
+    - `sent` are the tasks that it has sent, and `granted` the leases that it has received, since the replay.
+    - `logged` are the lines that it has logged for the first time.
+    - `refusals` are the errors of commands that the kit refused.
+    - `ended` is its outcome, or None.
+    - `encode` returns arguments of the code as JSON, and raises an error for those that do not fit it.
+    - `runs` is the branch whose code runs, and `continuing` is whether a branch below the flow's own code has returned
+      `flow.continue_as_new()`.
+    - `labels` are those that the code has set; None removes one.
+    - `handles` are the begun commands, and `completed` counts those that have ended.
+    - `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
     """
 
     code: Code
@@ -380,7 +386,7 @@ class Driver:
     # --- for the code ---
 
     def begin(self, item: Any, location: str) -> Handle[Any]:
-        """Begin a command in the branch whose code runs. In code that is closed, nothing begins."""
+        """Begin a command in the branch whose code runs. Code that is being closed begins nothing."""
         assert self.runs is not None, "the code of a branch runs"
         handle: Handle[Any] = Handle(self, item, self.runs.next_path())
         if not self.dropped:
@@ -408,7 +414,10 @@ class Driver:
             self.logged.append(line)
 
     def refused(self) -> None:
-        """Note that the kit has refused a call: a replay also refuses it. Other commands of its line are dropped."""
+        """Note that the kit has refused a call: a replay also refuses it.
+
+        Other commands that the same line created are dropped.
+        """
         self.position.patches.setdefault(REFUSED_PATCH, self.position.number)
         self.created.clear()
 
@@ -442,7 +451,7 @@ class Driver:
 
 
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
-    """Return an outcome of the log with its result for the code, which may change it. Raises `Stuck`."""
+    """Return an outcome of the log with a result that the code may change. Raises `Stuck`."""
     codec, result = pending.command.codec, outcome.result
     if codec is JSON:
         return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome

@@ -24,7 +24,7 @@ def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect
 
 
 def carry_flow(header: FlowHeader, revision: int) -> Effect:
-    """Return the wake-up, due at once, that runs the inline steps which the commit of a revision leaves."""
+    """Return the wake-up, due at once, that runs the inline steps left by the commit of a revision."""
     base, at = header.address.base, rfc3339(EPOCH)
     name, payload = name_of("carry", base, header.incarnation, revision), {"mailbox": base, "at": at, "until": at}
     return Effect(name, FLOWS_QUEUE, header.function, WAKE_UP_TASK, payload, WAKE_UP_PATH)
@@ -52,7 +52,8 @@ def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, 
 def result_call(header: FlowHeader, wait: Wait) -> Call:
     """Return the call of the task that posts a result to a flow; its context has the lease, batch or outcome.
 
-    It uses the default queue of users' tasks: whatever grants a permit or completes a batch may enqueue to that one.
+    It uses the default queue of users' tasks, to which every function that grants a permit or completes a batch may
+    enqueue.
     """
     payload = {"flow": header.address.base, "function": header.function, **wait.to_json()}
     return Call(header.function, FLOW_RESULT_TASK, payload)
@@ -67,7 +68,7 @@ def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
 
 
 def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
-    """Return the task that renews the lease of a lock. It names the lease as it was granted."""
+    """Return the task that renews the lease of a lock. It specifies the lease as it was granted."""
     members = {"lease": dict(renew.granted), "lease_seconds": renew.lease_seconds}
     return _command_effect(header, wait, "renew", **members)
 
@@ -102,7 +103,7 @@ def cancel_batch_effect(header: FlowHeader, wait: Wait) -> Effect:
 
 
 def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect:
-    """Return the task that releases a lease, which it names as it was granted."""
+    """Return the task that releases a lease. It specifies the lease as it was granted."""
     payload = {"act": "release", "lease": dict(lease)}
     name = name_of("release", base, lease["semaphore"], lease["id"])
     return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")

@@ -1,7 +1,7 @@
 """The header after a turn, the entries that the turn adds to the log, and the end of a run.
 
-If the code continues as new, the next execution begins with an empty log, the events that were kept, and a cancel that
-the code has not received.
+If the code continues as new, the next execution begins with an empty log, the kept events, and a cancel that the code
+has not received.
 """
 
 import json
@@ -97,9 +97,10 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
 
 
 def new_entries(turn: FlowTurn) -> list[Message]:
-    """Return the new entries of the log. If the flow continues as new, the kept events begin the next log.
+    """Return the new entries of the log.
 
-    These are the kept events, and a cancel that the code has not received.
+    If the flow continues as new, these are the first ones of the next log: the kept events, and a cancel that the code
+    has not received.
     """
     if turn.continued is None:
         return turn.applied

@@ -13,7 +13,7 @@ receive, calls the function, and drops the code. Nothing is scheduled, stored or
     answers with a function that raises another error         CannotQuery
     answers with a function that creates a command, or reads  CannotQuery
     answers with a function that no request can call          CannotQuery
-    answers with what is not JSON, or is too large            CannotQuery
+    answers with a value that is not JSON or too large        CannotQuery
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -50,7 +50,7 @@ class Retried:
             return self.pause_max_seconds if self.pause_seconds else 0
 
     def is_retried(self, attempt: int, outcome: CallOutcome) -> bool:
-        """Return whether the step runs again after this attempt had a failed outcome."""
+        """Return whether the step runs again after this attempt has failed."""
         slug = (outcome.error or {}).get("type")
         is_final = slug == GaveUp.slug() or slug in [kind.slug() for kind in self.no_retry]
         return attempt < self.attempts_max and not is_final and not isinstance(outcome.exception(), self.no_retry)

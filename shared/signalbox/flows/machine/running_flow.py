@@ -88,7 +88,7 @@ def running_flow(name: str) -> Any:
 
 
 def refusal_of_query(does: str) -> CannotQuery | None:
-    """Return the error of a query whose function acts, or None if no query is answered. `does` is its action."""
+    """Return the error of a query whose function acts, or None if no query is answered. `does` describes the action."""
     flow = _current.get()
     if flow is None or not flow.answering:
         return None
@@ -99,7 +99,7 @@ def refusal_of_query(does: str) -> CannotQuery | None:
 def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
     """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
 
-    `instead_of` is the command that it is made from. Raises `CannotQuery` in a query.
+    `instead_of` is the command that it wraps. Raises `CannotQuery` in a query.
     """
     if refusal := refusal_of_query(f"creates the command {name}"):
         raise refusal

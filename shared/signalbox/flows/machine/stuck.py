@@ -63,7 +63,7 @@ def misused(detail: str, location: str) -> Stuck:
 def failed(error: BaseException, awaited_at: str = "") -> Stuck:
     """Return the error of code that raised an error other than a `Problem`.
 
-    `awaited_at` is where the flow's own code waits: the location if none of the user's code raised it.
+    `awaited_at` is where the flow's own code waits: it is the location if the error was not raised in the user's code.
     """
     cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
     places = (location_of_error(each.__traceback__) for each in (error, cause) if each)
@@ -124,10 +124,10 @@ def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcom
 
 
 def is_misuse(error: BaseException) -> bool:
-    """Return whether the kit refused a call of the code, for instance a command that cannot be.
+    """Return whether the kit refused a call of the code, for instance because of impossible arguments.
 
-    A deployment can fix that, so the flow must not fail. A lock that was released is not one, nor is a wait that took
-    too long: code may handle them. The outcome of a command, which is raised in its `__await__`, is not one either.
+    A deployment can fix that, so the flow must not fail. A released lock and a wait that took too long are not misuse:
+    code may handle them. The outcome of a command, which is raised in its `__await__`, is not one either.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -141,7 +141,7 @@ def is_misuse(error: BaseException) -> bool:
 
 
 def location_of(code: Any) -> str:
-    """Return where code waits, as ``main.py:12 in checkout``: in the innermost of what it awaits that is the user's."""
+    """Return where code waits, as ``main.py:12 in checkout``: the innermost frame of the user's code."""
     location = ""
     while (frame := frame_of(code)) is not None:
         if not frame.f_code.co_filename.startswith(FOREIGN):
@@ -151,7 +151,10 @@ def location_of(code: Any) -> str:
 
 
 def frame_of(code: Any) -> FrameType | None:
-    """Return the frame of a coroutine, or of the generator of an `__await__`. None if it has ended or is neither."""
+    """Return the frame of a coroutine, or of the generator of an `__await__`.
+
+    Return None if it has ended, or for other objects.
+    """
     match code:
         case CoroutineType():
             return code.cr_frame
@@ -173,7 +176,7 @@ def location_of_error(trace: TracebackType | None) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the stack trace of an error, in the order of Python's: the frames of the user's code, each with its line.
+    """Return the stack trace of an error, in Python's order: the frames of the user's code, each with its line.
 
     Of a long one, the innermost frames are kept.
     """

@@ -11,7 +11,6 @@ from typing import Any
 
 from signalbox.core.effects import RecordedSpan
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.tree import PendingCommand
@@ -24,9 +23,6 @@ from signalbox.flows.model.waits import Wait
 
 DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
 HELD, RELEASED = "held", "released"
-
-DETAILS = frozenset({"arguments", "last_error"})
-"""Members of a span that only callers with a right to see the code receive."""
 
 ARGUMENTS_LETTERS_MAX = 20_000
 """Letters of a command's arguments in a timeline: longer ones are left out."""
@@ -51,21 +47,6 @@ class Span:
 
     def end(self, outcome: str, at: datetime | None, entry: int) -> None:
         self.outcome, self.ended_at, self.entry = outcome, at, entry
-
-    def shown(self, *, details: bool) -> dict[str, Any]:
-        """Return the span as a log shows it; `details`: with the line of the code, the arguments and the last error."""
-        more = self.more if details else {name: self.more[name] for name in self.more.keys() - DETAILS}
-        return {
-            "path": self.path,
-            "command": self.command,
-            "outcome": self.outcome,
-            "started_at": _text(self.started_at),
-            "ended_at": _text(self.ended_at),
-            "entry": self.entry,
-            **({"due_at": _text(self.due_at)} if self.due_at else {}),
-            **({"place": self.place} if details else {}),
-            **more,
-        }
 
 
 def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Message]) -> list[Span]:
@@ -148,7 +129,7 @@ class _Spans:
         return span
 
     def _more(self, path: str, command: Command[Any]) -> dict[str, Any]:
-        """Return the arguments of a command, and the run that is a sub-flow."""
+        """Return the arguments of a command, and the address of the run for a sub-flow."""
         arguments: Any = None
         more: dict[str, Any] = {}
         match command:
@@ -180,7 +161,7 @@ class _Spans:
 
 
 def recorded_spans(turn: FlowTurn, after: FlowHeader) -> list[RecordedSpan]:
-    """Return the spans that a turn's commit has recorded: of attempts of commands, and of a run that has ended.
+    """Return the spans that a turn's commit has recorded: of attempts of commands, and of the run if it has ended.
 
     Their keys follow from the run, the execution, the path and the attempt, so a repeated turn gives the same ones.
     """
@@ -228,7 +209,3 @@ def span_key(base: str, wait: Wait) -> str:
 
 def _error(error: Mapping[str, Any] | None) -> str:
     return f"{error.get('title')}: {error.get('detail')}" if error else ""
-
-
-def _text(at: datetime | None) -> str | None:
-    return rfc3339(at) if at else None

@@ -171,7 +171,7 @@ class Branch:
         return item
 
     def _check_created(self, prefix: str = "") -> None:
-        """Raise `Stuck` for a command that the code has created since its last wait, and that it does not have."""
+        """Raise `Stuck` for a command that the code has created since its last wait and keeps no reference to."""
         for reference, name in self.tree.created:
             if reference() is None and name.startswith(prefix):
                 done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Await")
@@ -179,7 +179,7 @@ class Branch:
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
-        """Wait for an item, or raise a cancel that is due: an item that has not begun does not begin any more."""
+        """Wait for an item. If a cancel is due, raise it instead, and do not begin the item."""
         path = self.next_path()
         if self.cancel_due:
             due, self.cancel_due = self.cancel_due, None
@@ -195,7 +195,10 @@ class Branch:
         return path
 
     def cancel(self, outcome: CallOutcome) -> bool:
-        """Raise `Cancelled` where the code waits, or at its next wait. Do so once, so that a clean-up can wait."""
+        """Raise `Cancelled` where the code waits, or at its next wait.
+
+        It is raised only once, so that a clean-up can wait.
+        """
         if not self._cancelled:
             self._cancelled = True
             if self._waits_for is None or not self._waits_for.cancel(outcome):
@@ -233,7 +236,7 @@ class Branch:
 
 
 def discard(item: Any) -> None:
-    """Close the coroutines in what closed code waits for: Python would warn that they were never awaited."""
+    """Close the coroutines that closed code waits for. Otherwise Python warns that they were never awaited."""
     for code in branches_in(item):
         code.close()
 
@@ -246,7 +249,7 @@ def is_open(code: Any) -> bool:
 class Dropped(BaseException):
     """Raised instead of `GeneratorExit` in code that awaits an asynchronous generator.
 
-    Python closes what awaits the generator at a `GeneratorExit`, and leaves the generator to the collector.
+    At a `GeneratorExit`, Python closes the code that awaits the generator, and leaves the generator to the collector.
     """
 
 
@@ -298,7 +301,8 @@ class Shielded:
 class Handle(Awaited[T]):
     """A command that the code has begun with `flow.begin` and can await later, any number of times.
 
-    It is not cancelled or abandoned with what awaits it: it ends by itself, by `cancel`, or with the code of the run.
+    It is not cancelled or abandoned with the branch that awaits it. It ends by itself, by `cancel`, or with the code of
+    the run.
     """
 
     __slots__ = ("__weakref__", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
@@ -360,7 +364,7 @@ class Handle(Awaited[T]):
             wait.end(self._outcome)
 
     def remove(self, wait: "HandleWait") -> bool:
-        """Let a node not wait any more; return whether it did."""
+        """Stop the wait of a node, and return whether it waited."""
         if wait not in self._waits:
             return False
         self._waits.remove(wait)

@@ -114,11 +114,16 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 class FlowTurn:
     """A turn of a flow at the server's time `now`, which is None if no record was read (at a start).
 
-    `before` are the commands that were pending, and `pending` the waits now. `applied` are the new entries of the log,
-    `retried` the paths of steps that are scheduled again, and `repeats` says whether commands that were pending before
-    are repeated, since their tasks may be lost. `leases` are those that were held before, by the paths of
-    their locks, and `dropped_leases` those of dropped results. `carrier` is the delivery that runs inline steps after
-    the commit, `running` their claims, and `claimed` those that it makes. `result` is the codec of the flow's result.
+    - `before` are the commands that were pending before the turn, and `pending` the waits now.
+    - `applied` are the new entries of the log.
+    - `retried` are the paths of steps that are scheduled again.
+    - `repeats` is whether the turn schedules again all commands that were pending before, since their tasks may be
+      lost.
+    - `leases` are those that were held before, by the paths of their locks, and `dropped_leases` those of dropped
+      results.
+    - `carrier` is the delivery that runs inline steps after the commit, `running` the claims of all inline steps, and
+      `claimed` those that the turn makes for the carrier.
+    - `result` is the codec of the flow's result.
     """
 
     header: FlowHeader
@@ -160,9 +165,9 @@ class FlowTurn:
     def fork(cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime) -> Self:
         """Return the first turn of a fork, whose log begins with the entries of another run.
 
-        What the code sent there has been sent, and what it waits for after them is scheduled. The caller must close the
-        turn. Raises `Stuck`, or `CannotFork` if the code has ended there or holds a lock, whose lease is the other
-        run's.
+        Tasks that the code sent during these entries are not sent again. Commands that it waits for after them are
+        scheduled. The caller must close the turn. Raises `Stuck`, or `CannotFork` if the code has ended there or holds
+        a lock, whose lease is the other run's.
         """
         position = replace(Position.of(header), committed=1 + len(log))
         turn = cls._at_start(definition, header, position, now)
@@ -266,7 +271,10 @@ class FlowTurn:
                 self._apply(replace(message, at=self.now))
 
     def _is_for_this(self, cancel: Cancel) -> bool:
-        """Return whether a cancel is of a caller or of the flow that waits for this run, not for an earlier one."""
+        """Return whether a cancel is for this run.
+
+        It is if it comes from a caller, or from the flow that waits for this run and not for an earlier one.
+        """
         parent = self.header.parent
         return not cancel.parent or (parent is not None and cancel.parent == parent_key(parent.base, parent.wait))
 
@@ -295,7 +303,8 @@ class FlowTurn:
     def _is_retried(self, command: Command[Any], wait: Wait, outcome: CallOutcome) -> bool:
         """Return whether a command whose current attempt failed is scheduled again.
 
-        A refused wait is, if the flow is stuck: perhaps its semaphore or rate was created in the meantime.
+        A refused wait of a stuck flow is scheduled again: perhaps its semaphore or rate has been created in the
+        meantime.
         """
         if isinstance(command, Lock | RatePermits):
             return self.header.stuck is not None and command.is_refusal(str((outcome.error or {}).get("type")))
@@ -310,9 +319,10 @@ class FlowTurn:
         return {path: (one.command, self.pending[path]) for path, one in waits if isinstance(one.command, Inline)}
 
     def counts_failure(self, message: Result, now: datetime) -> bool:
-        """Return whether a failure ends the attempt of an inline step: it must be of the delivery that has its claim.
+        """Return whether a failure ends the attempt of an inline step.
 
-        An error other than a `Problem` only ends a start, unless it was the last one.
+        It must come from the delivery that has the claim. An error other than a `Problem` only ends a start, unless it
+        was the last one.
         """
         path, raised = message.wait.path, message.outcome.raised
         claim = self.running.get(path)
@@ -344,8 +354,8 @@ class FlowTurn:
     def must_wait(self, message: Message) -> bool:
         """Return whether a message is left in the mailbox: a cancel, while the code of an inline step may run.
 
-        The commit says so in the header. So the delivery that runs the code loses the guard of its next commit, reads,
-        and claims nothing more.
+        The commit notes it in the header. So the next commit of the delivery that runs the code fails; that delivery
+        reads the mailbox, and claims nothing more.
         """
         if not isinstance(message, Cancel) or self.now is None or not self._is_for_this(message):
             return False
@@ -369,9 +379,9 @@ class FlowTurn:
         self.moves_claims = any(self.running.get(path) != claim for path, claim in known.items() if path in steps)
 
     def wake_times(self) -> list[datetime | None]:
-        """Return when a carrier is needed for inline steps that the commit leaves: None is at once.
+        """Return the times at which the inline steps that the commit leaves need a carrier; None means at once.
 
-        Who runs a step looks for others after it, and a claim that ends finds its own carrier.
+        A delivery that runs a step looks for others after it, and the end of a claim has its own wake-up.
         """
         steps, now = self.inline_steps, self.now
         if not steps or self.driver.ended is not None:
@@ -417,13 +427,16 @@ class FlowTurn:
 
     @property
     def new_sub_flows(self) -> dict[str, FlowAddress]:
-        """The addresses of new sub-flows whose ids are the code's, by path: a run may have such an id already."""
+        """The addresses of new sub-flows whose ids the code has chosen, by path.
+
+        There may already be runs with these ids.
+        """
         new = [self.pending[pending.path] for pending in self.scheduled if _id_in(pending)]
         found = {wait.path: sub_flow_address(self.header.address, wait) for wait in new}
         return {path: address for path, address in found.items() if address}
 
     def refuse_sub_flow(self, path: str, address: FlowAddress) -> None:
-        """Let the code receive that the id of a new sub-flow is in use."""
+        """Complete the command of a new sub-flow with an error: its id is in use."""
         detail = f"There is a run {address.key!r} of {address.name}. Choose another id, or delete it if it has ended."
         self.take(Result(self.pending[path], CallOutcome.from_problem(FlowExists(detail, field="id"))))
 
@@ -454,7 +467,7 @@ class FlowTurn:
 
     @property
     def needs_time(self) -> bool:
-        """Whether something needs the server's time and no record was read."""
+        """Whether a part of the turn needs the server's time although no record was read."""
         commands = [pending.command for pending in self.scheduled]
         sleeps = any(isinstance(command, Sleep) for command in commands)
         delays = any(isinstance(command, Step) and command.call.delay_seconds for command in commands)

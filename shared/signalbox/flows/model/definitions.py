@@ -32,7 +32,7 @@ class FlowDefinition:
     ) -> Self:
         """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow.
 
-        The kit takes results of the classes `own` for itself.
+        Results of the classes `own` are for the kit and not for callers.
         """
         if not inspect.isroutine(code):
             raise TypeError(f"{code!r} is not a function: write the flow as `async def`")
@@ -74,7 +74,7 @@ class Flows:
         return self.definitions[name]
 
     def kept(self, header: "FlowHeader") -> "FlowHeader":
-        """Return a header with what this code says of the run's retention and archive, if it has the flow."""
+        """Return a header with the retention and the archive that this code specifies, if it has the flow."""
         definition = self.definitions.get(header.address.name)
         return replace(header, keeping=definition.keeping) if definition else header
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
@@ -24,7 +25,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 ARCHIVED_ID_LETTERS = 120
-"""Letters of a run's id in the name of its archive: a name of a file has 255 bytes at most."""
+"""Letters of a run's id in the name of its archive: a file name has at most 255 bytes."""
 
 RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
@@ -68,7 +69,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ParentFlow:
-    """The flow that runs this one as a sub-flow, and its wait. `depth` is the number of flows above this one."""
+    """The flow that runs this one as a sub-flow, and the wait of that flow.
+
+    `depth` is the number of flows above this one.
+    """
 
     base: str
     function: str
@@ -85,7 +89,7 @@ class ParentFlow:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the log of a fork begins: with the first `entries` of an execution of the run `id` of the same flow."""
+    """The beginning of a fork's log: the first `entries` of an execution of the run `id` of the same flow."""
 
     id: str
     execution_id: str
@@ -99,15 +103,19 @@ class Origin:
 class FlowHeader:
     """A flow as its last turn committed it.
 
-    `digest` identifies the arguments of the start, so that a repeated start is recognised. `begun` says whether the
-    code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
-    the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
-    has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
-    `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
-    `suspended` has the time and the reason of a suspension: no turn runs until it is resumed. `origins` are those of a
-    fork's log, with the run that it was made from last. `keeping` is that of the code of its last turn.
-    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
-    and `trace` the stack trace of the problem that ended the run.
+    - `digest` identifies the arguments of the start, so that a repeated start is recognised.
+    - `begun` is whether the code of this generation has been started.
+    - `pending` has the waits, `running` the claims of inline steps and `leases` the held leases of locks, all by path.
+    - `kept` counts the events that the code has not waited for, and `kept_names` has the first of their names.
+    - `cancel_waits` is whether a cancel is left in the mailbox while the code of inline steps runs.
+    - `labels` are those of the start, with the changes that the code has made since.
+    - `deadline_at` is the time at which the run is cancelled.
+    - `suspended` has the time and the reason of a suspension: no turn runs until the run is resumed.
+    - `origins` are those of a fork's log; the last one is the run that it was made from.
+    - `keeping` is the retention that the code of the last turn specified.
+    - `written_by` is the revision of the code that wrote the header.
+    - `stuck` is the reason why replay fails, if it does.
+    - `trace` is the stack trace of the problem that ended the run.
     """
 
     address: FlowAddress
@@ -226,16 +234,17 @@ class FlowHeader:
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
-            **({"children": json.dumps(children)} if (children := self.children_record()) else {}),
-            **({"last_errors": json.dumps(errors)} if errors else {}),
+            **given(children=_json_if_any(self.children_record()), last_errors=_json_if_any(errors)),
             **self._claims_record(),
-            **({"labels": json.dumps(self.labels)} if self.labels else {}),
-            **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
-            **({"trace": self.trace} if self.trace else {}),
-            **({"suspended": json.dumps(self.suspended)} if self.suspended else {}),
-            **({"origins": json.dumps([origin.to_json() for origin in self.origins])} if self.origins else {}),
-            **({"kept_days": self.keeping.days} if self.keeping.days else {}),
-            **({"archive": self.keeping.archive} if self.keeping.archive else {}),
+            **given(
+                labels=_json_if_any(self.labels),
+                deadline_at=self.deadline_at,
+                trace=self.trace or None,
+                suspended=_json_if_any(self.suspended),
+                origins=_json_if_any([origin.to_json() for origin in self.origins]),
+                kept_days=self.keeping.days or None,
+                archive=self.keeping.archive or None,
+            ),
         }
 
     def children_record(self) -> dict[str, str]:
@@ -287,13 +296,18 @@ class FlowHeader:
         return replace(header, pending=_pending(header.execution_id, *waits))
 
 
+def _json_if_any(value: object) -> str | None:
+    """Return the JSON of a field that most headers do not have, or None if it is empty."""
+    return json.dumps(value) if value else None
+
+
 def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
     """Return the JSON of a field that most headers do not have."""
     return json.loads(data[field]) if field in data else default
 
 
 def _in_file_name(id_: str) -> str:
-    """Return an id with all characters percent-encoded that a name of a file may not have everywhere."""
+    """Return an id with percent-encoding for all characters that some systems do not allow in file names."""
     return OUTSIDE_FILE_NAMES.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), id_)
 
 

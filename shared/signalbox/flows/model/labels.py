@@ -9,6 +9,17 @@ from signalbox.flows.problems import BadFlow
 
 LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
+LABEL = re.compile(f"^{LABEL_NAME.pattern}:.+$")
+"""A label in a request that chooses runs."""
+
+LABELS: Mapping[str, Any] = {
+    "maxProperties": LIMITS.flow_labels_max,
+    "propertyNames": {"pattern": f"^{LABEL_NAME.pattern}$"},
+    "additionalProperties": {"type": "string", "minLength": 1, "maxLength": LIMITS.flow_label_bytes_max},
+    "examples": [{"tenant": "a"}],
+}
+"""The schema of the labels of a run."""
+
 
 def checked_labels(labels: Any) -> dict[str, str]:
     """Return the labels of a start. Raises `BadFlow`."""
@@ -38,7 +49,7 @@ def _label_bytes(value: Any) -> int:
 
 
 def label_entry(name: str, value: str, state: str = "") -> str:
-    """Return a label as a listing has it and a query compares it: alone, or with the run's state."""
+    """Return a label in the form that listings contain and queries compare: alone, or with the run's state."""
     return f"{state} {name}:{value}" if state else f"{name}:{value}"
 
 

@@ -20,7 +20,7 @@ def entries_to_text(entries: Sequence[Message]) -> str:
 
 
 def joined(text: str, entries: Sequence[Message]) -> str:
-    """Return the text of entries with further ones behind them."""
+    """Return the text of entries with further ones appended."""
     return texts_joined(text, entries_to_text(entries))
 
 

@@ -22,7 +22,7 @@ SUB_FLOW = "flow"
 class Result:
     """The outcome of a command. `at` is the time of the turn that applied it, None in the mailbox.
 
-    `delivery` is the one that has run the code of an inline step; empty for other commands.
+    `delivery` is the delivery that has run the code of an inline step, and empty for other commands.
     """
 
     kind: ClassVar[str] = "done"
@@ -56,7 +56,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event that a caller sent. A run of another `incarnation` drops it; empty: any run takes it."""
+    """An event that a caller sent. A run of another `incarnation` drops it.
+
+    If `incarnation` is empty, any run takes it.
+    """
 
     kind: ClassVar[str] = "event"
     name: str
@@ -77,7 +80,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A request to cancel the flow. One that has a `parent` is of the flow that waited for it under that key."""
+    """A request to cancel the flow.
+
+    If it has a `parent`, it comes from the flow that waits for this one under that key.
+    """
 
     kind: ClassVar[str] = "cancel"
     reason: str
@@ -135,5 +141,5 @@ def sub_flow_address(address: FlowAddress, wait: Wait) -> FlowAddress | None:
 
 
 def parent_key(base: str, wait: Wait) -> str:
-    """Return what identifies the wait of a flow for a sub-flow in the messages that it sends there."""
+    """Return the key of a flow's wait for a sub-flow, which identifies the wait in messages to the sub-flow."""
     return name_of("parent", base, wait.execution_id, wait.path)

@@ -1,4 +1,4 @@
-"""The retention of an ended run, and the place of its archive, as the decorator of its flow says."""
+"""The retention of an ended run, and the place of its archive, as the decorator of its flow specifies them."""
 
 from datetime import timedelta
 from typing import Any, Self
@@ -14,8 +14,8 @@ DAY_SECONDS = 24 * 3600
 class Keeping:
     """The retention of an ended run, and the place of its archive, which is written before the run is removed.
 
-    `days` is None for the default: as long as its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a
-    folder, and empty if the run has no archive.
+    If `days` is None, the run is kept while its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a folder,
+    and empty if the run has no archive.
     """
 
     days: int | None = None

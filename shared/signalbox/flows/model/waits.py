@@ -12,11 +12,13 @@ from signalbox.core.times import rfc3339
 class Wait:
     """One wait of a flow's code: the command at `path` of an execution, on its current attempt.
 
-    A path is the number of the `await` in its branch, then the position in the awaited group, and so on. `signature` is
-    the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
-    command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
-    `child` is the id that the code has given to a sub-flow, empty for a generated one, and `last_error` the error of
-    the attempt before this one; the header has both.
+    - `path` is the number of the `await` in its branch, then the position in the awaited group, and so on.
+    - `signature` is the command's kind and name. The header and the log have it.
+    - `scheduled_at` is the time of the turn that scheduled it. Only the header has it.
+    - `child` is the id that the code has given to a sub-flow, and empty for a generated id. Only the header has it.
+    - `last_error` is the error of the previous attempt. Only the header has it.
+
+    Tasks and messages have the other three.
     """
 
     execution_id: str
@@ -42,10 +44,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right of one delivery to run the code of an inline step until a time, which it moves while the code runs.
+    """The right of one delivery to run the code of an inline step until a time.
 
-    `starts` counts the starts of the current attempt, also those of deliveries that died. After an `error` other than a
-    `Problem` the claim has no delivery, and the code is not started before `until`.
+    The delivery extends it while the code runs. `starts` counts the starts of the current attempt, including those of
+    deliveries that died. After an `error` other than a `Problem` the claim has no delivery, and the code is not started
+    before `until`.
     """
 
     delivery: str

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, with_prefix, write_page_token
@@ -14,6 +13,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import STATES
 from signalbox.flows.model.labels import check_label, label_entry
 from signalbox.flows.problems import BadFlow
+from signalbox.flows.shown import FlowsShown, ListedFlowShown
 from signalbox.flows.storage.listings import ARCHIVED_AT, CREATED_AT, LABELS
 
 SHOWN_IN_LISTS = ("flow", "id", "state", "created_at", "ended_at", ARCHIVED_AT)
@@ -24,19 +24,11 @@ BEHIND_IDS = "\x7f"
 
 
 @dataclass(frozen=True, slots=True)
-class FlowsPage:
-    """Listings of flows in the order of the list. `next_page_token` is empty on the last page."""
-
-    flows: list[dict[str, Any]]
-    next_page_token: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a flow, or those of them in one state, with one label, or whose ids begin with a prefix.
+    """The runs of a flow, optionally only those in one state, with one label, or with ids that begin with a prefix.
 
-    With `newest_first`, or with a time, they are sorted by their starts, the newest first; otherwise by their ids.
-    `started_after` is the earliest start, and all starts are before `started_before`.
+    With `newest_first` or a time, they are sorted by their starts, the newest first. Otherwise they are sorted by their
+    ids. `started_after` is the earliest start, and all starts are before `started_before`.
     """
 
     flow: str
@@ -65,7 +57,7 @@ class Runs:
     def query(self) -> Query:
         """Return the query of the listings.
 
-        By ids it names one field at most, so it needs no composite index. By start it needs one of `INDEXES`.
+        A list by ids names at most one field, so it needs no composite index. A list by start needs one of `INDEXES`.
         """
         if self.by_start:
             return Query(
@@ -98,21 +90,21 @@ def count_flows(ports: Ports, runs: Runs) -> int:
     return ports.store.count(runs.query())
 
 
-def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
+def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsShown:
     """Return runs in the order of their ids, or by their starts."""
     most = LIMITS.flows_listed_max
     after = read_page_token(page_token, FlowAddress.COLLECTION, int(runs.by_start)) if page_token else ()
     page = ports.store.query(replace(runs.query(), limit=most, after=after))
+    shown = tuple(map(_shown, page))
     if len(page) < most:
-        return FlowsPage([_shown(listing) for listing in page])
+        return FlowsShown(shown)
     last = page[-1]
     place = [(last.data or {})[CREATED_AT]] if runs.by_start else []
-    return FlowsPage([_shown(listing) for listing in page], write_page_token(FlowAddress.COLLECTION, place, last.id))
+    return FlowsShown(shown, write_page_token(FlowAddress.COLLECTION, place, last.id))
 
 
-def _shown(listing: Snapshot) -> dict[str, Any]:
+def _shown(listing: Snapshot) -> ListedFlowShown:
     data = dict(listing.data or {})
-    shown = {name: data[name] for name in SHOWN_IN_LISTS if name in data}
     entries = [entry.partition(":") for entry in data.get(LABELS, ())]
     labels = {name: value for name, _, value in entries if " " not in name}
-    return shown | ({"labels": labels} if labels else {})
+    return ListedFlowShown(**{name: data[name] for name in SHOWN_IN_LISTS if name in data}, labels=labels)

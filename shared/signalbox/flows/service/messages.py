@@ -50,7 +50,7 @@ def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
 def post_callback(ports: Ports, callback: Callback, value: Any) -> None:
     """Send the event of a callback to its run. A repeat with the same value changes nothing, also after the end.
 
-    Raises `OtherBody` for another value, and what `get_callback` and `post_event` raise.
+    Raises `OtherBody` for another value, and the errors of `get_callback` and `post_event`.
     """
     event = replace(_event(callback.event, value), incarnation=callback.incarnation)
     _send_event(ports, get_callback(ports, callback), event, f"callback {callback.operation}")
@@ -91,7 +91,7 @@ def is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
 def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None, *, parent: str = "") -> None:
     """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
 
-    A repeat with the same `id_` changes nothing, also in a later generation. With `parent`, only the sub-flow of that
+    A repeat with the same `id_` changes nothing, even in a later generation. With `parent`, only the sub-flow of that
     wait is cancelled (`parent_key`). Raises `NoFlow`.
     """
     header = get(ports, address)

@@ -59,7 +59,10 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
 
 
 def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Message]:
-    """Return the entries of a flow's log after the first `count`. Reads only if the header has not all of them."""
+    """Return the entries of a flow's log after the first `count`.
+
+    Reads chunks only if the header does not have all of them.
+    """
     if count >= header.log.held:
         return header.log.tail[count - header.log.held :]
     return read_log(store, header).entries[count:]

@@ -58,7 +58,7 @@ def start(
     labels: Mapping[str, str] = NO_LABELS,
     timeout_seconds: float | None = None,
 ) -> Started:
-    """Start a flow, whose code `function` has. A repeated start changes nothing.
+    """Start a flow; `function` is the name of the function that has its code. A repeated start changes nothing.
 
     After `timeout_seconds` by the server's time the run is cancelled, unless it has ended before.
 
@@ -96,7 +96,10 @@ def _created(header: FlowHeader) -> Commit:
 
 
 def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None) -> Commit:
-    """Return the commit of a flow whose code has been started. If that fails, a wake-up does it and marks it stuck."""
+    """Return the commit of a flow whose code has been started.
+
+    If the code fails, the flow is only created; its wake-up runs the code again and marks the flow stuck.
+    """
     definition.signature.bind(header.arguments, None)
     try:
         commit = _first_turn(ports, flows, definition, header, now)
@@ -154,7 +157,7 @@ class Fork:
     timeout_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `BadFlow` if it cannot be, whatever the other run is."""
+        """Raise `BadFlow` for a fork that is impossible whatever the other run is."""
         if isinstance(self.from_entry, bool) or not isinstance(self.from_entry, int) or self.from_entry < 0:
             raise BadFlow("`from_entry` must be a whole number, 0 or more.", field="from_entry")
         if self.arguments is not None:
@@ -176,8 +179,8 @@ class Fork:
 def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
     """Start a run from a prefix of another run's log, in one commit: the commands that are pending there are scheduled.
 
-    The other run does not change. Its current execution counts: `continue_as_new` has removed the logs before. A repeat
-    changes nothing.
+    The other run does not change. The prefix is one of its current execution, since `continue_as_new` removes earlier
+    logs. A repeat changes nothing.
 
     Raises `NoFlow`, `OtherBody` if the id was used in another way, `CannotFork`, `BadArgument`, and `Unavailable` if
     this process cannot run the code.
@@ -197,7 +200,7 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
     try:
         commit_start(ports, timed(commit, header, seconds) if seconds else commit)
-    except AlreadyExists:  # a run has the id now, or that of a new sub-flow: look again
+    except AlreadyExists:  # a run now has the id, or the id of a new sub-flow: read again
         return fork(ports, flows, source, wanted)
     return Started(new.address, created=True)
 

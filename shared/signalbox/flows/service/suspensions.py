@@ -52,9 +52,10 @@ def resume(ports: Ports, address: FlowAddress) -> None:
 
 
 def resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
-    """Return the writes and the wake-up that let a suspended flow continue; no writes if it is not suspended.
+    """Return the writes and the wake-up that let a suspended flow continue.
 
-    The wake-ups of the messages that wait have ended at the suspended header.
+    There are no writes if it is not suspended. Waiting messages need the new wake-up, since their own ones found a
+    suspended flow and ended.
     """
     writes = _moved(read, header, replace(header, suspended=None)) if header.suspended else ()
     return Decision(writes, (header, read.read_time), (repeat_flow(header.address.base, header.function),))

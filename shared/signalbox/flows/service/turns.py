@@ -37,10 +37,12 @@ from signalbox.mailboxes.storage import Mailbox
 
 @dataclass(frozen=True, slots=True)
 class FlowMailbox:
-    """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does.
+    """A flow's mailbox as it was read.
 
-    `repeats`: the turn schedules the pending commands again. `carrier` is the delivery that runs inline steps after
-    the commit, and `ended` the results of those whose code has ended there; they come before the messages.
+    - `own` is the result of the step whose task runs the turn, if one does.
+    - `repeats` is whether the turn schedules the pending commands again.
+    - `carrier` is the delivery that runs inline steps after the commit.
+    - `ended` are the results of the carrier's inline steps whose code has ended; they come before the messages.
     """
 
     address: FlowAddress
@@ -76,13 +78,13 @@ class LiveTurn:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A turn that has ended. `claims` are those of inline steps, by path; `cancel_waits` for their code.
+    """A turn that has ended.
 
-    `leaves_steps`: it has committed nothing, and left inline steps to another carrier, for lack of time.
-
-    `complete`: nothing is left of the outcomes in hand. They are left if the flow is stuck, or if the turn is so large
-    that its commit has room for earlier messages only. `live` is the turn if its carrier has inline steps to run; it
-    must be closed.
+    - `claims` are those of inline steps, by path. If `cancel_waits`, a cancel waits until their code ends.
+    - `leaves_steps` is whether it has committed nothing and left inline steps to another carrier, for lack of time.
+    - `complete` is whether none of the outcomes in hand are left. They are left if the flow is stuck, or if the turn is
+      so large that its commit has room for earlier messages only.
+    - `live` is the turn if its carrier has inline steps to run; it must be closed.
     """
 
     complete: bool
@@ -114,7 +116,7 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     except Stuck as stuck:
         mark_stuck(ports, read, header, stuck)
         return Advanced(complete=False)
-    except Problem as problem:  # the queue must not take it for an answer to the task
+    except Problem as problem:  # the queue must not see it as the answer to the task
         mark_stuck(ports, read, header, Stuck("flow-failed", f"The turn was refused: {problem.detail}"))
         return Advanced(complete=False)
     live = None
@@ -126,7 +128,10 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
 
 
 def of_suspended(header: FlowHeader) -> Advanced | None:
-    """Return the turn of a suspended flow, which leaves everything in the mailbox; None if it is not suspended."""
+    """Return the turn of a suspended flow, which leaves everything in the mailbox.
+
+    Return None if the flow is not suspended.
+    """
     return Advanced(complete=False) if header.suspended else None
 
 
@@ -138,10 +143,11 @@ def _has_steps_to_run(turn: FlowTurn) -> bool:
 def advance_without_read(
     ports: Ports, flows: Flows, live: LiveTurn, now: datetime, carrier: Carrier, ended: Sequence[Result]
 ) -> LiveTurn | None:
-    """Commit the next turn of a process under the header of its last one; return None if the code runs no more.
+    """Commit the next turn of a process under the header of its last one.
 
-    `ended` are the results of inline steps; `now` is the time of the last header and what has passed since. Raises
-    `Conflict` if another process was faster, and `Stuck`. After any error, read and replay.
+    Return None if the code does not run any more. `ended` are the results of inline steps. `now` is the time of the
+    last header plus the time since then. Raises `Conflict` if another process was faster, and `Stuck`. After any error,
+    read and replay.
     """
     turn = live.turn.following(now, carrier)
     with _closed_after_error(turn):
@@ -157,7 +163,7 @@ def advance_without_read(
 
 
 def live_turn(turn: FlowTurn, snapshot: Snapshot, commit: Commit, committed: Committed) -> LiveTurn | None:
-    """Return a turn whose commit has landed, or None, and close it, if its code runs no more."""
+    """Return a turn whose commit has landed. If its code does not run any more, close it and return None."""
     [put, *_], [result, *_] = commit.writes, committed.results
     assert isinstance(put, Put), "the first write of a turn is its header"
     now, created_at = committed.commit_time, snapshot.create_time or result.update_time
@@ -187,7 +193,7 @@ def commit_turn(ports: Ports, commit: Commit) -> Committed:
 
 
 def write_log(ports: Ports, commit: Commit) -> None:
-    """Write the lines that the code has logged: a turn that does not count has logged nothing. Export the spans."""
+    """Write the lines that the code has logged, and export the spans. Only turns that have committed are logged."""
     for span in commit.spans:
         ports.log.span(span)
     for line in commit.lines:
@@ -197,7 +203,7 @@ def write_log(ports: Ports, commit: Commit) -> None:
 def _commit_that_fits(
     ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog
 ) -> tuple[FlowTurn, Commit | None, bool]:
-    """Return the commit of a turn that takes all messages, or of one that takes so few that it fits.
+    """Return the commit of a turn that takes all messages, or as many as fit into one commit.
 
     The outcome in hand is the last message. Also return the turn, and whether it takes all of them.
     """
@@ -241,9 +247,9 @@ def _turn(
 
 
 def refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
-    """Let the code receive which of the ids that it has given to new sub-flows are in use. Raises `Stuck`.
+    """Complete the commands of new sub-flows whose chosen ids are in use, with an error.
 
-    The code may then choose others, which are looked up in turn.
+    The code may then choose other ids, which are also looked up. Raises `Stuck`.
     """
     free: dict[FlowAddress, str] = {}
     for _ in range(LIMITS.flow_pending_max):
@@ -264,9 +270,10 @@ def refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
 def take_page(
     turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None
 ) -> tuple[Sequence[StoredMessage], bool]:
-    """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones.
+    """Apply messages until the turn is over, each cancel before the page's events.
 
-    A cancel that must wait for the code of an inline step is left. Also return whether a left one is due at once.
+    Return the applied messages. A cancel that must wait for the code of an inline step is left; also return whether it
+    is due at once.
     """
     taken: list[StoredMessage] = []
     left: list[StoredMessage] = []

@@ -193,5 +193,5 @@ def _checked_batch(effect: Effect, location: str) -> Effect:
     size = len(repr(effect.payload))
     if size > LIMITS.flow_batch_bytes_max:
         detail = f"The calls of the batch have {size:,} bytes; the limit is {LIMITS.flow_batch_bytes_max:,}."
-        raise too_large(f"{detail} Let a step populate it (docs/flows.md).", location)
+        raise too_large(f"{detail} Let a step populate it (docs/flow-waits.md).", location)
     return effect

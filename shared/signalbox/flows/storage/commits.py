@@ -34,7 +34,7 @@ from signalbox.mailboxes.storage import header_put, message_put, revision_of
 class Commit:
     """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it.
 
-    `header` is the flow's new one, `last_chunk` the text of the last chunk of its log, and `spans` are those of the
+    `header` is the flow's new header. `last_chunk` is the text of the last chunk of its log. `spans` are those of the
     commands that have ended.
     """
 
@@ -78,10 +78,12 @@ def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
 
 @dataclass(frozen=True, slots=True)
 class TurnCommit:
-    """A turn with its input records: the header as read, the log, the messages that it has applied.
+    """A turn with its input records: the header as read, the log, and the messages that it has applied.
 
-    `revision` is that of the code. `more` says whether messages are left for another turn. `live`: the turn follows
-    another one of its process and has read nothing, so its revision must not say that it has.
+    - `revision` is that of the code.
+    - `more` is whether messages are left for another turn.
+    - `live` is whether the turn follows another one of its process and has read nothing. Then it writes the revision of
+      the header, as it has not checked the code against the log.
     """
 
     snapshot: Snapshot

@@ -20,7 +20,7 @@ CREATED_AT = "created_at"
 """The field of a listing with the time of the run's start."""
 
 CHANGING = (LABELS, "ended_at", DUE_AT, "checked_at")
-"""The fields of a listing that it has in some states only."""
+"""The fields that a listing has only in some states."""
 
 _BY_START = (("flow", "-created_at"), ("flow", "state", "-created_at"), ("flow", "labels[]", "-created_at"))
 
@@ -44,9 +44,9 @@ def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) ->
 def listing_of(header: FlowHeader, now: datetime, checked_at: Any = None) -> dict[str, Any]:
     """Return a listing without its `created_at`. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
 
-    If the ended one has an archive, it is due when the archive may be late, and later than that when it is written
-    (`archived_write`). A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a
-    turn. A suspended one has neither.
+    An ended one with an archive is due when the archive may be late; once the archive is written, it is due at the end
+    of its retention (`archived_writes`). A running flow has `checked_at` instead, the time at which the sweeper last
+    saw that it had a turn. A suspended one has neither.
     """
     listing = shown_in_lists(header)
     if header.end:

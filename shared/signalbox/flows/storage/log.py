@@ -69,7 +69,7 @@ def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live
 def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> bool:
     """Return whether the turns since the last move have written about as many bytes of their tails as the chunk has.
 
-    It is computed as if each turn had added equally many. The entries that a turn adds have the same time.
+    The estimate assumes that each turn added the same number of bytes. The entries that a turn adds have the same time.
     """
     if len(text) <= LIMITS.flow_live_tail_bytes_max:
         return False

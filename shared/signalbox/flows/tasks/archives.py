@@ -30,7 +30,7 @@ WriteRows = Callable[[str, Iterable[Mapping[str, Any]]], object]
 
 
 def is_archive(payload: Mapping[str, Any]) -> bool:
-    """Return whether a `flow_command` is that of an archive."""
+    """Return whether a `flow_command` writes an archive."""
     return payload.get("act") == "archive"
 
 

@@ -94,10 +94,10 @@ class Begun:
 
 
 def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> Begun:
-    """Create the batch that acts on all runs that match, whose code `function` has. A repeat under a key is the same.
+    """Create the batch that acts on all runs that match; `function` has their code.
 
-    Raises `TooManyRuns`, `OtherBody` if the key was used for another action, and `Unavailable` if another repeat loads
-    the batch at the same time.
+    A repeat under a key returns the same batch. Raises `TooManyRuns`, `OtherBody` if the key was used for another
+    action, and `Unavailable` if another repeat loads the batch at the same time.
     """
     batch = batch_of(function, wanted.runs.flow, key)
     [read] = ports.store.read(batch_path(batch))
@@ -124,8 +124,9 @@ def batch_of(function: str, flow: str, key: str) -> str:
 
 
 def requested_at(before: Header | None, read: Snapshot) -> str:
-    """Return the time of the first request under a key: that in its batch, or now."""
-    return str(before.task.payload["until"]) if before and before.task else rfc3339(read.read_time)
+    """Return the time of the first request under a key: the time in its batch, or now if there is no batch."""
+    task = before.settings.task if before else None
+    return str(task.payload["until"]) if task else rfc3339(read.read_time)
 
 
 def _check_count(ports: Ports, runs: Runs) -> None:
@@ -158,7 +159,7 @@ def loaded_last(ports: Ports, batch: str) -> tuple[int, str]:
 
 
 def _ids(ports: Ports, runs: Runs, after: str) -> Iterator[str]:
-    """Iterate over the ids of the runs behind one, in their order."""
+    """Iterate over the ids of the runs after a given one, in order."""
     base = f"{runs.flow}~"
     last = (f"{base}{after}",) if after else ()
     while page := ports.store.query(replace(runs.query(), limit=LIMITS.flow_bulk_page, after=last)):

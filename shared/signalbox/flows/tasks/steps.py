@@ -65,7 +65,7 @@ Code = Callable[[None, Start], Json]
 class StepOfFlow:
     """The step that a task runs. `together` is the number of commands that its flow waits for.
 
-    `delayed`: its task was due only some time after the turn that scheduled it.
+    `delayed` is whether its task was due only some time after the turn that scheduled it.
     """
 
     address: FlowAddress
@@ -113,7 +113,7 @@ def _outcome_of_step(
 
 
 def is_over(ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep]) -> bool:
-    """Return whether a flow does not wait for a step, or not for this attempt of it: it is done, or was cancelled.
+    """Return whether a flow does not wait any more for this attempt of a step: it is done, or was cancelled.
 
     If the outcome of an earlier delivery is in the mailbox, wake the flow.
     """
@@ -152,7 +152,7 @@ def apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) 
 
 
 def post_result(ports: Ports, base: str, function: str, result: Result) -> None:
-    """Post a result to a flow whose code `function` has, and wake it. Raises `Unavailable`.
+    """Post a result to a flow, and wake it; `function` has its code. Raises `Unavailable`.
 
     The commit has no outbox: the task that posts the result is retried until the wake-up is enqueued.
     """
@@ -174,10 +174,10 @@ def wake_again(ports: Ports, base: str, function: str) -> None:
 def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Context) -> None:
     """Post the result in the context of a task.
 
-    If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is woken. If none
-    has, an operator may have ended it, so the wait is repeated. If the flow does not wait any more, an earlier delivery
-    may have repeated the wait, and died before it had closed the semaphore, so the wait is taken out of the queue. A
-    lease that it was granted in the meantime stays: the flow may hold it.
+    If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is woken. If no
+    delivery has posted it, an operator may have ended the lease, so the wait is repeated. If the flow does not wait any
+    more, an earlier delivery may have repeated the wait and died, so the wait is removed from the wait queue. A lease
+    that was granted to it in the meantime is kept: the flow may hold it.
     """
     outcome = _outcome_of_context(ports, context)
     if outcome is not None:
@@ -195,7 +195,7 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Context) -> 
 def _outcome_of_context(ports: Ports, context: Context) -> CallOutcome | None:
     """Return the outcome of a lease, a call of an object or a batch, or None for a lease that has ended.
 
-    Permits of a rate that were granted have no context.
+    The result of granted permits of a rate has no context.
     """
     match context:
         case OfLease(granted=granted):
@@ -233,7 +233,7 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _ended(name: str, needed: int, permits: int) -> Problem:
     """Return the error of a wait that has ended, although its flow waits for it.
 
-    If the semaphore has too few permits now, it is a refusal: the flow is stuck until there are more.
+    If the semaphore now has too few permits, the error is a refusal: the flow is stuck until there are more.
     """
     if needed > permits:
         return BadSemaphore(f"`permits` must be at most {permits:,}: the semaphore's.", field="permits")
@@ -285,7 +285,7 @@ def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 
 def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Populate a batch, whose completion is the result. If it is refused, the error is the batch's outcome.
+    """Populate a batch. Its completion is the result of the command; if it is refused, the error is.
 
     A batch that its flow has abandoned is not populated. If the flow abandons it in the meantime, the task that cancels
     it may have found none, so it is cancelled here, or in the next delivery if this one dies.

@@ -58,7 +58,10 @@ class Workers(Protocol):
     def begin(self, path: str, code: Code) -> None: ...
 
     def wait(self, seconds: float) -> Mapping[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`."""
+        """Return the outcomes of code that has ended, as soon as there is one.
+
+        After `seconds`, return an empty list.
+        """
         ...
 
     def abandon(self, path: str) -> None:
@@ -103,7 +106,7 @@ class FlowDelivery:
         self.leave_outcomes()
 
     def has_work(self, header: Snapshot) -> bool:
-        """Return whether inline steps are claimed, or outcomes were left: a claim that is over must be taken over."""
+        """Return whether inline steps are claimed, or outcomes have been left: an expired claim must be taken over."""
         has_outcomes = self._steps.ended or self._steps.has_left
         return bool(has_outcomes or self._workers.running or (header.data or {}).get(RUNNING_STEPS))
 
@@ -128,7 +131,7 @@ class FlowDelivery:
         return wake_flow(self._base, self.flows.function, at)
 
     def advance(self, read: FlowMailbox) -> Advanced:
-        """Commit a turn; if the wake-up was delivered often, count the start of the flow's code."""
+        """Commit a turn. If the wake-up has been delivered often, count the start of the flow's code."""
         is_first, self._has_turned = not self._has_turned, True
         header, is_careful = read.header, self.delivery.deliveries >= LIMITS.flow_careful_deliveries
         if header is None or header.end or not is_careful or not is_first:
@@ -267,7 +270,7 @@ class FlowDelivery:
     # --- the end of the delivery ---
 
     def wake_for(self, claims: Mapping[str, Claim], now: datetime) -> None:
-        """Enqueue a wake-up for the time at which another delivery's claim is over: perhaps nothing else comes then."""
+        """Enqueue a wake-up for the end of another delivery's claim, since perhaps nothing else wakes the flow then."""
         untils = [claim.until for claim in claims.values() if claim.delivery and claim.delivery != self._id]
         if later := [until for until in untils if until > now]:
             self.ports.queue.create(complete_wake_ups([self._wake(min(later))], now))

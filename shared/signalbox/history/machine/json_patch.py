@@ -1,8 +1,8 @@
 """The JSON Patch (RFC 6902) between two values, and a value after a patch.
 
-A patch uses three operations: add, remove, replace. The path ``""`` is the whole value: it is added if there was none,
-and removed if there is none after. In a list, the common beginning and end are kept, and the items between them are
-compared one by one.
+A patch uses three operations: add, remove, replace. The path ``""`` is the whole value: it is added if there was no
+value before, and removed if there is none after. In a list, the common beginning and end are kept, and the items
+between them are compared one by one.
 """
 
 import copy

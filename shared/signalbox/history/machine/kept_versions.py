@@ -1,4 +1,4 @@
-"""Every decision about the versions of a document: the entries that a write adds to its log, and which may be deleted.
+"""Every decision about the versions of a document: which entries a write adds to its log, and which may be deleted.
 
 A version is the content of a document with links as bare keys. So refreshing a copy creates no version, and a put that
 changes nothing creates none either. An *entry* of the log has a JSON Patch (RFC 6902) against the version before, or is
@@ -69,7 +69,7 @@ COMMIT_TIME_MAX = timedelta(hours=1)
 class State:
     """The state that a write replaces. `content` is None if there was no document.
 
-    `mark` is that of the document or, if it has none, that of the log's header.
+    `mark` is the mark of the document or, if it has none, the mark of the log's header.
     """
 
     content: Content | None
@@ -80,7 +80,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The entries to commit with a write, the mark to store, and the version before which all others can be deleted."""
+    """The entries to commit with a write, the mark to store, and the oldest version to keep."""
 
     entries: tuple[Entry, ...] = ()
     mark: Mark | None = None
@@ -88,7 +88,10 @@ class Recorded:
 
 
 def record(state: State, after: Content | None, action: Action, author: str, rule: HistoryRule) -> Recorded:
-    """Return what to record with a write of `after`, or None for a deletion. Contents have links as bare keys."""
+    """Return the entries and the mark to commit with a write of `after` (None: a deletion).
+
+    Contents have links as bare keys.
+    """
     log = _Log(state, rule)
     before = state.content
     if before is not None and (state.mark is None or state.mark.digest != digest(before)):
@@ -166,7 +169,7 @@ def _patch(before: Content | None, after: Content | None) -> tuple[Patch, bool]:
 
 
 def content_of(entries: Sequence[Entry]) -> Content | None:
-    """Return the content of the first entry. Entries are the latest first, and the last one is whole."""
+    """Return the content of the first entry. The entries are sorted from the latest to the oldest, which is whole."""
     content: Any = None
     for entry in reversed(entries):
         content = patched(content, entry.patch)
@@ -177,9 +180,9 @@ def content_of(entries: Sequence[Entry]) -> Content | None:
 def valid_from(entry: Entry, create_time: datetime) -> datetime:
     """Return the time from which a version was valid: its commit, or the write of another client.
 
-    Records that were imported have the time of the import as their create time. Then it is the time at which the write
-    read the document, which is the version's number. A deletion by another client is recorded when its event arrives,
-    perhaps days later, so deletions keep their create time.
+    An imported entry has the time of the import as its create time. Its version is then valid from the time at which
+    the write read the document, which is the version's number. A deletion by another client is recorded when its event
+    arrives, perhaps days later, so deletions keep their create time.
     """
     written_at = instant(entry.version)
     is_imported = entry.action != "delete" and create_time - written_at > COMMIT_TIME_MAX

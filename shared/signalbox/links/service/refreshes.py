@@ -4,7 +4,7 @@ Firestore's own event is the outbox of a put: every write of a document, by any 
 delivered to `fan_out` at least once, in any order. Most events end there without a read. The others lead to
 
     normalize  another client wrote the document: store what a put of its present content would have stored
-    verify     a put embedded copies: compare them with their targets as they are now
+    verify a put embedded copies: compare them with the present targets
     start      the document's copies elsewhere must follow: a chain of tasks, one for each page of documents
 
 A transform has no event. Its change commits with a task that starts a walk: such a chain over the documents that have
@@ -120,11 +120,12 @@ def refresh(
 ) -> None:
     """Refresh the copies in some documents from `inputs`, which were read no earlier than the documents.
 
-    `key` is the source that changed; it is empty if a transform changed. Then the documents may embed each other, and a
-    write of this call is not a reason to start over: that write has its own event. Raises `Unavailable` if the inputs
-    keep changing. Documents that do not fit into memory with the inputs are refreshed in further groups; a group after
-    which no fewer documents are left counts as an attempt. If `timed`, the line of the request has the seconds from the
-    source's write to that of the last copy, as `copy_seconds`.
+    `key` is the source that changed. It is empty if a transform changed: then the documents may embed each other, and a
+    write of this call is not a reason to start over, since it has its own event.
+
+    Documents that do not fit into memory with the inputs are refreshed in further groups. A group counts as an attempt
+    if no fewer documents are left after it. If `timed`, the line of the request has `copy_seconds`: the seconds from
+    the source's write to that of the last copy. Raises `Unavailable` if the inputs keep changing.
     """
     first = inputs
     left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0), timed)
@@ -167,7 +168,7 @@ def _refresh(
 
 
 def _hops(changed: Sequence[Snapshot]) -> int:
-    """Return the largest hop count of some changes. That of a transform is 0."""
+    """Return the largest hop count of some changes. The hop count of a transform's change is 0."""
     read = (Document.from_record(record.data) for record in changed if record.path.startswith(f"{COLLECTION}/"))
     return max(map(hops_of, read), default=0)
 
@@ -175,7 +176,7 @@ def _hops(changed: Sequence[Snapshot]) -> int:
 def write_copies(
     ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
 ) -> tuple[list[str], Landed]:
-    """Write the copies that differ, each document under its own guard, in groups that fit into memory.
+    """Write the copies that differ in groups that fit into memory, each document under its own guard.
 
     Return the documents that lost their guard, or whose write may not have been committed, and the commits. A permanent
     error is logged, and the copies that the store refuses are replaced by marks. A retry would not help, and the other
@@ -263,10 +264,10 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
 
 
 def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]) -> None:
-    """Compare copies that a put changed, those of `targets`, with their targets now; for a put that has no event.
+    """Compare the copies of `targets`, which a put changed, with the present targets.
 
-    The document is compared as it is now: a later write that changed a copy has a task of its own. If another client
-    has written it since, it is normalized.
+    It is for a put that has no event. The document is compared as it is now: a later write that changed a copy has its
+    own task. If another client has written it since, it is normalized.
     """
     document = Document.from_record(ports.store.read(path_of(key))[0].data)
     if document is None:
@@ -281,10 +282,10 @@ def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]
 def verify_copies(
     ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
 ) -> Sequence[Snapshot]:
-    """Compare the copies that a put embedded with their targets now; enqueue a task for each that differs.
+    """Compare the copies that a put embedded with the present targets; enqueue a task for each that differs.
 
-    It enqueues a task and does not write itself, because a redelivery of this event still describes the put, not what
-    the first delivery wrote. Returns the records at `extra_paths`, which take no round trip of their own.
+    It does not write the copies itself, because a redelivery of this event would still describe the put and not the
+    writes of the first delivery. Returns the records at `extra_paths`, which are read in the same round trip.
     """
     transform_paths = embedded_copies.transform_paths([document.surveyed], targets)
     extras: Sequence[Snapshot] = ()
@@ -299,7 +300,10 @@ def verify_copies(
 
 
 def refresh_copy(ports: Ports, key: str, document: str) -> None:
-    """Refresh one document's copy of a key, or delete the document if it depends on that key and came too late."""
+    """Refresh one document's copy of a key.
+
+    Delete the document instead if it depends on that key and was put too late.
+    """
     linking = ports.store.read(path_of(document))
     inputs = ports.store.read(path_of(key), *transform_paths_in(linking, [key]))
     if inputs[0].data is None and delete_late_dependent(ports, linking[0], key):

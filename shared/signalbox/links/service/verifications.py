@@ -1,7 +1,8 @@
-"""Verification: a walk over all documents that repairs what drifted, because events may be lost.
+"""Verification: a walk over all documents that repairs drift, because events may be lost.
 
-Eventarc gives up an event after a hundred deliveries, a trigger may be missing for a while, and another client may
-overwrite the kit's metadata. So each night all documents are compared with what a put of their content would store now:
+Eventarc drops an event after a hundred deliveries, a trigger may be missing for a while, and another client may
+overwrite the kit's metadata. So each night every document is compared with the record that a put of its content would
+store now:
 
     a copy that differs from its source      normalized, as a put would
     a record without the reserved map        normalized, as a put would
@@ -10,11 +11,12 @@ overwrite the kit's metadata. So each night all documents are compared with what
 
 One page runs at a time, and the commit that counts it contains the task of the next one: a walk does not flood the
 queue, cannot run twice, and survives the death of any process. If a page dies between a repair and its count, its
-redelivery no longer finds what was repaired. So counts are lower bounds; each page's repairs are also in its log line.
+redelivery no longer finds the repaired differences. So counts are lower bounds; each page's repairs are also in its log
+line.
 
-A target is marked as linked before it is compared with its copies. A document that differs is normalized by a write of
-its own, which reads all inputs at one instant. So a difference that is only due to a change between two reads of the
-page is not found there, and nothing is written.
+A target is marked as linked before it is compared with its copies. A document that differs is normalized by a separate
+write, which reads all inputs at one instant. So if a difference is only due to a change between two reads of the page,
+that write finds no difference and writes nothing.
 """
 
 from collections.abc import Sequence
@@ -123,7 +125,7 @@ class _PageFindings:
 
 
 def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
-    """Compare documents with what a put of their content would store now, and repair those that differ."""
+    """Compare documents with the records that puts of their contents would store now, and repair those that differ."""
     found = _PageFindings()
     targets = _marked_targets(ports, page, found)
     paths = refreshes.transform_paths_in(page, list(targets))
@@ -198,5 +200,8 @@ def _embeds(snapshot: Snapshot, key: str) -> bool:
 
 
 def _hops(targets: Sequence[Snapshot]) -> int:
-    """Return the hops of a refresh from these targets. More than `hops_max` leave outputs of transforms unchanged."""
+    """Return the hops of a refresh from these targets.
+
+    A refresh with more than `hops_max` hops leaves outputs of transforms unchanged.
+    """
     return max((1 + hops_of(Document.from_record(target.data)) for target in targets), default=0)

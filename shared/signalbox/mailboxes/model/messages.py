@@ -6,9 +6,9 @@
                            it is done
 
 A query ordered by `since` returns the header first, then the waiting messages, and none that are done: one call of the
-store, one instant. What users pass is stored as text, so any JSON value fits and none of it is indexed.
+store, one instant. Values from users are stored as text, so any JSON value fits and none is indexed.
 
-`machine.py` orders the messages and decides what a run does, `storage.py` reads a mailbox and builds its writes, and
+`machine.py` orders the messages and decides the steps of a run, `storage.py` reads a mailbox and builds its writes, and
 `service.py` has the one run loop. Objects and flows decide the meaning of a message.
 """
 

@@ -1,7 +1,7 @@
 """The outcome of a call or a step: its result or its error, and the exception that its caller receives.
 
 A stored error names the class of its problem by the slug. The caller's process raises the class that it has under that
-slug, which can be a user's own.
+slug, which can be a user's class.
 """
 
 import json
@@ -48,7 +48,7 @@ class CallOutcome:
         return self.object or self.result
 
     def exception(self) -> BaseException | None:
-        """Return the error as the exception that is raised where the outcome is waited for."""
+        """Return the error as the exception that is raised in the code that waits for the outcome."""
         return self.raised or self.problem()
 
     def problem(self) -> Problem | None:
@@ -84,7 +84,8 @@ class CallOutcome:
 def _problem_class(slug: str) -> type[Problem]:
     """Return the class of problems that has a slug.
 
-    If several have it, for instance the kit's `TooLarge` and a user's, return one that an `except` of each catches.
+    If several classes have it, for instance the kit's `TooLarge` and one of a user, return a class that an `except` of
+    each catches.
     """
     kinds = [kind for kind in _problem_classes() if kind.slug() == slug]
     bases = {base for kind in kinds for base in kind.__mro__[1:]}

@@ -10,12 +10,11 @@
 
 State, arguments and results are stored as JSON, by their annotations (docs/tasks.md). A class whose state changes its
 shape gets a higher `version`, and a static method ``upgrade(state, version)`` that returns the fields of an older
-state, as JSON. An instance that reads a newer state than its own does not touch it: older code would drop fields that
-it does not have.
+state, as JSON. An instance whose code is older than a state does not touch the state: it would drop fields that it does
+not have.
 
-A method changes its state, calls objects and sends tasks, which are sent if its call takes effect. A turn may lose
-its race and be applied again, so everything else is refused inside a method: the kit's documents, semaphores and
-batches.
+A method changes its state, calls objects and sends tasks, which are sent if its call takes effect. A turn may lose its
+race and be applied again, so other calls of the kit (documents, semaphores, batches) are refused inside a method.
 """
 
 import copy
@@ -77,7 +76,10 @@ def is_running() -> bool:
 
 
 def running_object(what: str) -> ObjectAddress:
-    """Return the object whose method is running. Raises `BadObjectCall`, naming `what` was called, outside a method."""
+    """Return the object whose method is running.
+
+    Outside a method, raise `BadObjectCall`, with the name of the call in `what`.
+    """
     return _method(what)[0]
 
 

@@ -23,12 +23,11 @@ from signalbox.tasks.model.failures import Failure
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The starts of a call that may end its process: `attempts`, the last one by the run `run`, which has the call to
-    itself until `until`.
+    """The starts of a call that may end its process: `attempts` of them.
 
-    The mark is in the call's own record. If deliveries of the run were counted instead, an innocent call at the head of
-    the mailbox would be given up for the deaths of another on its page. In the header, each mark would make the run
-    before it lose its race.
+    The last one was by the run `run`; no other run starts the call before `until`. The mark is in the call's own
+    record. If deliveries of the run were counted instead, an innocent call at the head of the mailbox would be given up
+    for the deaths of another on its page. In the header, each mark would make the run before it lose its race.
     """
 
     attempts: int = 0
@@ -52,7 +51,8 @@ class Mark:
     def next(self, run: str, now: datetime) -> "Mark":
         """Return the mark of one more start. Raises `Unavailable` while another run may be applying the call.
 
-        After the last start, its own run is also refused: another delivery of that run may still be applying the call.
+        After the last start, even the run that made it is refused: another delivery of that run may still be applying
+        the call.
         """
         if self.until is not None and (self.run != run or self.is_spent) and now < self.until:
             raise Unavailable("another delivery may still be applying this call")
@@ -60,9 +60,10 @@ class Mark:
 
 
 def leads(waiting: Sequence[StoredMessage], kept_wake_up: str) -> bool:
-    """Return whether the process that has kept this wake-up applies the waiting messages: it is the first such one.
+    """Return whether the process that has kept this wake-up applies the waiting messages.
 
-    If runs have marked the first message, it may end its process, and is left to them.
+    It does if it is the first one. If runs have marked the first message, which may end its process, the messages are
+    left to them.
     """
     if not waiting or Mark.from_record(waiting[0].data):
         return False
@@ -71,7 +72,7 @@ def leads(waiting: Sequence[StoredMessage], kept_wake_up: str) -> bool:
 
 
 def failure_of(function: str, address: ObjectAddress, id_: str, message: Message, error: Mapping[str, Any]) -> Failure:
-    """Return the failure that keeps a call which was given up: its task calls the method again on retry."""
+    """Return the failure record of a call that was given up. A retry of its task calls the method again."""
     call = Call(function, CALL_OBJECT, call_payload(address, message.body["method"], message.body["arguments"]))
     failure_id = name_of("call given up", address.base, id_)
     text = ErrorText("each start of the call ended its process or raised a transient error")

@@ -12,7 +12,7 @@ from signalbox.objects.model import Applied, call_bytes
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A share of a commit. `task_bytes` is the part of the tasks alone, which share an outbox record."""
+    """A share of a commit. `task_bytes` is the part of the tasks, which share an outbox record."""
 
     writes: int = 0
     tasks: int = 0

@@ -70,11 +70,14 @@ class Posted:
 
 @dataclass(slots=True)
 class Turn:
-    """A turn of the object at `address`: `state` is its text, `calls` the calls that it has read, by id.
+    """A turn of the object at `address`.
 
-    `revision` is that of the header it will write. `changed` are the calls that it has changed; those of them in `held`
-    wait for another call's outcome from now on. `resumed` were held and wait again, each with its `since`. `posted` are
-    the messages and `tasks` the tasks that the turn sends.
+    - `state` is the object's state as text.
+    - `calls` are the calls that the turn has read, by id.
+    - `revision` is that of the header that the turn will write.
+    - `changed` are the calls that it has changed. Those in `held` wait for another call's outcome from now on.
+    - `resumed` are calls that were held and wait in the mailbox again, each with its `since`.
+    - `posted` are the messages and `tasks` the tasks that the turn sends.
     """
 
     address: ObjectAddress
@@ -91,7 +94,10 @@ class Turn:
     _ids: int = 0
 
     def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
-        """Apply one message, which has waited since then. Return False, and do nothing, if the turn ends before it."""
+        """Apply one message, which has waited since `since`.
+
+        If the turn ends before it, do nothing and return False.
+        """
         if self.is_cut():
             return False
         message = self.calls[id_].message
@@ -124,8 +130,9 @@ class Turn:
     # --- calls and deletions ---
 
     def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
-        """Return the result of applying a call or a deletion; for a message that follows a call, that call's
-        outcome.
+        """Return the result of applying a call or a deletion.
+
+        For a message that follows a call, return that call's outcome.
         """
         if refused := self.refused(message, gave_up=gave_up):
             return Applied(self.state, CallOutcome.from_problem(refused))
@@ -140,7 +147,7 @@ class Turn:
         return Applied(self.state, CallOutcome.from_problem(TooLarge("The call sends more than one turn may.")))
 
     def _forwarded(self, message: Message) -> Size:
-        """Return the share of the message, and of its wake-up, that a message on another object's call becomes."""
+        """Return the share of a message that is passed on to another object: the new message and its wake-up."""
         target = self.calls.get(message.target) if message.kind in (Kind.THEN, Kind.ON_RESULT) else None
         if target is None or not (target.forwarded or (target.outcome and target.outcome.object)):
             return Size()
@@ -167,7 +174,7 @@ class Turn:
         self.posted.append(Posted(post.address, self.message_id(), post.message, due_at))
 
     def _task_name(self) -> str:
-        """Return a name that no other turn uses: under the header's guard, one turn has the revision."""
+        """Return a name that no other turn uses: because of the header's guard, only one turn commits the revision."""
         self._ids += 1
         return name_of(self.address.base, self.revision, self._ids)
 
@@ -186,7 +193,7 @@ class Turn:
             self._run(id_, continuation, outcome)
 
     def end(self, id_: str, since: datetime, call: CallRecord) -> None:
-        """Record how a call ended. The calls that it held get its `since`, in order, so they precede later ones."""
+        """Record the end of a call. The calls that it held get its `since`, in order, so they precede later ones."""
         self.resumed |= {held: since + timedelta(microseconds=place) for place, held in enumerate(call.held)}
         self.calls[id_] = replace(call, held=())
         self.changed.add(id_)
@@ -248,7 +255,10 @@ class Turn:
     def forward(
         self, id_: str, since: datetime, address: ObjectAddress, message: Callable[..., Message], *target: str
     ) -> None:
-        """Post a call to another object. Its record names the place, and messages that follow it are sent there."""
+        """Post a call to another object.
+
+        Its record names that object, and messages that follow the call are sent there.
+        """
         call, place = self.calls[id_], CallPlace(address, self.message_id())
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
         self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))

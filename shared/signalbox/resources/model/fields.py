@@ -1,12 +1,12 @@
 """The fields of a model: their types, the annotations that mark them, and references to items of other resources.
 
-A type says which JSON values it accepts, how they are stored, and its JSON Schema. Stored values sort as their meaning
-does: a date is ``2026-11-22``, a datetime is in UTC with six digits of a second. Importing a library such as
-msgspec, attrs or cattrs would lengthen each cold start by several times the cost of these few checks.
+A type defines the JSON values that it accepts, their stored form, and its JSON Schema. Stored values sort in the order
+of their meanings: a date is ``2026-11-22``, a datetime is in UTC with six digits of a second. Importing a library such
+as msgspec, attrs or cattrs would lengthen each cold start by several times the cost of these few checks.
 
 A reference is a link in the document, and the item's `id` over HTTP. An item's document has the key ``RESOURCE~ID``. A
 client sends a reference as an id, or as an object with an `id`, so that it can send back what it has read. A reference
-is shown as the item's `id` and its fields, from the link's copy. Fields whose names begin with ``_`` are the kit's own
+is shown as the item's `id` and its fields, from the link's copy. Fields whose names begin with ``_`` belong to the kit
 and are not shown, so neither an item's owner nor its hidden fields are visible.
 """
 
@@ -27,7 +27,7 @@ from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_S
 class FieldType:
     """A type of single values. `check` returns a JSON value as stored, `parse` the value of a query parameter.
 
-    Both raise `ValueError`, whose text says what the value must be.
+    Both raise `ValueError` with a text that describes a valid value.
     """
 
     name: str
@@ -131,7 +131,7 @@ TYPES: Mapping[Any, FieldType] = {
 
 
 def choice(choices: tuple[str, ...]) -> FieldType:
-    """Return the type of texts with these choices."""
+    """Return the type of a text that is one of these choices."""
 
     def check(value: Any) -> str:
         if value not in choices:
@@ -186,7 +186,7 @@ class Field:
         return self.default is Missing.REQUIRED
 
     def errors_of(self, value: Any) -> Iterator[tuple[str, str]]:
-        """Iterate over the errors of a JSON value: the place, and what the value must be."""
+        """Iterate over the errors of a JSON value: the place of each, and a description of a valid value."""
         parts = enumerate(value) if self.is_list and isinstance(value, list) else [(None, value)]
         if value is None and self.is_optional:
             return
@@ -220,7 +220,7 @@ def key_of(resource: str, id_: str) -> str:
 
 
 def id_of(key: str) -> str:
-    """Return the id of the item with a document key; for other documents, the key itself."""
+    """Return the id of the item with a document key. For other documents, return the key itself."""
     resource, separator, id_ = key.partition(RESOURCE_SEPARATOR)
     return id_ if separator and resource else key
 
@@ -264,7 +264,7 @@ def shown_reference(value: Any, owner: str | None) -> Any:
 
 
 def is_visible(content: dict[str, Any], owner: str | None) -> bool:
-    """Return whether an owner's item may show another item: one without an owner, or of the same owner."""
+    """Return whether an owner's item may show another item, which must have no owner or the same one."""
     meta = content.get(RESOURCE_META)
     return not isinstance(meta, dict) or meta.get("owner") in (None, owner)
 

@@ -1,4 +1,4 @@
-"""Items: how the fields of a resource are stored in a document, and how clients see them.
+"""Items: the stored form of a resource's fields in a document, and the form that clients see.
 
     documents/todos~Vq3…   {"text": "buy tea", "done": false,
                             "_resource": {"name": "todos", "created": …, "modified": …,
@@ -29,7 +29,10 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource: its name, which is the prefix of its keys, and its model. `owned`: users see only their own items."""
+    """A resource: its name, which is the prefix of its keys, and its model.
+
+    If it is `owned`, users see only their own items.
+    """
 
     name: str
     model: Model
@@ -47,7 +50,7 @@ class Item:
 
 
 def from_content(resource: Resource, key: str, content: Content | None) -> Item | None:
-    """Parse an item from a document; None if the document is not an item of this resource."""
+    """Parse an item from a document. Return None if the document is not an item of this resource."""
     meta = (content or {}).get(RESOURCE_META)
     if content is None or not isinstance(meta, dict) or meta.get("name") != resource.name:
         return None

@@ -48,7 +48,7 @@ class WaitForGraph:
 
 
 def stuck_holders(graph: WaitForGraph) -> frozenset[str]:
-    """Return the holders that wait for each other. Without them the graph could be worked off, with them it cannot."""
+    """Return the holders that wait for each other. All other holders can finish."""
     stuck = frozenset(wanted.holder for wanted in graph.wanted)
     while True:
         granted = {wanted.holder for wanted in graph.wanted if wanted.permits <= graph.free(wanted.semaphore, stuck)}
@@ -58,7 +58,7 @@ def stuck_holders(graph: WaitForGraph) -> frozenset[str]:
 
 
 def cycles(graph: WaitForGraph) -> tuple[tuple[HolderShown, ...], ...]:
-    """Return the circles: each holder with the leases it has, the semaphore it waits for, and the holder of that."""
+    """Return the circles: each holder with its leases, the semaphore it waits for, and a holder of that semaphore."""
     stuck = stuck_holders(graph)
     found: list[list[str]] = []
     for holder in sorted(stuck):

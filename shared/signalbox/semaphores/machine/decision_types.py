@@ -1,11 +1,11 @@
 """The input and output of every decision about a semaphore, and the tasks that a decision enqueues.
 
-A decision is a pure function from `Loaded` to `Transition`. `storage.py` loads the one, and commits the other under the
-preconditions of the records that were loaded. The decisions are in the other modules of this folder:
+A decision is a pure function from `Loaded` to `Transition`. `storage.py` loads the input, and commits the output under
+preconditions on the loaded records. The decisions are in the other modules of this folder:
 
     waits        acquire, wait, confirm, cancel, time out
     leases       claim, renew, end
-    wait_queue   who is granted next; the admit run
+    wait_queue   the next waiters to grant; the admit run
     lanes        whose turn it is among the waits of several keys and priorities
     settings     create, change, pause, resume
     deletion     delete old receipts and unused semaphores
@@ -37,16 +37,16 @@ Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
-# --- what a decision takes ---
+# --- the input of a decision ---
 
 
 @dataclass(frozen=True, slots=True)
 class QueueReads:
     """The number of waiters and receipts that a decision needs in addition to the semaphore's record.
 
-    With `in_order` the waiters are those at the head of the queue, in their order; otherwise the first ones by `since`,
-    behind the place `after` (a time and an id). With `by_lane` they are those of all lanes except the plain one, sorted
-    by lane and id, behind the place `after` (a lane and an id).
+    - `in_order`: read the waiters at the head of the queue, in their order. Otherwise read the first ones by `since`.
+    - `by_lane`: read the waiters of all lanes except the plain one, sorted by lane and id.
+    - `after`: the place behind which to read: a time and an id, or with `by_lane`, a lane and an id.
     """
 
     waiters: int = 0
@@ -60,7 +60,8 @@ class QueueReads:
 class Head:
     """The first waiters of a queue in their order, as a read for `asked` of them has found them.
 
-    `more` means that there may be others behind those. `known` is what is known of their order.
+    - `more`: whether there may be others behind these.
+    - `known`: the part of their order that is known.
     """
 
     waiters: tuple[Waiter, ...] = ()
@@ -73,11 +74,14 @@ class Head:
 class Loaded:
     """The records that a decision rests on.
 
-    `wait` is the record of the wait in question, if `wait_read`. `release` is the release of its lease, if one was left
-    for an admit run; all three were read at one instant. `releases`, and then `waiters` and `receipts`, were read after
-    that. `more_waiters` means that there may be others behind those. `known` is what is known of their order. If the
-    semaphore has lanes, `heads` are the lanes that were read, and `waiters` their waiters in turn.
-    `update_time` is the time of the semaphore's last commit.
+    The semaphore, `wait` and `release` were read at one instant, then `releases`, then `waiters` and `receipts`.
+
+    - `update_time`: the time of the semaphore's last commit.
+    - `wait`: the record of the wait in question, if `wait_read`.
+    - `release`: the release of that wait's lease, if one was left for an admit run.
+    - `more_waiters`: whether there may be others behind `waiters`.
+    - `known`: the part of the waiters' order that is known.
+    - `heads`: the lanes that were read, if the semaphore has lanes. `waiters` are then their waiters in turn.
     """
 
     name: str
@@ -102,7 +106,7 @@ class Loaded:
         return self.read_time
 
 
-# --- what a decision returns ---
+# --- the output of a decision ---
 
 
 class Undecided(Enum):
@@ -117,9 +121,11 @@ class Undecided(Enum):
 class WaiterTransition:
     """A change of a waiter's record, under the version of `waiter` as its precondition. `waiter` is the new state.
 
-    ``created``: written whole, at the end of the wait queue or as the receipt of an immediate grant. ``left``: taken
-    out of the wait queue, kept as a receipt. ``requeued``: put back into its old place. ``kept``: a receipt that is
-    kept for longer. ``removed``: deleted.
+    - ``created``: written whole, at the end of the wait queue or as the receipt of an immediate grant.
+    - ``left``: taken out of the wait queue, kept as a receipt.
+    - ``requeued``: put back into its old place.
+    - ``kept``: a receipt that is kept for longer.
+    - ``removed``: deleted.
     """
 
     kind: Literal["created", "left", "requeued", "kept", "removed"]
@@ -130,9 +136,11 @@ class WaiterTransition:
 class Transition(Generic[Answer_co]):
     """A decision: the new state of the semaphore, the answer, and all other changes.
 
-    `unreleased` are leases of which no release may have been left: if there is one, the commit fails. `nudge` asks for
-    an admit run. `evicted` are expired leases that the record has no room for; their loss is noted in their waiters'
-    records. A transition that changes nothing commits nothing.
+    A transition that changes nothing commits nothing.
+
+    - `unreleased`: leases of which no release may have been left. If there is one, the commit fails.
+    - `nudge`: whether an admit run is needed.
+    - `evicted`: expired leases that the record has no room for. Their loss is noted in their waiters' records.
     """
 
     semaphore: Semaphore
@@ -202,7 +210,7 @@ def departure_task(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ..
 
 
 def deadline_task(name: str, waiter: Waiter) -> tuple[Effect, ...]:
-    """Return the task that ends a wait at its deadline; none if it has no deadline."""
+    """Return the task that ends a wait at its deadline, if it has one."""
     if waiter.deadline_at is None:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "deadline")
@@ -240,7 +248,7 @@ def refuse_task(loaded: Loaded, last: Waiter) -> Effect:
 
 
 def refuse_lanes_task(loaded: Loaded, after: tuple[str, ...] = ()) -> Effect:
-    """Return the task that does the same for the waits of all lanes, behind a lane and an id."""
+    """Return the task that ends such waits in all lanes, behind a lane and an id."""
     payload = {"semaphore": loaded.name, "lanes_after": list(after)}
     task = name_of(path_of(loaded.name), loaded.incarnation, "refuse in lanes", microseconds(loaded.now), *after)
     return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload, context={FORMAT: LANES_FORMAT})
@@ -255,7 +263,7 @@ def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadli
 
 
 def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Effect, ...]:
-    """Return the task that records the unit of a batch as failed, if the wait was its, since it has ended so."""
+    """Return the task that records a batch's unit as failed, if the wait that has ended in `state` was the unit's."""
     if not waiter.unit:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "unit")
@@ -264,7 +272,7 @@ def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Eff
 
 
 def end_tasks(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:
-    """Return the tasks by which the unit or the flow that waited learns that its wait has ended with its semaphore."""
+    """Return the tasks that notify the waiting unit or flow that its wait has ended with the semaphore."""
     flow = timeout_task(name, waiter, now, "deleted") if waiter.continuation.is_of_flow else ()
     return unit_task(name, waiter, "deleted", now) + flow
 

@@ -1,4 +1,4 @@
-"""What the sweeper deletes (old receipts, unused semaphores), and when it visits a semaphore again.
+"""The deletions of the sweeper (old receipts, unused semaphores), and the time of its next visit to a semaphore.
 
     command  clean-up   receipt                               then
     -------  ---------  ------------------------------------  -------
@@ -48,8 +48,8 @@ def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> boo
 def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime:
     """Return the time of the next visit to a semaphore that this visit did not change. `pause` came before this visit.
 
-    The pause doubles up to a limit, and ends no later than a lease. If only the leases of an open semaphore keep it
-    from being unused, the next visit is when that can have changed.
+    The pause doubles up to a limit, and ends no later than a lease. If an open semaphore is in use only because of its
+    leases, the next visit is at the earliest time at which it can be unused.
     """
     lease_ends = [lease.ends_at for lease in semaphore.leases if lease.is_live(now)]
     unused_seconds = semaphore.settings.delete_after_seconds
@@ -84,7 +84,7 @@ def clean_up(loaded: Loaded) -> Transition[None]:
 
 
 def is_needed(receipt: Waiter, loaded: Loaded) -> bool:
-    """Return whether the record has a lease of this wait, live or expired: its loss would be noted in the receipt."""
+    """Return whether the record has a lease of this wait, even an expired one. Its loss is noted in the receipt."""
     return any(lease.id == receipt.id for lease in loaded.semaphore.leases)
 
 
@@ -94,7 +94,7 @@ def clean_up_due(semaphore: Semaphore, now: datetime) -> bool:
 
 
 def _next_clean_up(loaded: Loaded) -> datetime | None:
-    """Return the time when the next receipt is old. Waits and leases that exist now may leave one, too."""
+    """Return the time when the next receipt is old. Waits and leases that exist now may also leave one."""
     times = [receipt.expires_at for receipt in loaded.receipts if receipt.expires_at]
     later = [time for time in times if time > loaded.now]
     if len(later) < len(times) and len(loaded.receipts) == LIMITS.receipts_page_max:

@@ -1,4 +1,4 @@
-"""Whose turn it is among the waits of several keys and priorities.
+"""The order of turns among the waits of several keys and priorities.
 
 A lane is the waits of one key and one priority; in a lane, the first waiter is served first. Lanes share the permits by
 weight: a lane's weight is that of its key (1 if the semaphore sets no other) times that of its priority (16, 4 or 1).
@@ -28,8 +28,8 @@ it, that is, until it is 0.
     with the record       any other        closed
 
 `open` means that a lane has no waiters. Like a semaphore (sem-1), a lane opens in two steps, because a wait can join a
-`closed` lane without writing the semaphore's record. When all lanes are open, the semaphore is, and forgets them. When
-the plain lane is the only one left, the semaphore continues as one without lanes.
+`closed` lane without writing the semaphore's record. When all lanes are open, the semaphore opens and forgets them.
+When only the plain lane is left, the semaphore continues without lanes.
 
 A record does not have room for an unlimited number of keys. A key that finds `lanes_max` lanes shares one of
 `lanes_shared_max` with other keys, chosen by its hash, for as long as this lane has waiters or a tag to keep. A key
@@ -53,8 +53,8 @@ from signalbox.semaphores.model.waiters import Waiter
 PRIORITY_WEIGHTS: Mapping[str, int] = {"high": 16, "normal": 4, "low": 1}
 
 STRIDE = 720_720_000_000
-"""By how much a permit moves the tag of a lane of weight 1. Divisible by each number up to 16, and by most weights
-of keys; for the others, a share is exact to about a millionth."""
+"""The distance by which a permit moves the tag of a lane of weight 1. It is divisible by each number up to 16, and by
+most weights of keys. For other weights, a share is exact to about a millionth."""
 
 UNREAD = Head()
 
@@ -73,12 +73,12 @@ def lane_of(semaphore: Semaphore, key: str, priority: str) -> str:
 
 
 def weight_of(semaphore: Semaphore, lane: Lane) -> int:
-    """Return the weight of a lane: that of its key times that of its priority."""
+    """Return the weight of a lane: the weight of its key times the weight of its priority."""
     return PRIORITY_WEIGHTS[lane.priority] * semaphore.settings.weights.get(lane.key or "", 1)
 
 
 def is_closed(semaphore: Semaphore, lane: str) -> bool:
-    """Return whether the record says that a lane may have waiters, so that a wait can join it alone."""
+    """Return whether a lane may have waiters by the record, so that a wait can join it alone."""
     if not semaphore.lanes:
         return semaphore.mode == "closed" and lane == PLAIN
     listed = semaphore.lane(lane)
@@ -99,7 +99,7 @@ def closed(semaphore: Semaphore, lane: str, now: datetime) -> Semaphore:
 
 
 def joining_tag(_: Semaphore) -> int:
-    """Return the tag of a lane that joins: that of the lane served last, to which all tags are relative."""
+    """Return the tag of a lane that joins: the tag of the lane served last, to which all tags are relative."""
     return 0
 
 
@@ -169,7 +169,7 @@ def _permits(loaded: Loaded, waiter: Waiter) -> int:
 
 
 def stride(semaphore: Semaphore, lane: Lane, permits: int) -> int:
-    """Return by how much a number of permits moves the tag of a lane."""
+    """Return the distance by which a number of permits moves the tag of a lane."""
     return permits * (STRIDE // weight_of(semaphore, lane))
 
 
@@ -191,7 +191,7 @@ def served(loaded: Loaded, semaphore: Semaphore, granted: Sequence[Waiter], left
 
 
 def lane_after_read(loaded: Loaded, lane: Lane, left: Collection[str]) -> Lane:
-    """Return a lane with its new mode, and with what is known of the order of its waiters."""
+    """Return a lane with its new mode, and with the known part of its waiters' order."""
     head = loaded.heads.get(lane.id)
     if head is None:
         return lane

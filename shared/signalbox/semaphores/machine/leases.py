@@ -27,10 +27,10 @@ The commit that ends a lease also grants its permits to the head of the wait que
 has claimed it. `live` is any of the three, `late` any that has expired, `continued-late` a continuation's that has
 expired. The answer of `end` is the lease's end: the commit must come before it for the lease to count as released.
 
-A release of a lease that was left for an admit run has ended it already. So the commit of a row with `none` requires
-that there is no such release under the lease's token, and that of `created` creates one for the token that it voids. If
-one was left, the commit fails. A renewal is then decided with the release, and an end is left to the record of the
-release, which names the signal that created it:
+A release that was left for an admit run has already ended its lease. So the commit of a row with `none` requires that
+there is no such release under the lease's token. The commit of a row with `created` creates one for the token that it
+voids. If one was left, either commit fails. A renewal is then decided with the release, and an end is left to the
+record of the release, which names the signal that created it:
 
     command  its lease        answer  then  admit run
     -------  ---------------  ------  ----  ---------
@@ -81,14 +81,14 @@ from signalbox.semaphores.model.waiters import Waiter
 
 
 TAKEN_OVER = ""
-"""The operation of a release that another delivery has created. That of a signal is never empty."""
+"""The operation of a release that another delivery has created. The operation of a signal is never empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
     """The command to end a lease. `token` is the current token, or with `by_grant` the token of the grant.
 
-    `operation` identifies the signal, so that a repeat is answered the same.
+    `operation` identifies the signal, so that a repeat gets the same answer.
     """
 
     id: str
@@ -146,10 +146,10 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
 
 
 def grant_freed(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
-    """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
+    """Grant the free permits. There may be more waiters than were read, so only an empty read begins to open.
 
     If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,
-    or the head that needs more permits may have left. Of a semaphore with lanes, some may not have been read.
+    or the head that needs more permits may have left. In a semaphore with lanes, some lanes may not have been read.
     """
     granted = grant_waiters(loaded, semaphore)
     mode = granted.semaphore.mode
@@ -187,7 +187,7 @@ def renew(
     by_grant: bool = False,
     tried: Sequence[Renewal] = (),
 ) -> Transition[Renewal | None]:
-    """Extend a lease. None if it was lost: it is not reacquired.
+    """Extend a lease. The answer is None if it was lost: a lost lease is not reacquired.
 
     `tried` are the earlier attempts of this renewal, of which one may have landed without an answer. If a release of
     the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
@@ -202,7 +202,7 @@ def renew(
 
 
 def lease_before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
-    """Return the lease before its renewal: before the attempt that has landed, unless that is known to be in time.
+    """Return the lease before its renewal: before the attempt that has landed, unless it is known to be in time.
 
     That attempt came no later than the record's last write. If that write is after the end that the lease had, the
     order cannot be known.
@@ -220,7 +220,7 @@ Claimed = LeaseRecord | Undecided | None
 
 
 def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
-    """Start the lease that a continuation was granted; None if it must not run under this grant.
+    """Start the lease that a continuation was granted. The answer is None if it must not run under this grant.
 
     A second delivery takes the lease over, in a commit that also prevents the first one from leaving a release.
     """
@@ -233,7 +233,7 @@ def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
 
 
 def seconds_since_grant(loaded: Loaded, id_: str, grant: int) -> Sequence[float]:
-    """Return the seconds from when a grant's continuation was due to its first claim; nothing for a later claim."""
+    """Return the seconds from a continuation's due time to its first claim, or an empty sequence for a later claim."""
     lease = loaded.semaphore.granted_as(id_, grant)
     if lease is None or lease.claimed:
         return ()

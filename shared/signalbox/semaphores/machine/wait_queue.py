@@ -4,9 +4,9 @@ One function grants, whatever frees the permits: a signal grants its own in the 
 run grants all that are free. Both also end the waits that need more permits than the semaphore has, because these would
 block all waiters behind them.
 
-**The admit run.** Under contention, waits and signals are records of their own, whose commits cannot conflict. One run,
+**The admit run.** Under contention, waits and signals are separate records, whose commits cannot conflict. One run,
 named after a slot of the server's time, applies up to a hundred of each in one guarded commit. The alarm of an expiring
-lease is such a run, too.
+lease is also such a run.
 
     command  mode     permits  queue    then     waiter   admit run
     -------  -------  -------  -------  -------  -------  ---------
@@ -169,7 +169,7 @@ def _within_one_commit(ended: list[Waiter]) -> tuple[Waiter, ...]:
 
 
 def _bytes_of_end(waiter: Waiter) -> int:
-    """Return the size of the task that the end of a wait without a grant enqueues: of its unit, or `on_timeout`."""
+    """Return the size of the task that the end of a wait without a grant enqueues: the unit's, or `on_timeout`."""
     call = waiter.continuation if waiter.unit else waiter.on_timeout
     return 0 if call is None else len(call.to_record()["payload"])
 
@@ -178,7 +178,7 @@ def _bytes_of_end(waiter: Waiter) -> int:
 
 
 def admit_reads(loaded: Loaded) -> QueueReads:
-    """Read a page of waiters; if their order is known, only as many as can be granted; none if all permits are held."""
+    """Read a page of waiters, or as many as can be granted if their order is known. Without free permits, read none."""
     semaphore = _after_releases(loaded)
     free = semaphore.free(loaded.now)
     if free <= 0 and semaphore.mode == "closed":
@@ -225,7 +225,7 @@ def stale_units(loaded: Loaded, stale: Iterable[Waiter]) -> tuple[Effect, ...]:
 
 
 def _mode(loaded: Loaded, granted: Granted) -> Mode:
-    """Return the new mode. Without a read of the queue it stays as it was; that of lanes follows from their modes."""
+    """Return the new mode. Without a read of the queue it stays the same; with lanes, it follows from their modes."""
     if not loaded.reads.waiters or loaded.semaphore.lanes:
         return granted.semaphore.mode
     remaining = loaded.more_waiters or bool(granted.remaining)

@@ -104,7 +104,7 @@ Decided = WaitAnswer | Undecided
 def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
     """Read the head of the wait queue, if the permits are free and the mode allows that others wait.
 
-    With lanes it is not read: they have waiters, or an admit run finds out soon.
+    With lanes the queue is not read: they have waiters, or an admit run will soon find that they have none.
     """
     enough = loaded.semaphore.free(loaded.now) >= request.permits
     in_doubt = loaded.semaphore.mode != "open" and not loaded.semaphore.lanes
@@ -136,7 +136,7 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 
 
 def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: float | None = None) -> int | None:
-    """Return the seconds after which a refused caller should ask again; None if a repeat would get the same answer.
+    """Return the seconds after which a refused caller should retry, or None if a retry would get the same answer.
 
     They are the seconds until its expected turn. If that is unknown, or the semaphore is paused, they are drawn by
     `jitter`, from 0 to 1.
@@ -239,7 +239,7 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
 
 
 def confirm_again(loaded: Loaded) -> Transition[WaitAnswer | None]:
-    """Close the semaphore for a wait that is in its queue, and may have been created alone. None if it is not there."""
+    """Close the semaphore for a wait that may have been created alone. The answer is None if it is not in the queue."""
     waiter = loaded.wait
     if waiter is None or waiter.incarnation != loaded.incarnation or waiter.state != "waiting":
         return unchanged(loaded, None)
@@ -297,21 +297,21 @@ class Departure:
 
 
 def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take a cancelled wait out of the wait queue; None if it no longer waits."""
+    """Take a cancelled wait out of the wait queue. Return None if it no longer waits."""
     departure = withdraw(name, waiter, now)
     unit = unit_task(name, waiter, "cancelled", now)
     return departure and replace(departure, effects=(*unit, *departure.effects))
 
 
 def withdraw(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take a wait that its unit or flow does not need out of the wait queue: as `cancel`, but no unit fails."""
+    """Take a wait out of the wait queue that its unit or flow does not need. Unlike `cancel`, this fails no unit."""
     if waiter.state != "waiting":
         return None
     return Departure(leave(waiter, "cancelled"), departure_task(name, waiter, now))
 
 
 def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take a wait out of the wait queue at its deadline; None if it no longer waits. Raises `Unavailable` if early."""
+    """Take a wait out of the wait queue at its deadline. Return None if it has left. Raises `Unavailable` if early."""
     if waiter.state != "waiting" or waiter.deadline_at is None:
         return None
     if not waiter.is_late(now):

@@ -19,19 +19,19 @@ class KnownHead:
     them, by their create times, so the known head stays correct until its waiters leave. A waiter that returns to an
     old place invalidates it.
 
-    All of them were created by `until`; a later record under one of these ids has another place. With `until` and
-    without ids, order had to be found the last time, so the next read is of many waiters at once.
+    All of them were created by `until`; a later record under one of these ids has another place. If there is an `until`
+    and there are no ids, the last read had to find the order, so the next one reads many waiters at once.
     """
 
     ids: tuple[str, ...] = ()
     until: datetime | None = None
 
     def page(self, count: int) -> int:
-        """Return how many waiters to read to find the order of `count`: one more, for comparison."""
+        """Return the number of waiters to read to find the order of `count`: one more, for comparison."""
         return 1 + (count if self.until is None else max(count, LIMITS.known_head_max))
 
     def behind(self, count: int) -> Self:
-        """Return what is known of the order after the first `count` waiters."""
+        """Return the known head without its first `count` waiters."""
         return type(self)(self.ids[count:], self.until)
 
     def has(self, waiter: Waiter, incarnation: int) -> bool:
@@ -41,17 +41,17 @@ class KnownHead:
         return self.until is not None and waiter.created_at is not None and waiter.created_at <= self.until
 
     def after(self, waiters: Sequence[Waiter]) -> Self:
-        """Return the knowledge after these waiters, in their order, are known to precede all others."""
+        """Return the known head, now that these waiters, in this order, are known to precede all others."""
         ids = (*(waiter.id for waiter in waiters), *self.ids)[: LIMITS.known_head_max]
         until = self.until or max((waiter.created_at for waiter in waiters if waiter.created_at), default=None)
         return type(self)(ids, until)
 
     def shortened(self, ids_max: int) -> Self:
-        """Return what is known of the first waiters, at most `ids_max` of them; nothing if that is 0."""
+        """Return the known head with at most `ids_max` waiters, or an empty one if that is 0."""
         return replace(self, ids=self.ids[:ids_max]) if ids_max else type(self)()
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields for the semaphore's record; none if nothing is known."""
+        """Return the fields for the semaphore's record. If nothing is known, there are none."""
         return {"head": {"ids": list(self.ids), "until": self.until}} if self.until else {}
 
     @classmethod

@@ -1,10 +1,10 @@
 """A lane: the waits of one key and one priority.
 
-A wait may name a key (whose it is) and a priority. A wait with neither is in the plain lane, whose waiters have the
-records of a semaphore without lanes. A waiter of another lane has `lane` and, instead of `since`, the map `places` with
-one field that is named after its lane: a query ordered by that field finds the queue of this lane. While there are such
-waiters, `lanes` in the semaphore's record lists the lanes (`machine/lanes.py`); then the mode is `closed`, and each
-lane has a mode of its own.
+A wait may name a key (a tenant, a user) and a priority. A wait with neither is in the plain lane, whose waiters have
+the records of a semaphore without lanes. A waiter of another lane has `lane` and, instead of `since`, the map `places`
+with one field that is named after its lane: a query ordered by that field finds the queue of this lane. While there are
+such waiters, `lanes` in the semaphore's record lists the lanes (`machine/lanes.py`); then the mode is `closed`, and
+each lane has its own mode.
 """
 
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ PLAIN = ""
 
 
 def lane_id(key: str, priority: str) -> str:
-    """Return the lane of a key and a priority that share it with no others. An empty priority is the normal one."""
+    """Return the lane that one key and priority use alone. An empty priority is the normal one."""
     priority = priority or "normal"
     return PLAIN if (key, priority) == ("", "normal") else f"{priority}:{key}"
 
 
 def shared_lane_id(number: int, priority: str) -> str:
-    """Return a lane that keys share for which the semaphore's record has no room."""
+    """Return a lane that several keys share, because the semaphore's record has no room for their own lanes."""
     return f"{priority or 'normal'}#{number}"
 
 

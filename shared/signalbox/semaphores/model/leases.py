@@ -1,6 +1,6 @@
 """A lease: permits for one holder, under a fencing token.
 
-The token grows from grant to grant, also when the semaphore is deleted and created again. The lease id that callers
+The token grows from grant to grant, even if the semaphore is deleted and created again. The lease id that callers
 receive contains the wait's id and the token (``ID~TOKEN``), so a late signal cannot end a later lease of the same wait.
 A continuation's lease is granted for a short time and starts when its task claims it. A second delivery of that task
 claims it again under a new token: `grant` is the token of the grant, `token` the one that is valid now.
@@ -65,7 +65,7 @@ class Granted:
     key: str = ""
     priority: str | None = None
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The JSON that was parsed, to store it or to send it again as it was."""
+    """The JSON that was parsed, to store it or to send it again unchanged."""
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
@@ -84,7 +84,7 @@ class Granted:
 
 
 REPEATED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder", "unit", "key", "priority")
-"""The options of a wait that its repeat has."""
+"""The options of a wait that are the same in its repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class LeaseRecord:
         return self.ends_at + timedelta(seconds=LIMITS.grant_silent_seconds)
 
     def is_ended_by(self, release: "Release | None") -> bool:
-        """Return whether this release, left for an admit run, is of this lease under its current token."""
+        """Return whether a release that was left for an admit run ends this lease under its current token."""
         return release is not None and (release.id, release.token) == (self.id, self.token)
 
     def held(self, semaphore: str) -> Lease:
@@ -140,9 +140,9 @@ class LeaseRecord:
 class EndedLease:
     """A lease that has ended, kept for a while so that a repeated call is recognised.
 
-    `operation` is the signal that ended it. It is empty if the lease expired, or if the signal was already too late
-    when it was decided. `in_time` means that the signal is known to have come before the end of the lease; if it is
-    false, the time of the commit decides.
+    `operation` is the signal that ended it. It is empty if the lease expired, or if the signal was decided too late.
+    `in_time` means that the signal is known to have come before the end of the lease; if it is false, the time of the
+    commit decides.
     """
 
     id: str
@@ -161,7 +161,7 @@ class EndedLease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The end of a token, stored as a record of its own that an admit run applies.
+    """The end of a token, stored as a separate record that an admit run applies.
 
     `operation` identifies the signal. It is empty if another delivery of the task has created the release.
     `created_at` is the commit time of the record, or None before the commit.

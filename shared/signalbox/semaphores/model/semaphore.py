@@ -104,7 +104,7 @@ class Semaphore:
         return next((lease for lease in self.leases if (lease.id, lease.grant) == (id_, grant)), None)
 
     def ended_lease(self, id_: str, token: int | None = None, operation: str | None = None) -> EndedLease | None:
-        """Return the last ended lease of a wait, or that under a token, or that which an operation has ended."""
+        """Return a wait's last ended lease: any one, the one under a token, or the one that an operation has ended."""
         of_wait = (lease for lease in self.ended if lease.id == id_)
         matching = [one for one in of_wait if token in (None, one.token) and operation in (None, one.operation)]
         return matching[-1] if matching else None
@@ -183,7 +183,7 @@ class Semaphore:
         return replace(self, alarm_at=min(ends))
 
     def sweep_at(self, now: datetime) -> datetime | None:
-        """Return the time by which the sweeper visits it; not before now, so those due longest go first."""
+        """Return the time by which the sweeper visits it: never before now, so those due longest go first."""
         times = [self.alarm_at, self.clean_at, *(lease.silent_at for lease in self.leases)]
         if self.has_room(now):
             times.append(now + timedelta(seconds=LIMITS.admission_lost_seconds))

@@ -1,4 +1,4 @@
-"""A waiter: the record of a wait with a continuation, and what a wait is answered.
+"""A waiter, which is the record of a wait with a continuation, and the answer to a wait.
 
 The wait queue is ordered by these records' create times. No query can order by a create time, so while a waiter is in
 the queue, its record has the field `since`, which is close to its create time. A query ordered by `since` therefore
@@ -43,14 +43,15 @@ _WAITER_FIELDS = (*_OPTIONS, "incarnation", "deadline_at", "state", "grant")
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A wait with a continuation. `grant` is the token of its last grant; `holder` is the name given by the caller.
+    """A wait with a continuation.
 
-    `key` and `priority` are the caller's, too, and empty for none and the normal one. `lane` is the lane in whose queue
-    the waiter is, and `since` its place there.
-
-    `incarnation` is the create time, in microseconds, of the semaphore it waits for: a later semaphore of the same name
-    never grants it. `created_at` and `version` are the create and update time of its record, or None if the record is
-    not known to exist.
+    - `incarnation`: the create time, in microseconds, of the semaphore it waits for. A later semaphore of the same name
+      never grants it.
+    - `holder`: the name given by the caller.
+    - `key`, `priority`: also given by the caller. They are empty for no key and for the normal priority.
+    - `lane`: the lane in whose queue the waiter is, and `since` its place there.
+    - `grant`: the token of its last grant.
+    - `created_at`, `version`: the create and update time of its record, or None if the record is not known to exist.
     """
 
     id: str
@@ -83,7 +84,7 @@ class Waiter:
         return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
 
     def task_shown(self) -> dict[str, Any]:
-        """Return what lists and log lines show of its task: function, task, and the unit of a batch that it runs."""
+        """Return its task as lists and log lines show it: function, task, and the unit of a batch that it runs."""
         unit = json.loads(self.unit) if self.unit else {}
         return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
 
@@ -113,7 +114,7 @@ class Waiter:
 class WaitAnswer:
     """The answer to a wait: its lease, or that it is in the wait queue, or that it has ended, or none of these.
 
-    Without any of them the wait was not granted, and has no record: perhaps because the semaphore is paused.
+    If it has none of them, the wait was not granted and has no record, perhaps because the semaphore is paused.
     """
 
     lease: Lease | None = None

@@ -3,7 +3,7 @@
 A continuation starts by claiming its grant. If the lease expired before, the wait returns to its old place in the wait
 queue. If the lease no longer exists, a signal ended it, and the continuation does not run.
 
-A signal ends the lease and grants its permits in one commit. Under contention it leaves a release, a record of its own
+A signal ends the lease and grants its permits in one commit. Under contention it leaves a release, a separate record
 that an admit run applies. `released` means that the lease was held under this token, and that the commit was before its
 end.
 """
@@ -46,9 +46,9 @@ def claim(ports: Ports, granted: Granted) -> Lease | None:
 
 
 def _claimed(ports: Ports, name: str, id_: str, grant: int) -> Lease | None:
-    """Claim by the semaphore's record alone if that is enough, and otherwise with the waiter's.
+    """Claim a granted lease. Read the waiter's record only if the semaphore's record does not decide.
 
-    The line of the request has the seconds since the grant, as `grant_seconds`.
+    The `handled` log line has the seconds since the grant, as `grant_seconds`.
     """
     waited: list[float] = []
 
@@ -75,7 +75,7 @@ def renew_granted(ports: Ports, granted: Granted, lease_seconds: float | None = 
 
 
 def _renew(ports: Ports, name: str, request: RenewRequest, *, by_grant: bool = False) -> datetime | None:
-    """Extend a lease. The release of it that may have been left is read only after a commit has failed."""
+    """Extend a lease. A release that may have been left is read only after a commit has failed."""
     id_, token = parse_lease_id(request.lease)
 
     def lease_of(loaded: Loaded) -> LeaseRecord | None:

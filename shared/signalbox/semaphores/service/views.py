@@ -42,7 +42,7 @@ def get(ports: Ports, name: str) -> SemaphoreView:
 
 
 def find(ports: Ports, request: SemaphoresQuery) -> SemaphoresPage:
-    """Return a page of the semaphores; of those with waiters, also the number of waiters."""
+    """Return a page of the semaphores. Those with waiters also have the number of waiters."""
     listing = request.listing
     conditions = (*(WITH_WAITERS if request.waiting else ()), *with_prefix(listing.prefix))
     found = ports.store.query(Query(COLLECTION, conditions, limit=listing.limit, after=listing.after))
@@ -52,7 +52,7 @@ def find(ports: Ports, request: SemaphoresQuery) -> SemaphoresPage:
 
 
 def _with_waiters(ports: Ports, views: Iterable[SemaphoreView]) -> Iterator[SemaphoreView]:
-    """Count the waiters of each semaphore, and leave out those without: they are about to open."""
+    """Count the waiters of each semaphore, and leave out semaphores without waiters, which are about to open."""
     for view in views:
         if count := count_waiters(ports.store, view.name, view.semaphore):
             yield replace(view, waiting=count)

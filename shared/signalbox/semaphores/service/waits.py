@@ -59,7 +59,7 @@ def acquired_before(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer
 def acquire_within(ports: Ports, name: str, request: WaitRequest, seconds: float) -> WaitAnswer:
     """Try to take permits, again and again, for at most `seconds` of pauses. Raises as `wait` does.
 
-    The wait's id makes its repeats the same wait, so a lost answer is repeated, too.
+    All attempts are the same wait, by its id. So an attempt whose answer was lost is also repeated.
     """
     pause_seconds, left = LIMITS.acquire_pause_seconds, seconds
     while True:
@@ -119,7 +119,7 @@ def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 
 
 def _decide(ports: Ports, reads: SemaphoreReads, request: WaitRequest, attempts_max: int | None = None) -> WaitAnswer:
-    """Decide a wait, and once more if this has deleted its record of an earlier semaphore of the name."""
+    """Decide a wait, and decide it again if this has deleted its record of an earlier semaphore of the name."""
     while True:
         changed = change(ports, reads, partial(waits.wait, request=request), attempts_max=attempts_max)
         if changed.answer is Undecided.JOIN_ALONE:

@@ -32,11 +32,13 @@ class Adjustment:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is counted for one id: a tally, the smallest and the largest value.
+    """The numbers that are counted for one id: a tally, the smallest and the largest value.
 
-    `crossed` names the thresholds whose task was enqueued. Every adjustment committed until `folded_at` is included.
-    `recount` is the recount in progress. `neutral` counts changes that did not change the tally: Firestore does not
-    change the update time of a record that is written unchanged, so guards would not notice them.
+    - `crossed` names the thresholds whose task was enqueued.
+    - Every adjustment committed until `folded_at` is included.
+    - `recount` is the recount in progress.
+    - `neutral` counts changes that did not change the tally: Firestore does not change the update time of a record that
+      is written unchanged, so guards would not notice them.
     """
 
     tally: Tally = ZERO
@@ -103,12 +105,13 @@ Entries = Mapping[StandingKey, Value]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the standings include of a yoke.
+    """The share of a yoke in the standings.
 
-    `version` is the update time of the yoke when it was counted, None if it was deleted; `revision` is that of the
-    declarations. `keys` are the standings that include it, with `value`. `logged` are those with an adjustment of this
-    yoke that may not be added yet. `since` is the create time of the yoke, `gone_at` the time when a visit found it
-    deleted.
+    - `version` is the update time of the yoke when it was counted, or None if it was deleted.
+    - `revision` is that of the declarations.
+    - `keys` are the standings that include the yoke, with `value`.
+    - `logged` are the standings with an adjustment of this yoke that may not be added yet.
+    - `since` is the create time of the yoke, and `gone_at` the time when a visit found it deleted.
     """
 
     version: datetime | None = None
@@ -121,7 +124,7 @@ class Counted:
 
     @classmethod
     def from_record(cls, data: Mapping[str, Any] | None) -> Self | None:
-        """Parse a record; None if the yoke was never counted."""
+        """Parse a record. Return None if the yoke was never counted."""
         if data is None:
             return None
         keys, logged = (tuple(map(StandingKey.from_text, data[name])) for name in ("keys", "logged"))

@@ -45,7 +45,7 @@ class StandingDeclaration:
     """A kind of standings in a request."""
 
     by: Annotated[tuple[YokePart, ...], Described({"minItems": 1, "maxItems": LIMITS.standing_parts_max})] = ()
-    """The parts of an id, `user`, `item` or attributes. The kinds `user` and `item` are by themselves."""
+    """The parts of an id, `user`, `item` or attributes. The kinds `user` and `item` always exist."""
 
     on_threshold: Annotated[tuple[StandingThreshold, ...], Described({"maxItems": LIMITS.standing_thresholds_max})] = ()
 
@@ -174,7 +174,7 @@ class Declarations:
                 yield StandingKey(kind, join(part for part in parts if part is not None))
 
     def thresholds_of(self, key: StandingKey) -> tuple[Threshold, ...]:
-        """Return the thresholds of a standing's kind, or none if the kind was removed."""
+        """Return the thresholds of a standing's kind. There are none if the kind was removed."""
         return self.kinds[key.kind].thresholds if key.kind in self.kinds else ()
 
 

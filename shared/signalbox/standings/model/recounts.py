@@ -3,8 +3,8 @@
 A *recount* walks over the counted records of a standing in the order of their *places*: the time when the yoke was
 created, then its id. Its state is stored in the standing's record. `tally` sums the yokes up to `cursor`, and those
 created after `until`, the time when the recount began. A process that changes the standing meanwhile also changes
-`tally` if the place of the change is covered. So the tally and the standing agree at the end, even if yokes are written
-all the time, unless the standing was wrong before.
+`tally`, if `tally` already includes the place of the change. So the tally and the standing agree at the end, even if
+yokes are written all the time, unless the standing was wrong before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ LAST_ID = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The tally that a standing gains at a place; a negative one is lost."""
+    """The tally that a standing gains at a place, or loses if it is negative."""
 
     place: Place
     tally: Tally

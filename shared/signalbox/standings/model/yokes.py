@@ -3,7 +3,7 @@
 A user yokes an item, with an optional value (a rating, an amount) and attributes (a category, a day).
 
     yokes/{user~item}                               the yoke: any client may write or delete it
-    counted/{user~item}                             what the standings include of it
+    counted/{user~item}                             its share in the standings
     standings/{kind}/entries/{id}                   a standing
     standings/{kind}/entries/{id}/adjustments/{id}  a change of a busy standing that no fold run has added yet
 
@@ -52,7 +52,7 @@ def decode(part: str) -> str:
 
 
 def fits(part: str) -> bool:
-    """Return whether a text can be a part of an id: valid, and short enough."""
+    """Return whether a text can be a part of an id: it is valid, and short enough."""
     text = encode(part)
     return valid_key(text) and len(text.encode()) <= LIMITS.yoke_part_bytes_max
 
@@ -101,7 +101,7 @@ class YokeKey:
 
     @property
     def standings(self) -> "tuple[StandingKey, StandingKey]":
-        """The standings of its user and of its item, in which it counts whatever kinds are declared."""
+        """The standings of the yoke's user and item, in which it always counts."""
         return StandingKey("user", join((self.user,))), StandingKey("item", join((self.item,)))
 
 
@@ -149,7 +149,7 @@ YokePart = Annotated[str, Described(key_schema(LIMITS.yoke_part_bytes_max))]
 
 @dataclass(frozen=True, slots=True)
 class YokeBody:
-    """What a request says of a yoke, in addition to its address."""
+    """The body of a request to put a yoke: its value and attributes. The address names the yoke."""
 
     value: Annotated[float | None, Described({"minimum": -VALUE_MAX, "maximum": VALUE_MAX})] = None
     attributes: Annotated[Mapping[str, Attribute], Described({"maxProperties": LIMITS.yoke_attributes_max})] = field(
@@ -190,7 +190,10 @@ class Yoke:
         return {**place, "attributes": dict(self.attributes), **given(value=self.value)}
 
     def part(self, name: str) -> str | None:
-        """Return a part of a standing's id: the user, the item or an attribute; None if it is missing or invalid."""
+        """Return a part of a standing's id: the user, the item or an attribute.
+
+        Return None if it is missing or invalid.
+        """
         value = getattr(self.key, name) if name in RESERVED else self.attributes.get(name)
         if isinstance(value, bool):
             value = str(value).lower()

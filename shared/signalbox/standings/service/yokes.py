@@ -20,7 +20,7 @@ from signalbox.standings.shown import ListedYokeShown, YokeShown, YokesShown
 def put_yoke(ports: Ports, yoke: Yoke) -> bool:
     """Write a yoke unless it is stored already; return whether it is new. Raises `Unavailable`.
 
-    Most are new, so a yoke is created without a read, and read if it exists.
+    Most yokes are new, so a yoke is created without a read. It is read only if it exists.
     """
     record = yoke.to_record()
     with suppress(AlreadyExists):

@@ -5,19 +5,43 @@ The routes of failures are in another module, so that this function does not loa
 
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.ports import Ports
-from signalbox.tasks.requests.enqueues import EnqueueRequest
+from signalbox.core.problems import OtherBody
+from signalbox.tasks.requests.enqueues import EnqueuedCall, EnqueueRequest
 from signalbox.tasks.service import enqueues
+from signalbox.tasks.shown import EnqueuedShown
 
 routes = Routes("tasks")
 
 
-@routes.on("POST", "/")
-def enqueue(ports: Ports, request: Request) -> Response:
+@routes.on(
+    "POST",
+    "/",
+    headers=(IDEMPOTENCY_KEY,),
+    body=EnqueuedCall,
+    answers={202: EnqueuedShown},
+    refuses=(OtherBody,),
+    example={
+        "function": "quilt",
+        "task": "paint",
+        "payload": {"row": 1, "column": 2},
+        "delay_seconds": 60,
+        "id": "order-7",
+    },
+)
+def enqueue_task(ports: Ports, request: Request) -> Response:
+    """Enqueue a task of a user's function, now or later, once for each id.
+
+    With an `id` or an `Idempotency-Key`, a repeat changes nothing for 32 days, and another call under it is refused
+    with 409. Without one, each call enqueues a task. An unknown function, task, queue or argument and a missing
+    argument are refused, also in the calls that other requests contain. The types of arguments are checked when the
+    task runs.
+    """
     enqueue_request = EnqueueRequest.from_request(
         request.json_object(), request.header("Idempotency-Key") or "", schedule=request.schedule or ""
     )
     check_calls(request, **{"": enqueue_request.call})
     enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time
-    return Response(202, {"operation": enqueued(ports, enqueue_request)})
+    return Response(202, EnqueuedShown(enqueued(ports, enqueue_request)))

@@ -1,8 +1,8 @@
 """The attempts of a user's task: a delivery starts its code, which is retried or given up.
 
 A delivery does not show that the code was started: it may be refused before, because the store is unavailable or no
-instance is free. So the kit counts starts of the code, and the queue's headers only say whether a delivery is the first
-one. `attempts_max` is 2 in this table.
+instance is free. So the kit counts starts of the code, and the queue's headers only show whether a delivery is the
+first one. `attempts_max` is 2 in this table.
 
     delivery  counted before  the code              written              then
     --------  --------------  --------------------  -------------------  ------------

@@ -1,4 +1,4 @@
-"""The failure of a task that was given up: what is kept of its error, and that it is retried once.
+"""The failure of a task that was given up: the stored part of its error, and its single retry.
 
     state     a delivery gives up  retry                delete
     --------  -------------------  -------------------  ------------
@@ -25,7 +25,7 @@ from signalbox.tasks.model.contexts import Context, OfLease, OfSection, Plain
 from signalbox.tasks.model.failures import Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
 
-# --- what is kept ---
+# --- the stored error ---
 
 
 def text_of(error: BaseException) -> ErrorText:
@@ -34,7 +34,7 @@ def text_of(error: BaseException) -> ErrorText:
 
 
 def _cut(error: str, traceback: str) -> ErrorText:
-    """Return the beginning of an error's line and the end of its traceback, cut to what a record can hold."""
+    """Return the beginning of an error's line and the end of its traceback, cut to the size that a record can hold."""
     return ErrorText(
         _readable(error)[: CORE_LIMITS.error_letters_max], _readable(traceback)[-LIMITS.traceback_letters_max :]
     )
@@ -55,7 +55,7 @@ def failure_of(delivered: Delivered[Context], problem: tuple[str, str], text: Er
 
 
 def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
-    """Return the semaphore and the wait for a new lease with which a retry begins; None if the task had no lease.
+    """Return the semaphore and the wait for a new lease with which a retry begins, or None if the task had no lease.
 
     The id of the wait is derived, so a repeated retry is the same wait.
     """
@@ -67,7 +67,7 @@ def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
 
 
 def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
-    """Return the key and the call of the critical section that a retry makes; None if the task had none."""
+    """Return the key and the call of the critical section that a retry makes, or None if the task had none."""
     if not isinstance(failure.context, OfSection):
         return None
     grant, id_ = failure.context.grant, name_of(failure_path(failure.id), "call")
@@ -81,7 +81,7 @@ def retry_task(failure: Failure) -> Effect:
 
 
 def check_repeatable(failure: Failure) -> Failure:
-    """Return a failure of a task. Raises `NotRepeatable` for one of an event, which only Firestore delivers."""
+    """Return the failure of a task. Raises `NotRepeatable` for that of an event, which only Firestore delivers."""
     if isinstance(failure.context, Plain) and failure.context.is_event:
         path = failure.call.payload["path"]
         raise NotRepeatable(f"Only a write causes an event: write {path} again, then delete this failure.", field="id")

@@ -21,7 +21,7 @@ def unit_wait(delivered: Delivered[OfUnit]) -> WaitRequest:
 
 
 def unit_wait_ids(delivered: Delivered[OfUnit]) -> tuple[str, ...]:
-    """Return the ids of the waits that a delivery of a unit may make: without a grant, or after its lease is lost."""
+    """Return the ids of the waits that a unit's delivery may have made: its first, or those of and after its grant."""
     granted = delivered.context.granted
     return (granted.wait_id, next_wait_id(granted)) if granted else (delivered.operation,)
 

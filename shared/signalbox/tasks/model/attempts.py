@@ -1,6 +1,6 @@
 """The attempts of a user's task: the starts of its code that were counted, and its last error while it is retried.
 
-attempts/{operation}    both of them
+attempts/{operation} the starts, and the last error
 """
 
 from collections.abc import Callable
@@ -11,11 +11,13 @@ from signalbox.core.lazy_dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """The running attempt: `operation` is the same in every attempt, `attempt` counts the starts of the code from 1.
+    """The running attempt of a task.
 
-    After `attempts_max` attempts the task is given up. `trace` is a W3C ``traceparent``. `reason` says why the wait of
-    an `on_timeout` task ended: ``deadline``, or ``permits`` if the semaphore has fewer than it needs; otherwise it is
-    empty.
+    - `operation`: the id of the task, which is the same in every attempt.
+    - `attempt`: the number of starts of the code, from 1. After `attempts_max` attempts the task is given up.
+    - `trace`: a W3C ``traceparent``.
+    - `reason`: for an `on_timeout` task, the reason for the end of the wait: ``deadline``, or ``permits`` if the
+      semaphore has fewer than the wait needs. Otherwise empty.
     """
 
     operation: str

@@ -1,4 +1,4 @@
-"""The context of a task: what it runs for, parsed once from the JSON that travels with its payload.
+"""The context of a task: its unit, lease or other subject, parsed once from the JSON that travels with its payload.
 
     member                 parsed        a task receives
     ---------------------  ------------  ---------------
@@ -12,8 +12,8 @@
     outcome                OfOutcome     Outcome
     reason, event, none    Plain         -
 
-The first of these members that a context has decides. No other code reads a context by its members' names, but for the
-parts that another subject parses: a flow parses its step.
+The first of these members that a context has decides. No other code reads a context by its members' names, except for a
+flow, which parses its step.
 """
 
 import json
@@ -34,7 +34,7 @@ from signalbox.semaphores.model import leases
 from signalbox.semaphores.model.leases import Granted, Lease
 
 TaskSubject = Lease | SectionRun | Unit | Completion | Outcome
-"""What a task with a parameter of its type receives."""
+"""The subject that a task receives if it has a parameter of that type."""
 
 SUBJECTS: tuple[type[TaskSubject], ...] = (Unit, Lease, SectionRun, Completion, Outcome)
 
@@ -140,8 +140,8 @@ class OfOutcome:
 class Plain:
     """The task runs for none of these.
 
-    `reason` says why the wait of an `on_timeout` task ended. `is_event`: the task is an event, which only Firestore
-    delivers.
+    `reason` is the reason why the wait of an `on_timeout` task ended. `is_event`: the task is an event, which only
+    Firestore delivers.
     """
 
     members: Members = field(default_factory=dict)
@@ -242,5 +242,5 @@ def of_unit(unit: PlacedUnit) -> OfUnit:
 
 
 def is_of_completion(members: Members) -> bool:
-    """Return whether a task follows a batch that has ended, which need not be parsed for it."""
+    """Return whether a task follows a batch that has ended, without parsing the batch."""
     return "batch" in members

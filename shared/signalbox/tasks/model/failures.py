@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from signalbox.core.calls import Call
 from signalbox.core.error_notes import ErrorText
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.tasks.model.contexts import Context, OfLease, context_of
+from signalbox.tasks.model.contexts import Context, context_of
 from signalbox.tasks.problems import Gone
 
 FAILURES = "failures"
@@ -27,7 +27,7 @@ def failure_path(id_: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A task that was given up, kept for 30 days under the id of its operation; `problem` and `detail` say why.
+    """A task that was given up for `problem` and `detail`, kept for 30 days under the id of its operation.
 
     Its record stays when it is retried or deleted, so that a late delivery of the task does not record the failure
     again, and a repeated call is recognised. Only in the state `failed` does it have `failed_at`, by which failures are
@@ -76,21 +76,3 @@ class Failure:
             record["state"],
             record["recorded_at"],
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the failure as an answer shows it."""
-        call = {"function": self.call.function, "task": self.call.task, "payload": self.call.payload}
-        why = {"problem": self.problem, "detail": self.detail, "error": self.text.error}
-        lease = {"semaphore": self.context.granted.semaphore} if isinstance(self.context, OfLease) else {}
-        return {
-            "id": self.id,
-            "state": self.state,
-            **call,
-            "queue": self.call.queue,
-            **lease,
-            **why,
-            "traceback": self.text.traceback,
-            "attempts": self.attempts,
-            "trace": self.trace,
-            "failed_at": self.failed_at,
-        }

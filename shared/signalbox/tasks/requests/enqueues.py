@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.field_rules import KEY, accepted_fields
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -21,7 +22,18 @@ from signalbox.core.request_fields import RequestFields
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
-_CALL = ("function", "task", "payload", "queue", "delay_seconds")
+_CALL = accepted_fields(Call)
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedCall(Call):
+    """A task of a user's function to enqueue: the body of a `POST`."""
+
+    at: datetime | None = None
+    """When to run it, at most 29 days ahead; in place of `delay_seconds`."""
+
+    id: Annotated[str | None, KEY] = None
+    """Identifies a repeated call. Without one, it is the `Idempotency-Key`, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +62,7 @@ class EnqueueRequest:
 
         Raises `BadCall`, `BadKey` or `TooLarge`.
         """
-        fields = RequestFields(body, BadCall).only(*_CALL, "at", "id")
+        fields = RequestFields(body, BadCall).only(*accepted_fields(EnqueuedCall))
         given = {name: value for name, value in body.items() if name in _CALL}
         own_id, at = fields.text("id", None), fields.text("at", None)
         chosen = id_ if own_id is None else check_key(own_id)

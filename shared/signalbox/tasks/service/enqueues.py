@@ -16,7 +16,7 @@ from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put, S
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 
 UNUSED = datetime.min.replace(tzinfo=UTC)
-"""The time of a read that is not made, since nothing depends on it."""
+"""A time that stands for a read's: no read is made, because nothing depends on its time."""
 
 
 def every_time(ports: Ports, request: EnqueueRequest) -> str:

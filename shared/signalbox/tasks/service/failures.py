@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Decision, Effect
-from signalbox.core.error_notes import ATTEMPTS, ERRED_AT, ErrorText, record_path, retrying_json
+from signalbox.core.error_notes import ATTEMPTS, ERRED_AT, ErrorText, record_path, retried_task
 from signalbox.core.keys import printable
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, write_page_token
@@ -17,6 +17,7 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import GaveUp, NotFound, Problem
 from signalbox.core.queries import Field, Order
+from signalbox.core.shown import RetriedTaskShown
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores.service import waits
 from signalbox.tasks.limits import LIMITS
@@ -32,6 +33,7 @@ from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context
 from signalbox.tasks.model.failures import FAILED_AT, FAILURES, STATE, Failure, failure_path
 from signalbox.tasks.problems import StillRetried
+from signalbox.tasks.shown import FailureShown, FailuresShown
 
 NEWEST_FAILED = Order((FAILED_AT,), descending=True)
 NEWEST_ERRED = Order((ERRED_AT,), descending=True)
@@ -56,56 +58,48 @@ def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Pro
 # --- show ---
 
 
-def get(ports: Ports, id_: str) -> dict[str, Any]:
+def get(ports: Ports, id_: str) -> FailureShown | RetriedTaskShown:
     """Return a failure, or the last error of a task that is being retried. Raises `NotFound` or `Gone`."""
     read = ports.store.read(*_paths(id_))
-    shown = retrying_json(id_, read[1].data) if read[0].data is None else None
-    return shown or _failure(read).to_json()
+    retried = retried_task(id_, read[1].data) if read[0].data is None else None
+    return retried or FailureShown.of(_failure(read))
 
 
-@dataclass(frozen=True, slots=True)
-class FailuresPage:
-    """Failures, newest first; `next_page_token` is empty on the last page."""
-
-    failures: list[dict[str, Any]]
-    next_page_token: str = ""
-
-
-def _failed(read: Snapshot) -> dict[str, Any] | None:
-    return None if read.data is None else Failure.from_record(read.id, read.data).to_json()
+def _failed(read: Snapshot) -> FailureShown | None:
+    return None if read.data is None else FailureShown.of(Failure.from_record(read.id, read.data))
 
 
 @dataclass(frozen=True, slots=True)
 class FailuresList:
-    """A list of failures: the records of `collection` that have the field of `newest`, as `shown`."""
+    """A list of failures: the records of `collection` that have the field of `newest`, rendered by `shown`."""
 
     collection: str
     newest: Order
-    shown: Callable[[Snapshot], dict[str, Any] | None]
+    shown: Callable[[Snapshot], FailureShown | RetriedTaskShown | None]
 
 
 FAILED = FailuresList(FAILURES, NEWEST_FAILED, _failed)
 """The failures that were neither retried nor deleted."""
 
-RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, lambda read: retrying_json(read.id, read.data))
+RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, lambda read: retried_task(read.id, read.data))
 """The last errors of tasks that are being retried."""
 
 
-def page_of(ports: Ports, listed: FailuresList, page_token: str) -> FailuresPage:
-    """Return a page of a list. Raises `BadQuery` for a bad token."""
+def page_of(ports: Ports, listed: FailuresList, page_token: str) -> FailuresShown:
+    """Return a page of a list, newest first. Raises `BadQuery` for a bad token."""
     after = read_page_token(page_token, listed.collection, 1) if page_token else ()
     query = Query(listed.collection, order_by=(listed.newest,), limit=LIMITS.failures_listed_max, after=after)
     read = ports.store.query(query)
-    found = [entry for entry in map(listed.shown, read) if entry is not None]
+    found = tuple(entry for entry in map(listed.shown, read) if entry is not None)
     if len(read) < LIMITS.failures_listed_max:
-        return FailuresPage(found)
+        return FailuresShown(found)
     assert read[-1].data is not None, "a query finds only records that exist"
     token = write_page_token(listed.collection, [read[-1].data[listed.newest.field[0]]], read[-1].id)
-    return FailuresPage(found, token)
+    return FailuresShown(found, token)
 
 
 def count(ports: Ports, listed: FailuresList) -> int:
-    """Return the number of failures in a list. A thousand cost one read."""
+    """Return the number of failures in a list. Counting a thousand costs one read."""
     return ports.store.count(Query(listed.collection, order_by=(listed.newest,)))
 
 
@@ -117,8 +111,9 @@ def retry(ports: Ports, id_: str) -> None:
 
     Raises `NotFound`, `Gone`, `StillRetried`, `NotRepeatable`, or `NoSemaphore` for a lost semaphore.
 
-    A task that ran with a lease first waits for a new one, and one of a critical section is called again. A repeat of
-    either changes nothing. The rest is one commit.
+    If the task ran with a lease, this first waits for a new one; if it ran in a critical section, this first calls the
+    section again. A repeat of either changes nothing. One commit marks the failure as retried, and enqueues any other
+    task.
     """
     paths = _paths(id_)
     read = ports.store.read(*paths)
@@ -165,7 +160,7 @@ def _failure(read: tuple[Snapshot, ...]) -> Failure:
     failed, counted = read
     if failed.data is not None:
         return Failure.from_record(failed.id, failed.data)
-    if retrying_json(counted.id, counted.data):
+    if retried_task(counted.id, counted.data):
         raise StillRetried("The task has not been given up: the queue delivers it again.", field="id")
     raise NotFound(f"No failure {printable(failed.id)} is known; failures are kept for 30 days.", field="id")
 

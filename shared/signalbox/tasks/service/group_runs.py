@@ -26,7 +26,7 @@ UnitCode = Callable[[Delivered[OfUnit], TaskSubject | list[Unit] | None, Start],
 
 @dataclass(frozen=True, slots=True)
 class GroupTime:
-    """The time of one delivery of a group: `is_over` for all of it, `hold` for the results that it holds in memory."""
+    """The time of one delivery of a group: `is_over` limits all of it, `hold` the time that results are in memory."""
 
     is_over: OutOfTime
     hold: Budget
@@ -97,7 +97,7 @@ class GroupRun:
         self._error: Exception | None = None
 
     def run(self, unit: PlacedUnit, code: CodeOfUnit) -> None:
-        """Run a unit. What it raises, except for a `Problem`, is left to the end of the delivery."""
+        """Run a unit. An error other than a `Problem` is raised at the end of the delivery."""
         try:
             outcome = unit_runs.outcome_of(self._ports, unit, code)
         except Exception as error:  # noqa: BLE001 - the other units of the group run first
@@ -124,7 +124,7 @@ class GroupRun:
             self._held = {}
 
     def end(self) -> None:
-        """Commit, and raise what a unit raised: the task is delivered again."""
+        """Commit, and raise a unit's error, if any, so that the task is delivered again."""
         self.commit()
         if self._error is not None:
             raise self._error
@@ -144,7 +144,7 @@ def delivered_unit(
 def _results_at_once(
     ports: Ports, delivered: Delivered[OfGroup], todo: Sequence[PlacedUnit], payloads: Mapping[int, Any], code: UnitCode
 ) -> Sequence[Any]:
-    """Call the code with all units, and return its results. Whatever it raises is retried, one unit at a time."""
+    """Call the code with all units, and return its results. After any error, the units are retried one at a time."""
     calls = [{**delivered.payload, **payloads[unit.offset]} for unit in todo]
     try:
         joined = {name: [item for call in calls for item in call[name]] for name in calls[0]}

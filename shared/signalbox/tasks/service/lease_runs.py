@@ -73,7 +73,7 @@ def run_or_wait_again(
 ) -> bool:
     """Run the code; return whether it returned. Otherwise it raised, and its next attempt waits for a permit.
 
-    Raises what the code raises: a `Problem`, or any error if the task does not wait again.
+    Raises the code's error if it is a `Problem`, or if the task does not wait again.
     """
     granted = delivered.context.granted
     try:

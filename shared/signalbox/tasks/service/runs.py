@@ -36,8 +36,8 @@ from signalbox.tasks.service.lease_runs import run_with_lease
 from signalbox.tasks.service.unit_runs import IsLive, deliver_unit
 
 Code = Callable[[TaskSubject | None, Start], Json | BatchSpec]
-"""The user's function, with its arguments bound except for its subject and its start. What it returns is a unit's
-result; a `BatchSpec` is a batch whose completion is the result."""
+"""The user's function, with its arguments bound except for its subject and its start. Its return value is a unit's
+result, or a `BatchSpec`: a batch whose completion is the result."""
 
 
 def run(ports: Ports, delivered: Delivered[Context], retry_limits: RetryLimits, is_live: IsLive, code: Code) -> None:

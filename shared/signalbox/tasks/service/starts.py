@@ -74,8 +74,8 @@ def gave_up(ports: Ports, operation: str, retry_limits: RetryLimits) -> GaveUp:
 def wait_for_newer_code(ports: Ports, delivered: Delivered[Context], is_coming: Callable[[], bool]) -> None:
     """Raise `Unavailable` for a task that this code does not know, for a few minutes after its first delivery.
 
-    Meanwhile a deployment may be under way, and a newer instance may know it. If `is_coming` says that the deployment
-    has the task, `Unavailable` is raised however long it takes. No start of the code is counted.
+    Meanwhile a deployment may be under way, and a newer instance may know it. If `is_coming` returns True, the
+    deployment has the task, and `Unavailable` is raised however long it takes. No start of the code is counted.
     """
     seconds = CORE_LIMITS.deployment_seconds
     if not delivered.is_repeated or is_coming() or not _is_known_for(ports, delivered.operation, seconds):

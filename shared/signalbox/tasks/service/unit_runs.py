@@ -25,7 +25,7 @@ IsLive = Callable[[PlacedUnit], bool]
 """Return whether a unit should run, since its batch has not ended; may be a few seconds old."""
 
 CodeOfUnit = Callable[[], Json | BatchSpec]
-"""The code of one unit. What it returns is the unit's result; a `BatchSpec` is a batch whose completion is."""
+"""The code of one unit. It returns the unit's result, or a `BatchSpec`: a batch whose completion is the result."""
 
 _ENDED = {"cancelled": "cancelled", "deleted": "ended, because the semaphore was deleted"}
 

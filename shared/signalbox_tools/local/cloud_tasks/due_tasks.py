@@ -20,7 +20,7 @@ NOT_QUEUED = 0
 class QueuedTask:
     """A task in a queue: its request, its attempts so far, and whether its caller named it.
 
-    `stored` is done when the task is on disk; None if it was restored from there.
+    `stored` is done when the task is on disk. It is None if the task was restored from there.
     """
 
     spec: Message

@@ -59,7 +59,7 @@ class LocalQueue:
 
     @property
     def next_due_at(self) -> float | None:
-        """The time of the pending task that is due first, in seconds since 1970; None if there is none."""
+        """The time of the pending task that is due first, in seconds since 1970, or None if there is none."""
         return self._due.next_due_at()
 
     @property
@@ -156,7 +156,7 @@ class LocalQueue:
         self._due.put(task, task.progress.due_at + self._context.chaos.delay_seconds())
 
     def _wait_seconds(self) -> float | None:
-        """Return the seconds until the next dispatch: 0 for now, None if nothing is due."""
+        """Return the seconds until the next dispatch: 0 means now, None that nothing is due."""
         due_at = self._due.next_due_at()
         if due_at is None or not self._may_start():
             return None

@@ -16,7 +16,7 @@ from google.auth import crypt, jwt
 ISSUER = "https://accounts.google.com"
 LIFETIME_SECONDS = 3600
 RENEW_SECONDS = 600
-"""A token is reused for this long: signing takes as long as several deliveries."""
+"""The time for which a token is reused: signing takes as long as several deliveries."""
 
 CACHE_MAX = 1000
 

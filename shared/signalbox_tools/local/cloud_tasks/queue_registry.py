@@ -18,7 +18,7 @@ from signalbox_tools.local.cloud_tasks.request_validation import QUEUE_FORMAT, Q
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 
 QUEUE_TOMBSTONE_SECONDS = 3 * 24 * 3600
-"""How long the real service keeps the name of a deleted queue."""
+"""The time for which the real service keeps the name of a deleted queue."""
 
 
 class QueueRegistry:

@@ -115,7 +115,7 @@ class Throttle:
         return cls(rates, float(rates.burst), now)
 
     def refilled(self, now: float) -> "Throttle":
-        """Add the tokens since the last refill, up to the burst. If the clock went back, none are added."""
+        """Add the tokens since the last refill, up to the burst. If the clock went back, add none."""
         gained = max(0.0, now - self.at) * self._rate(now)
         return replace(self, tokens=min(float(self.rates.burst), self.tokens + gained), at=now)
 
@@ -124,7 +124,7 @@ class Throttle:
         return replace(self, tokens=self.tokens - 1)
 
     def wait_seconds(self) -> float:
-        """Return the seconds until there is a token; 0 if there is one."""
+        """Return the seconds until there is a token, or 0 if there is one."""
         return max(0.0, 1 - self.tokens) / self._rate(self.at)
 
     def throttled(self, now: float) -> "Throttle":

@@ -1,4 +1,4 @@
-"""What all queues of a server share: storage, delivery, clock and injected faults."""
+"""The parts that all queues of a server share: storage, delivery, clock and injected faults."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ Deliver = Callable[[Message, Progress], Awaitable[DispatchResult]]
 
 @dataclass(frozen=True, slots=True)
 class QueueContext:
-    """`clock` returns seconds since 1970; `tombstone_seconds` is how long a finished task's name stays reserved."""
+    """Storage, delivery, clock and faults of all queues. `clock` returns seconds since 1970.
+
+    `tombstone_seconds` is the time for which a finished task's name stays reserved.
+    """
 
     storage: TaskStorage
     deliver: Deliver

@@ -51,7 +51,7 @@ class DispatchResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One task's attempts so far. Times are seconds since 1970, or None if the event has not happened."""
+    """One task's attempts so far. Times are seconds since 1970, or None before the event."""
 
     due_at: float
     dispatches: int = 0

@@ -25,7 +25,7 @@ CLOUDS_SOURCE = "//firestore.googleapis.com/projects/"
 
 
 class NotAnEventError(ValueError):
-    """The emulator does not send such a body."""
+    """The body is not one that the emulator sends."""
 
 
 @dataclass(frozen=True, slots=True)

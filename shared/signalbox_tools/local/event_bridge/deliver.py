@@ -1,10 +1,10 @@
 """The delivering half: deliver stored events to their functions, as Eventarc does.
 
-Unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming): an event is deleted after
-its function responded 2xx, so a crash in between delivers it again. With a backlog, the newest and the oldest event are
-delivered alternately: a developer's latest change does not wait for a bulk load, and no event starves. Failures are
-retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the cloud's 10, because a
-developer waits for it.
+Events are delivered unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming). An
+event is deleted after its function has responded 2xx, so a crash in between delivers it again. With a backlog, the
+newest and the oldest event are delivered alternately: a developer's latest change does not wait for a bulk load, and no
+event starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of
+the cloud's 10, because a developer waits for it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ CONCURRENT_WHILE_RECEIVING = min(CONCURRENT_MAX, max(1, (os.cpu_count() or 1) - 
 event after the other. With a separate processor it sends the events of a bulk load sooner, and then the next change."""
 
 RECEIVING_SECONDS = 0.05
-BUSY_SECONDS = 0.5  # a longer delivery does not count against the limit while receiving: it would block the others
+BUSY_SECONDS = 0.5  # longer deliveries do not count towards CONCURRENT_WHILE_RECEIVING, or they would block the others
 POLL_SECONDS = 1.0  # for new events whose notice was lost
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 10.0
@@ -113,7 +113,7 @@ class Deliverer:
         """Wait until an event arrives, a delivery ends, or the next event is due."""
         seconds = self._later[0][0] - time.monotonic() if self._later else POLL_SECONDS
         if self._due:
-            seconds = min(seconds, RECEIVING_SECONDS)  # more may be delivered when no more come
+            seconds = min(seconds, RECEIVING_SECONDS)  # more may be delivered once no more events come
         with suppress(TimeoutError):
             async with asyncio.timeout(min(max(seconds, 0), POLL_SECONDS)):
                 await self._woken.wait()

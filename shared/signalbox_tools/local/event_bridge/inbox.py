@@ -42,7 +42,7 @@ FROM events
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Events since the file was created: all that were received, those to be delivered, and those given up."""
+    """Events since the file was created: all received ones, those to be delivered, and those given up."""
 
     received: int
     left: int

@@ -27,7 +27,7 @@ MARKER_TRIGGER = "signalbox-marker"
 MARKER_DOCUMENT = "signalbox-markers/marker"
 MARKER_FIELD = "number"
 BODY_BYTES_MAX = 8 * 2**20
-"""Two documents of 1 MiB in base64, with room to spare."""
+"""The size of two documents of 1 MiB in base64, with room to spare."""
 
 
 class Receiver:

@@ -20,7 +20,7 @@ class NoStack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """A running stack. `environment` is that of its functions, with the variables for a client of its store."""
+    """A running stack. `environment` has the variables of its functions, including those for a client of its store."""
 
     folder: str
     pid: int

@@ -16,7 +16,10 @@ EXIT_CODE = 3
 
 
 def load_error(file: Path, pid: int) -> str | None:
-    """Return an empty text if process `pid` has loaded its functions, or why it cannot, or None without a report."""
+    """Return an empty text if process `pid` has loaded its functions, or the reason why it cannot.
+
+    Return None without a report.
+    """
     try:
         report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -28,7 +31,7 @@ def on_starting(server: Any) -> None:
     """Load the functions before the workers are forked; report an error and exit."""
     try:
         server.app.wsgi()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is reported where the user looks
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is reported where the user looks
         _report(os.getpid(), "".join(traceback.format_exception(error)))
         raise SystemExit(EXIT_CODE) from None
 

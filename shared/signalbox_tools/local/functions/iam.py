@@ -58,7 +58,10 @@ def check_may_invoke(called: str) -> None:
 
 
 class AuthorizedQueue(MeteredQueue):
-    """A queue that accepts from each function only what its `enqueues` allow. The queue inside is metered already."""
+    """A queue that accepts from each function only the tasks that its `enqueues` allow.
+
+    The queue inside is already metered.
+    """
 
     def __init__(self, metered: TaskQueue, log: Log) -> None:
         super().__init__(metered)

@@ -102,7 +102,7 @@ def _about(envelope: Mapping[str, Any]) -> str:
 
 
 def _flow(step: object, payload: Mapping[str, Any]) -> str:
-    """Return the run of a flow, and the place in its log, that a task belongs to; of an object, its class and key."""
+    """Return the run of a flow that a task belongs to, with the place in the log, or the object, as class and key."""
     place = step if isinstance(step, dict) else payload
     mailbox = str(place.get("flow") or payload.get("mailbox") or "")
     named = mailbox.partition("/")[2].replace("~", "/", 1)
@@ -166,7 +166,7 @@ class MarkedOutput(io.TextIOBase):
 
 
 def mark_output() -> None:
-    """Mark what this process prints from now on."""
+    """Label everything that this process prints from now on."""
     for name in ("stdout", "stderr"):
         if not isinstance(getattr(sys, name), MarkedOutput):
             setattr(sys, name, MarkedOutput(getattr(sys, name)))

@@ -107,7 +107,7 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
 
 
 def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]":
-    """Return a deployment's application, and the routes at which people call it."""
+    """Return a deployment's application, and the routes by which people call it."""
     function = deployment.function
     app = simulated_cloud.load(function.name, function.folder, function.signature_type)
     routes = app.extensions.get(EXTENSION, ()) if "people" in function.invoked_by else ()
@@ -140,7 +140,7 @@ def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
 
 
 def _unknown(environ: "WSGIEnvironment") -> "WSGIApplication":
-    """Return an application that gives up a task of a function that the catalogue does not have (any more)."""
+    """Return an application that gives up a task of a function that the catalogue does not have, or no longer has."""
     segment, _, rest = environ["PATH_INFO"].lstrip("/").partition("/")
     app = simulated_cloud.application(Function(segment.replace("-", "_")))
     return lambda inner, start_response: app({**inner, "PATH_INFO": f"/{rest}"}, start_response)

@@ -182,10 +182,11 @@ class SpanReader:
         self._minutes: dict[int, Counter[tuple[str, str]]] = {}
 
     def recent(self, search: str = "") -> list[Mapping[str, Any]]:
-        """Return summaries of the latest traces, the newest first. With `search`: those with a span that has this text.
+        """Return summaries of the latest traces, the newest first.
 
-        Traces that are shown with another one are left out: those of a commit's events, and of runs. So are visits of
-        the sweeper that enqueued nothing, unless the search finds them.
+        With `search`, return those with a span that has this text. Traces of a commit's events and of runs are left
+        out, since they are shown with another one. Visits of the sweeper that enqueued nothing are also left out,
+        unless the search finds them.
         """
         with self._lock:
             below = self._read()
@@ -198,7 +199,7 @@ class SpanReader:
             return [_summary(trace, spans) for trace, spans in islice(found, LISTED_MAX)]
 
     def trace(self, trace: str) -> Mapping[str, Any] | None:
-        """Return a trace, with the events of its commits and the runs that its requests brought forward, or None."""
+        """Return a trace, with the events of its commits and the runs that its requests advanced, or None."""
         with self._lock:
             below = self._read()
             if trace not in self._traces:
@@ -224,7 +225,10 @@ class SpanReader:
             }
 
     def _read(self) -> Mapping[str, Sequence[str]]:
-        """Take the new lines. Return the traces that are shown with each trace, and under ``""`` those that are not."""
+        """Read the new lines.
+
+        Return the traces that are shown with each trace, and under ``""`` those that are shown alone.
+        """
         with suppress(FileNotFoundError), self._file.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self._offset:
                 self._offset = 0
@@ -256,7 +260,10 @@ class SpanReader:
             counts.update({(function, "requests"): 1, (function, "failed"): int(bool(span["error"]))})
 
     def _above(self, trace: str, spans: Iterable[Span]) -> str:
-        """Return the trace that shows another one: the trace of its commit for an event, of its request for a run."""
+        """Return the trace with which another one is shown.
+
+        For an event it is that of its commit, for a run that of its request.
+        """
         linked = (link[0] for span in spans for link in span.get("links", ())[:1])
         written = (self._commit_of(span)[0] for span in spans)
         return next((above for above in chain(written, linked) if above in self._traces and above != trace), "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 POLL_SECONDS = 0.1
 POLL_SECONDS_QUIET = 0.5
-"""The pause after `QUIET_READS` reads without a new line: an idle stack should cost nothing."""
+"""The pause after `QUIET_READS` reads without a new line, since an idle stack should cost nothing."""
 
 QUIET_READS = 20
 BYTES_AT_ONCE = 2**20

@@ -99,7 +99,7 @@ class Terminal:
         style = "bold red" if severity == "ERROR" else "yellow" if severity == "WARNING" else "dim"
         values = {name: value for name, value in entry.items() if name not in NOT_SHOWN and "/" not in name}
         trace = str(values.pop("exception", ""))
-        is_refusal = "problem" in entry and not has_own_frame(trace)  # its detail says all
+        is_refusal = "problem" in entry and not has_own_frame(trace)  # its detail is enough
         trace = trace if self._full else "" if is_refusal else cut(trace)
         earlier = self._shown_before(entry, trace)
         shown = [f"{name}={value}" for name, value in values.items() if value not in ("", None)]

@@ -58,7 +58,7 @@ def services(layout: StackLayout) -> list[Service]:
 
 
 def stats(url: str) -> Any:
-    """Read a service's statistics; None if it does not respond."""
+    """Read a service's statistics. Return None if the service does not respond."""
     answer = _fetched(f"{url}/stats")
     return None if answer is None else json.loads(answer)
 

@@ -21,7 +21,7 @@ CHOSEN = ("firestore", "cloud-tasks", "keys", "events-deliver")
 
 @dataclass(frozen=True, slots=True)
 class StackLayout:
-    """The ports, sockets and settings of all services. `emulator` None: the functions embed the store."""
+    """The ports, sockets and settings of all services. If `emulator` is None, the functions embed the store."""
 
     catalogue_file: Path
     catalogue: Catalogue

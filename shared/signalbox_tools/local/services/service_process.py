@@ -47,9 +47,10 @@ def _serving(_: int) -> str:
 class Service:
     """A process to keep running.
 
-    `prepare` is called each time it becomes `ready`, and retried after an `OSError`. `inherits` are file descriptors.
-    `load_error` is for a service that can be replaced while it runs: for a process id it returns None while the process
-    loads, an empty text when it has loaded, or the reason why it cannot.
+    - `prepare` is called each time it becomes `ready`, and retried after an `OSError`.
+    - `inherits` are file descriptors.
+    - `load_error` is for a service that can be replaced while it runs. For a process id it returns None while the
+      process loads, an empty text when it has loaded, or the reason why it cannot.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Service:
     inherits: tuple[int, ...] = ()
     prepare: Callable[[], None] = lambda: None
     loses: str = ""
-    """The data that are lost when it exits, for the log message."""
+    """The data that is lost when it exits, for the log message."""
     load_error: Callable[[int], str | None] = _serving
     after: tuple[str, ...] = ()
     """The services that must be ready before its first start."""
@@ -177,7 +178,7 @@ class Child:
 
     def _prepare(self) -> None:
         if self.service.ready():
-            with contextlib.suppress(OSError):  # it went away again: its death is noticed next
+            with contextlib.suppress(OSError):  # it has gone away again: its death is noticed next
                 self.service.prepare()
                 self.prepared, self.false_starts = True, 0
         elif time.monotonic() > self.ready_until:
@@ -186,7 +187,7 @@ class Child:
     def _died(self, process: Popen[bytes]) -> None:
         child_processes.kill(process)  # its child processes may still run
         if not self.prepared and (error := self.service.load_error(process.pid)):
-            raise StackError(f"not started: {summary(error)}", error)  # it would be the same the next time
+            raise StackError(f"not started: {summary(error)}", error)  # the result would be the same the next time
         self.false_starts += not self.prepared
         self.process, self.prepared = None, False
         now = time.monotonic()

@@ -1,8 +1,8 @@
 """Supervise the services of the local stack: start them, wait until they are ready, restart those that die.
 
-One thread does all of it. On Linux a child ends with the thread that started it, so even SIGKILL of this process ends
-the services. A service that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times without having
-been ready in between, ends the whole stack with the end of its log.
+One thread does all the work. On Linux a child ends with the thread that started it, so even SIGKILL of this process
+ends the services. A service that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times without
+having been ready in between, ends the whole stack with the end of its log.
 """
 
 import threading
@@ -86,7 +86,7 @@ class Supervisor:
         return self._children[name].service
 
     def pid(self, name: str) -> int | None:
-        """Return the process id of a service, which leads its process group; None while it is not running."""
+        """Return the process id of a service, which leads its process group; or None while it is not running."""
         process = self._children[name].process
         return process.pid if process else None
 

@@ -82,7 +82,7 @@ class EventSender:
 
     @property
     def unsent(self) -> list[_Event]:
-        """The events that are not posted yet, and perhaps the last one that was posted."""
+        """The events that have not been posted yet, and perhaps the last posted one."""
         return list(self._waiting)
 
     @unsent.setter

@@ -110,7 +110,7 @@ def _result(store: KeptStore, method: str, args: Any, kwargs: Any) -> tuple[bool
         return True, AttributeError(method)
     try:
         return False, getattr(store, method)(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - it is raised again where it belongs
+    except Exception as error:  # noqa: BLE001 - it is raised again in the caller's process
         return True, error
 
 

@@ -134,10 +134,11 @@ class Emulator:
             archive.replace(self.class_archive)
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
-        """Start it and wait until it answers. It ends with `stop`, with this process, or with the thread that called.
+        """Start it and wait until it answers.
 
-        `port` None chooses a free one. An emulator that is already running is used as it is: both ports are ignored,
-        and its events go to the address with which it was started. Raises `EmulatorError`.
+        It ends with `stop`, with this process, or with the calling thread. `port` None chooses a free one. An emulator
+        that is already running is used as it is: both ports are ignored, and its events go to the address with which it
+        was started. Raises `EmulatorError`.
         """
         if self.host:
             return Running(self.host)
@@ -213,7 +214,7 @@ def _java_version(java: str) -> int:
 
 @cache  # opening the jar is slow: it has 27,000 entries
 def _java_wanted(jar: Path) -> int:
-    """Read from its main class which Java a jar is compiled for."""
+    """Return the version of Java that a jar is compiled for, from its main class."""
     try:
         with zipfile.ZipFile(jar) as archive, archive.open(MAIN_CLASS.replace(".", "/") + ".class") as main_class:
             return int.from_bytes(main_class.read(8)[6:8], "big") - CLASS_FILE_OF_JAVA_0

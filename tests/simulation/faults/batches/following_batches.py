@@ -23,7 +23,7 @@ def _nothing_follows(run: BatchRun, header: Header, now: datetime) -> tuple[Effe
 
 
 def _no_alarm(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...]:
-    return end_tasks(run, replace(header, on_failure=None), now)
+    return end_tasks(run, replace(header, settings=replace(header.settings, on_failure=None)), now)
 
 
 class _OfEachDelivery(BatchRun):

@@ -89,7 +89,7 @@ class Checks:
             return
         found = [(one.id, Header.from_record(one.data or {})) for one in self._store.query(Query(COLLECTION))]
         following = {id_: other for id_, other in found if id_ != "b" and other.parent is None}
-        succeeded = header.state == "completed" and (header.failed == 0 or header.failures_max is not None)
+        succeeded = header.state == "completed" and (header.failed == 0 or header.settings.failures_max is not None)
         if len(following) != succeeded:
             raise Violation(f"b is {header.state} with {header.failed} failures, and {len(following)} batches follow")
         for id_ in following:

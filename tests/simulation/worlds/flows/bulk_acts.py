@@ -331,8 +331,8 @@ class BulkWorld:
 
     def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path == batch_path(path.rpartition("/")[2]) and before.data is None and (header := header_of(after.data)):
-            assert header.task is not None, "its units act on runs"
-            request = self._request_of(header.task.payload)
+            assert header.settings.task is not None, "its units act on runs"
+            request = self._request_of(header.settings.task.payload)
             request.batch, request.created_at = after.id, request.created_at or self.world.now()
         base, _, name = path.partition("/mailbox/")
         if not name or not base.startswith(f"{FlowAddress.COLLECTION}/"):

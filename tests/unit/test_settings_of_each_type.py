@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import json
 import re
+import typing
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -17,6 +18,11 @@ import pytest
 
 from signalbox.adapters.http.description import Schemas
 from signalbox.adapters.http.json_bodies import shown_members
+from signalbox.batches import api as batches_api
+from signalbox.batches.model.settings import NAMES
+from signalbox.batches.requests import BatchFollowing, BatchSpec
+from signalbox.batches.service import population
+from signalbox.batches.storage import read_header
 from signalbox.catalogue import entries
 from signalbox.client.aio import rates as rates_client
 from signalbox.client.aio import semaphores as semaphores_client
@@ -60,7 +66,9 @@ def value_of(schema: dict[str, Any], nearer: int) -> Any:
         case "object":
             return {"one": value_of(schema["additionalProperties"], nearer)}
         case "string":
-            return "x" * (schema["maxLength"] - nearer)
+            return "x" * (schema.get("maxLength", 10) - nearer)
+        case "array":
+            return [value_of(schema["items"], nearer)]
     raise AssertionError(f"add a value for {kinds}")
 
 
@@ -184,3 +192,53 @@ def written(parameter: inspect.Parameter) -> str:
 
 def test_members_of_an_answer_are_its_fields_without_defaults() -> None:
     assert shown_members(RateSettings(9)) == {"per_minute": 9.0}
+
+
+# --- batches, which have settings from their start ---
+
+CALL = {"function": "quilt", "task": "paint", "payload": {"row": 1}}
+
+EACH_OF_A_BATCH = pytest.mark.parametrize("name", [field.name for field in fields(BatchFollowing)])
+
+
+def batch_with(name: str) -> dict[str, Any]:
+    """Return a body that sets a field of a batch to a valid value, which is not its default, and what that requires."""
+    schemas = Schemas()
+    schema = schemas.resolved(schemas.of(BatchFollowing, "body"))["properties"][name]
+    match schema:
+        case {"anyOf": [{"$ref": "#/components/schemas/Call"}, _]}:
+            value: Any = CALL
+        case {"anyOf": [{"$ref": _}, _]}:
+            value = {"units": [1]}
+        case {"anyOf": [{"anyOf": [kind, _], "maximum": most}, _]}:
+            value = value_of({**kind, "maximum": most}, nearer=1)
+        case _:
+            value = [{"n": 1}] if name == "units" else value_of(schema, nearer=1)
+    return {"task": CALL, "units": [{"n": 0}], name: value} | ({"rate": "belt"} if name == "weight" else {})
+
+
+@EACH_OF_A_BATCH
+def test_a_batch_keeps_each_setting(harness: Harness, name: str) -> None:
+    spec = BatchSpec.from_request(batch_with(name))
+    population.populate(harness.ports, "b", spec)
+    _, header = read_header(harness.ports, "b")
+    assert getattr(spec, name) != getattr(BatchSpec(), name)
+    if name in NAMES:
+        assert getattr(header.settings, name) == getattr(spec, name)
+    assert header.settings == spec.kept
+    without = BatchSpec.from_request({"task": CALL | {"task": "draw"} if name == "task" else CALL, "units": [{"n": 0}]})
+    assert header.digest == spec.digest() != without.digest()
+
+
+@EACH_OF_A_BATCH
+def test_a_batch_that_follows_keeps_each_setting(harness: Harness, name: str) -> None:
+    spec = BatchSpec.from_request({"then": batch_with(name)})
+    population.populate(harness.ports, "b", spec)
+    assert BatchFollowing.from_then(read_header(harness.ports, "b")[1].then) == spec.then
+
+
+def test_a_function_populates_batches_with_every_setting() -> None:
+    settings = {field.name for field in fields(BatchFollowing)} - {"units", "task"}
+    assert set(batches_api.BatchOptions.__annotations__) == settings
+    for door in (batches_api.Batch.populate, batches_api.sub_batch):
+        assert typing.get_type_hints(door)["options"] == typing.Unpack[batches_api.BatchOptions]

@@ -1,0 +1,166 @@
+"""The bodies of requests on flows, checked when they are made. A wrong one raises `BadFlow` with the field."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.field_rules import Checked, Described, check_fields, parsed
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.request_fields import RequestFields
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.deadlines import checked_timeout
+from signalbox.flows.model.addresses import FLOW_NAME
+from signalbox.flows.model.headers import STATES
+from signalbox.flows.model.labels import LABEL, LABELS, checked_labels
+from signalbox.flows.problems import BadFlow
+
+FlowName = Annotated[str, Described({"pattern": f"^{FLOW_NAME.pattern}$", "examples": ["checkout"]})]
+
+RunId = Annotated[
+    str,
+    Described(
+        {
+            "minLength": 1,
+            "maxLength": LIMITS.flow_id_bytes_max,
+            "description": f"Names the run among those of its flow; a key of 1 to {LIMITS.flow_id_bytes_max} bytes.",
+        }
+    ),
+]
+
+QueryName = Annotated[str, Described({"pattern": f"^{FLOW_NAME.pattern}$"})]
+EventName = Annotated[str, Described({"minLength": 1, "maxLength": LIMITS.flow_event_name_bytes_max})]
+
+
+def _checked_arguments(arguments: Any) -> Mapping[str, Any]:
+    if not isinstance(arguments, dict):
+        raise BadFlow("`arguments` must be an object.", field="arguments")
+    return arguments
+
+
+def _text(name: str, **schema: Any) -> Checked:
+    """Return the rule of a string with keywords of its schema."""
+    return Checked(lambda value: RequestFields({name: value}, BadFlow).text(name), schema)
+
+
+ARGUMENTS = Checked(_checked_arguments, {"type": "object"})
+
+TIMEOUT = Checked(checked_timeout, {"exclusiveMinimum": 0, "maximum": LIMITS.flow_timeout_seconds_max})
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStartRequest:
+    """The arguments and the options of a run. Without a body there are no arguments."""
+
+    arguments: Annotated[Mapping[str, Any], ARGUMENTS] = field(default_factory=dict)
+    """The flow's arguments, by name."""
+
+    on_complete: Call | None = None
+    """A task that gets the `Outcome`, whatever it is, once the run has ended."""
+
+    labels: Annotated[Mapping[str, str], Checked(checked_labels, LABELS)] = field(default_factory=dict)
+    """Labels of the run, by which lists and counts find it."""
+
+    timeout_seconds: Annotated[float | None, TIMEOUT] = None
+    """After this time a run that has not ended is cancelled. `continue_as_new` does not extend it."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, BadFlow)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse a body. Raises `BadFlow`, `BadCall` or `TooLarge`."""
+        return parsed(cls, body, BadFlow)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """A new run from the first entries of another run's log."""
+
+    id: str
+    """The id of the new run."""
+
+    from_entry: Annotated[int, Described({"minimum": 0})]
+    """The number of entries that it takes over."""
+
+    arguments: Annotated[Mapping[str, Any] | None, ARGUMENTS] = None
+    """Other arguments, by name; without them, those of the run."""
+
+    on_complete: Call | None = None
+    """A task that gets the `Outcome`, whatever it is, once the new run has ended."""
+
+    labels: Annotated[Mapping[str, str] | None, Checked(checked_labels, LABELS)] = None
+    """Other labels; without them, those of the run."""
+
+    timeout_seconds: Annotated[float | None, TIMEOUT] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, BadFlow)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse a body. Raises `BadFlow`, `BadCall` or `TooLarge`."""
+        return parsed(cls, body, BadFlow)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsActionRequest:
+    """An action on all runs that `state`, `label` and `prefix` choose; at least one of them is required."""
+
+    action: Annotated[str, _text("action", enum=["cancel", "resume", "terminate", "delete"])]
+
+    state: Annotated[str | None, _text("state", enum=list(STATES))] = None
+
+    label: Annotated[str | None, _text("label", pattern=LABEL.pattern)] = None
+    """A label of the runs, as NAME:VALUE."""
+
+    prefix: str | None = None
+    """The beginning of the ids of the runs."""
+
+    reason: str = ""
+    """The reason of a cancel or a termination. A long one is cut."""
+
+    dry_run: bool = False
+    """Return only the number of the runs."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, BadFlow)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse a body. Raises `BadFlow`."""
+        return parsed(cls, body, BadFlow)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEventRequest:
+    """An event. Without a body its value is null."""
+
+    value: Any = None
+    """Any JSON."""
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse a body. Raises `BadFlow`."""
+        return parsed(cls, body, BadFlow)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonRequest:
+    """The reason of an action on a run. Without a body there is none."""
+
+    reason: str = ""
+    """A long one is cut."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, BadFlow)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse a body. Raises `BadFlow`."""
+        return parsed(cls, body, BadFlow)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyForm:
+    """The form of a page with a button only. It has no fields."""

@@ -1,0 +1,518 @@
+"""The answers about runs of flows: their status, logs, timelines, queries and lists."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from signalbox.core.field_rules import Described, Range
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.shown import ABSENT
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.timeline import ABANDONED, DONE, FAILED, HELD, PENDING, RELEASED, Span
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import STATES, FlowHeader
+from signalbox.flows.model.labels import LABELS
+from signalbox.flows.model.log import time_of
+from signalbox.flows.model.messages import Message, Result
+from signalbox.flows.model.waits import Wait
+from signalbox.mailboxes.shown import ObjectAddressShown, OutcomeProblemShown, outcome_members
+
+State = Annotated[str, Described({"enum": list(STATES)})]
+
+Labels = Annotated[Mapping[str, str], Described(LABELS)]
+
+Reason = Annotated[str, Described({"enum": ["flow-changed", "flow-failed", "flow-too-large", "flow-killed"]})]
+
+TIME = Described({"format": "date-time"})
+"""The rule of a time that the record has as text."""
+
+Count = Annotated[int, Range(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAddressShown:
+    """The run."""
+
+    flow: str
+    id: str
+
+    @classmethod
+    def of_address(cls, address: FlowAddress) -> Self:
+        return cls(address.name, address.key)
+
+
+@dataclass(frozen=True, slots=True)
+class SentFlowEventShown(FlowAddressShown):
+    """The run, and the event that it receives."""
+
+    event: str
+    """The event's id."""
+
+
+# --- status ---
+
+
+@dataclass(frozen=True, slots=True)
+class StuckShown:
+    """The reason why a run is stuck."""
+
+    type: Reason
+
+    detail: str
+
+    place: str
+    """The place in the flow's code."""
+
+    at: Annotated[str | None, TIME] = None
+    """The time since which the run is stuck."""
+
+    trace: str = ""
+    """The stack trace of the error, in frames of the flow's code. An open function shows none."""
+
+    @classmethod
+    def of(cls, header: FlowHeader, *, traces: bool) -> Self:
+        """Return the reason why a run is stuck. `traces`: with the stack trace, which has lines of the code."""
+        return cls(**{name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"})
+
+
+@dataclass(frozen=True, slots=True)
+class StuckSubFlowShown:
+    """A sub-flow that is stuck, and why."""
+
+    flow: str
+    id: str
+    type: Reason
+    detail: str
+
+    place: str
+    """The place in the sub-flow's code."""
+
+    at: Annotated[str | None, TIME] = None
+    """The time since which the sub-flow is stuck."""
+
+    @classmethod
+    def of(cls, header: FlowHeader) -> Self:
+        stuck = header.stuck or {}
+        reason = {name: value for name, value in stuck.items() if name != "trace"}
+        return cls(**header.address.to_json(), **reason)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowWaitShown:
+    """A command that a run waits for."""
+
+    path: str
+    """The command's place among the code's waits."""
+
+    command: str
+    """Its kind and its name."""
+
+    attempt: Annotated[int, Range(1)]
+
+    asked_at: Annotated[str | None, TIME]
+    """Null if the time had not been read, as at a start."""
+
+    last_error: str = ""
+    """The beginning of the text of the error of the attempt before this one."""
+
+    stuck: StuckSubFlowShown | None = None
+    """A sub-flow below the command that is stuck."""
+
+    @classmethod
+    def of(cls, path: str, wait: Wait, stuck: FlowHeader | None = None) -> Self:
+        sub_flow = StuckSubFlowShown.of(stuck) if stuck else None
+        return cls(path, wait.signature, wait.attempt, wait.scheduled_at or None, wait.last_error, sub_flow)
+
+
+@dataclass(frozen=True, slots=True)
+class UnawaitedShown:
+    """Events that were sent and that the code has not waited for, perhaps since a name is misspelt."""
+
+    events: Annotated[int, Range(1)]
+
+    names: Annotated[tuple[str, ...], Described({"maxItems": LIMITS.flow_events_shown_max})]
+    """The first of their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedShown:
+    """The time since which the run takes no further step, and the reason."""
+
+    at: Annotated[str, TIME]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedFromShown:
+    """The run whose log this one's begins with, and the number of entries of it."""
+
+    id: str
+    entries: Count
+
+
+NONE: Mapping[str, FlowHeader] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStatusShown:
+    """The run as it is now."""
+
+    flow: str
+
+    id: str
+
+    state: State
+
+    result: Any = ABSENT
+    """The value that a completed run has returned; any JSON."""
+
+    object: ObjectAddressShown | None = None
+    """The object that a completed run has returned."""
+
+    error: OutcomeProblemShown | None = None
+    """The problem that ended a run that failed or was cancelled."""
+
+    ended_at: datetime | None = None
+
+    waiting_for: tuple[FlowWaitShown, ...]
+    """The pending commands, by path."""
+
+    unawaited: UnawaitedShown | None = None
+
+    log_length: Count
+    """The number of entries in its log."""
+
+    generation: Count
+    """The number of executions that ended with `flow.continue_as_new`."""
+
+    progress: Any
+    """The last value that the code showed with `flow.progress`; any JSON."""
+
+    labels: Labels = field(default_factory=dict)
+
+    deadline_at: datetime | None = None
+    """The end of the run's time-out, if it has one."""
+
+    problem: StuckShown | None = None
+
+    suspended: SuspendedShown | None = None
+
+    trace: str = ""
+    """The place where the code of a failed run raised its error, in frames of the flow's code. An open function shows
+    none."""
+
+    forked_from: ForkedFromShown | None = None
+
+    @classmethod
+    def of(cls, header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, traces: bool = True) -> Self:
+        """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up.
+
+        `traces`: with stack traces, which have lines of the code. An open function shows none.
+        """
+        origin = header.origins[-1] if header.origins else None
+        return cls(
+            flow=header.address.name,
+            id=header.address.key,
+            state=header.state,
+            **(outcome_members(header.end.outcome) if header.end else {}),
+            ended_at=header.end.at if header.end else None,
+            waiting_for=waits_shown(header, stuck),
+            unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
+            log_length=header.log.length,
+            generation=header.generation,
+            progress=header.progress,
+            labels=header.labels,
+            deadline_at=header.deadline_at,
+            problem=StuckShown.of(header, traces=traces) if header.stuck else None,
+            suspended=SuspendedShown(**header.suspended) if header.suspended else None,
+            trace=header.trace if traces else "",
+            forked_from=ForkedFromShown(origin.id, origin.entries) if origin else None,
+        )
+
+
+def waits_shown(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> tuple[FlowWaitShown, ...]:
+    """Return the pending commands of a run, by path."""
+    return tuple(FlowWaitShown.of(path, wait, stuck.get(path)) for path, wait in sorted(header.pending.items()))
+
+
+# --- logs ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowEntryShown:
+    """A command that ended, an event that came, or a cancel."""
+
+    at: datetime
+
+    entry: Annotated[str, Described({"enum": ["done", "event", "cancel"]})]
+
+    path: str | None = None
+    """The command's place among the code's waits."""
+
+    command: str | None = None
+
+    result: Any = ABSENT
+    """Any JSON."""
+
+    object: ObjectAddressShown | None = None
+
+    error: OutcomeProblemShown | None = None
+
+    attempt: Annotated[int | None, Range(2)] = None
+    """The number of attempts, if there were several."""
+
+    last_error: str | None = None
+    """The beginning of the text of the error of the attempt before the last one."""
+
+    name: str | None = None
+    """The name of an event."""
+
+    value: Any = ABSENT
+    """The value of an event; any JSON."""
+
+    reason: str | None = None
+    """The reason of a cancel."""
+
+    @classmethod
+    def of(cls, entry: Message) -> Self:
+        if not isinstance(entry, Result):
+            return cls(at=time_of(entry), entry=entry.kind, **entry.shown())
+        wait, outcome = entry.wait, outcome_members(entry.outcome)
+        ended = {**outcome, **wait.shown_attempts()}
+        return cls(at=time_of(entry), entry=entry.kind, path=wait.path, command=wait.signature, **ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLogShown:
+    """One page of a log; without `next_page_token` it is the last."""
+
+    flow: str
+
+    id: str
+
+    execution_id: str
+    """The execution of the run whose log it is."""
+
+    arguments: Mapping[str, Any]
+
+    begun_at: datetime | None
+    """The time of the start, if the code has read it."""
+
+    patches: Mapping[str, int]
+    """The positions from which the code's patches hold, by name."""
+
+    origins: tuple[tuple[str, str, int], ...] = ()
+    """Of a fork: the executions whose entries its log begins with, each with its run's id and the number of entries."""
+
+    parent: FlowAddressShown | None = None
+    """Of a sub-flow: the run that waits for it."""
+
+    state: State
+
+    waiting_for: Mapping[str, str]
+    """The commands that the run waits for, by their paths."""
+
+    log_length: Count
+    """The number of entries in the log."""
+
+    entries: tuple[FlowEntryShown, ...]
+
+    next_page_token: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        header: FlowHeader,
+        entries: Sequence[Message],
+        page: Sequence[Message],
+        next_page_token: str = "",
+        **more: Any,
+    ) -> Self:
+        """Return a page of a log, with the values of the header that a replay needs. `more` are those of a subclass."""
+        parent = header.context.parent
+        return cls(
+            flow=header.address.name,
+            id=header.address.key,
+            execution_id=header.execution_id,
+            arguments=header.arguments,
+            begun_at=header.start_at,
+            patches=header.patches,
+            origins=tuple((origin.id, origin.execution_id, origin.entries) for origin in header.origins),
+            parent=FlowAddressShown.of_address(parent) if parent else None,
+            state=header.state,
+            waiting_for={path: wait.signature for path, wait in header.pending.items()},
+            log_length=len(entries),
+            entries=tuple(map(FlowEntryShown.of, page)),
+            next_page_token=next_page_token,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRunShown(FlowAddressShown):
+    """A sub-flow and the function that has its code."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSpanShown:
+    """A command of a run from its schedule to its end, or a lock while it is held."""
+
+    path: str
+    """The command's place among the code's waits."""
+
+    command: str
+    """Its kind and its name; a held lock is `holds` and its semaphore."""
+
+    outcome: Annotated[str, Described({"enum": [DONE, FAILED, ABANDONED, PENDING, HELD, RELEASED]})]
+
+    started_at: datetime | None
+    """Null if the time had not been read, as at a start."""
+
+    ended_at: datetime | None
+
+    entry: int | None
+    """The index of the log's entry that ended it."""
+
+    due_at: datetime | None = None
+    """The end of a sleep, of a pause before an attempt, or of a lease."""
+
+    place: str | None = None
+    """The line of the code that waits for it. An open function shows none."""
+
+    run: FlowRunShown | None = None
+    """The run of a sub-flow."""
+
+    arguments: Mapping[str, Any] | None = None
+    """Those of a step, an object's call or a sub-flow, if they are not long. An open function shows none."""
+
+    attempt: Annotated[int | None, Range(2)] = None
+    """The current attempt."""
+
+    last_error: str | None = None
+    """The beginning of the text of the error of the attempt before it. An open function shows none."""
+
+    starts: Annotated[int | None, Range(2)] = None
+    """The starts of the attempt of an inline step."""
+
+    @classmethod
+    def of(cls, span: Span, *, details: bool) -> Self:
+        """Return a span; `details`: with the line of the code, the arguments and the last error."""
+        more = {name: value for name, value in span.more.items() if details or name not in DETAILS}
+        run = more.pop("run", None)
+        return cls(
+            path=span.path,
+            command=span.command,
+            outcome=span.outcome,
+            started_at=span.started_at,
+            ended_at=span.ended_at,
+            entry=span.entry,
+            due_at=span.due_at,
+            place=span.place if details else None,
+            run=FlowRunShown(**run) if run else None,
+            **more,
+        )
+
+
+DETAILS = frozenset({"arguments", "last_error"})
+"""Members of a span that only callers with a right to see the code receive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLogWithSpansShown(FlowLogShown):
+    """One page of a log with its timeline; without `next_page_token` it is the last."""
+
+    spans: tuple[FlowSpanShown, ...] | None
+    """The spans that end on this page, on the last page also the pending ones. Null if replay fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowWatchEventShown:
+    """A server-sent event."""
+
+    event: Literal["entry", "progress", "complete"]
+    id: str
+
+    data: str
+    """JSON."""
+
+
+# --- queries ---
+
+
+@dataclass(frozen=True, slots=True)
+class FlowQueriesShown:
+    """Their names."""
+
+    queries: Annotated[tuple[str, ...], Described({"maxItems": LIMITS.flow_answers_max})]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnswerShown(FlowAddressShown):
+    """The answer, from the first `entries` of the log. These are not all if the code fails at the next entry."""
+
+    query: str
+
+    result: Any
+    """Any JSON."""
+
+    entries: Count
+
+
+# --- lists ---
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFlowShown:
+    """A run in a list."""
+
+    flow: str
+
+    id: str
+
+    state: State
+
+    created_at: datetime | None = None
+    """The time of the start."""
+
+    ended_at: datetime | None = None
+
+    archived_at: datetime | None = None
+    """The time at which the archive of the ended run was written."""
+
+    labels: Labels = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsShown:
+    """One page, of which the last has no `next_page_token`."""
+
+    flows: Annotated[tuple[ListedFlowShown, ...], Described({"maxItems": LIMITS.flows_listed_max})]
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCountShown:
+    """The number of the runs."""
+
+    count: Count
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsBatchShown:
+    """The batch, whose progress `GET batches/{batch}` shows, and the number of its runs."""
+
+    batch: str
+    count: Count
+
+
+# --- callbacks ---
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackSentShown:
+    """The event was accepted."""
+
+    event: str
