@@ -11,8 +11,8 @@ from signalbox.core.idempotency_keys import content_of, hold, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
-from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.model.leases import Lease, stable_names
+from signalbox.semaphores.model.priorities import Priority
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits

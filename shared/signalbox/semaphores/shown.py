@@ -10,8 +10,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.shown import TaskShown
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
-from signalbox.semaphores.model.lanes import PRIORITY, Lane
+from signalbox.semaphores.model.lanes import Lane
 from signalbox.semaphores.model.leases import LEASE_ID, Lease, LeaseRecord
+from signalbox.semaphores.model.priorities import PRIORITY
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
 from signalbox.semaphores.model.waiters import WaitAnswer, Waiter
 
@@ -57,7 +58,7 @@ class HeldLeaseShown:
     @classmethod
     def of(cls, lease: LeaseRecord, wait: Waiter | None) -> Self:
         """Return a lease; its task and holder are known if its wait's receipt was read."""
-        task, holder = (_task(wait), wait.holder) if wait else (None, "")
+        task, holder = (_task(wait), wait.request.holder) if wait else (None, "")
         return cls(lease.lease_id, lease.token, lease.ends_at, lease.permits, task, holder)
 
 
@@ -89,10 +90,10 @@ class WaiterShown:
             id=waiter.id,
             since=waiter.since,
             permits=waiter.permits,
-            key=waiter.key,
-            priority=waiter.priority,
+            key=waiter.request.key,
+            priority=waiter.request.priority if waiter.request.priority != "normal" else "",
             task=_task(waiter),
-            holder=waiter.holder,
+            holder=waiter.request.holder,
         )
 
 

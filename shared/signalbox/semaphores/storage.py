@@ -368,7 +368,7 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 def requeue(path: str, waiter: Waiter) -> Change:
     """Put a waiter back into its old place."""
     fields = {"state": waiter.state, "grant": waiter.grant, "expires_at": REMOVE, **_place(waiter, waiter.since)}
-    fields |= {name: getattr(waiter, name) for name in ("deadline_at", "resumes", "resumed")}
+    fields |= {"deadline_at": waiter.deadline_at, "resumes": waiter.request.resumes, "resumed": waiter.request.resumed}
     return _change(path, fields, waiter.version)
 
 

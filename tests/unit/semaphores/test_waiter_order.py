@@ -25,7 +25,7 @@ CALL = Call("philosophers", "eat", {})
 
 def waiter(id_: str, created_ms: int, since_ms: int) -> Waiter:
     created_at, since = (NOON + timedelta(milliseconds=each) for each in (created_ms, since_ms))
-    return Waiter(id_, 7, CALL, since=since, created_at=created_at, version=created_at)
+    return Waiter(WaitRequest(id_, CALL), 7, since=since, created_at=created_at, version=created_at)
 
 
 def ids(waiters: tuple[Waiter, ...]) -> list[str]:

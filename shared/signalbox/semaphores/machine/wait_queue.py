@@ -121,7 +121,7 @@ def grant_in_order(
 
 def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[Semaphore, Grant]:
     """Grant a waiter its permits. Its continuation must claim them shortly after it is due."""
-    seconds = waiter.lease_seconds or semaphore.settings.lease_seconds
+    seconds = waiter.request.lease_seconds or semaphore.settings.lease_seconds
     claim_seconds = LIMITS.claim_seconds + waiter.continuation.delay_seconds
     after, lease = semaphore.grant(waiter.id, waiter.permits, seconds, now, claim_seconds=claim_seconds)
     return after, Grant(replace(waiter, state="granted", grant=lease.grant), lease)
@@ -170,7 +170,7 @@ def _within_one_commit(ended: list[Waiter]) -> tuple[Waiter, ...]:
 
 def _bytes_of_end(waiter: Waiter) -> int:
     """Return the size of the task that the end of a wait without a grant enqueues: the unit's, or `on_timeout`."""
-    call = waiter.continuation if waiter.unit else waiter.on_timeout
+    call = waiter.continuation if waiter.request.unit else waiter.request.on_timeout
     return 0 if call is None else len(call.to_record()["payload"])
 
 
