@@ -10,15 +10,15 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
-from signalbox.adapters.http.description import Schemas, component_name
+from signalbox.adapters.http.description import Schemas
 from signalbox.adapters.http.route_declarations import Answer
 from signalbox.adapters.http.routes import Route
-from signalbox.client import model as client_model
+from signalbox.client import answer_types
 from signalbox.core.field_rules import Described
 from signalbox.documents.http import NULLS
-from signalbox.semaphores.shown import LeaseShown, WaitedShown
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
+from signalbox_tools.setup import client_types
 from signalbox_tools.setup.api_description import description, routes, text
 from signalbox_tools.setup.generated_pages import OF_EVERY_CALL
 from tests.yaml_files import read_yaml
@@ -123,14 +123,13 @@ def members_of_body(method: str, path: str) -> set[str]:
     return set(schema["properties"]) if schema.get("additionalProperties") is False else set()
 
 
-@pytest.mark.parametrize(("of_client", "shown"), [(client_model.Lease, LeaseShown), (client_model.Waited, WaitedShown)])
-def test_a_type_of_the_client_has_the_members_of_the_answer(of_client: Any, shown: type) -> None:
-    schema = resolve(f"#/components/schemas/{component_name(shown)}")
-    required = set(schema["required"])
-    assert (of_client.__required_keys__, of_client.__optional_keys__) == (
-        required,
-        schema["properties"].keys() - required,
-    )
+def test_the_types_of_the_client_are_those_of_the_answers() -> None:
+    assert client_types.FILE.read_text("utf-8") == client_types.text(DESCRIPTION), "run `make docs`"
+
+
+def test_a_type_of_the_client_requires_what_all_its_answers_require() -> None:
+    assert answer_types.StandingShown.__optional_keys__ == {"pending"}  # which only a GET has
+    assert answer_types.Waited.__required_keys__ == {"acquired"}
 
 
 def query_parameters(method: str, path: str) -> set[str]:

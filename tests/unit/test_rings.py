@@ -44,7 +44,7 @@ SUBJECTS = {
     "links": ("core", "documents", "transforms", "history"),
     "semaphores": ("core",),
     "critical_sections": ("core",),
-    "rates": ("core", "semaphores"),
+    "rates": ("core",),
     "batches": ("core",),
     "document_events": ("core",),
     "mailboxes": ("core",),

@@ -3,11 +3,15 @@
 The fields are enumerated, and their values follow from their schemas, so a new field that is forgotten somewhere fails.
 """
 
+import asyncio
 import inspect
+import json
+import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +26,7 @@ from signalbox.batches.storage import read_header
 from signalbox.catalogue import entries
 from signalbox.client.aio import rates as rates_client
 from signalbox.client.aio import semaphores as semaphores_client
+from signalbox.client.answers import Answer
 from signalbox.core.settings_patch import SettingsPatch
 from signalbox.rates import api as rates_api
 from signalbox.rates.model import Rate, RateSettings
@@ -31,6 +36,7 @@ from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 
+DOCS = Path(__file__).parents[2] / "docs"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 KINDS: dict[Any, str] = {SemaphoreSettings: "semaphores", RateSettings: "rates"}
@@ -108,22 +114,80 @@ def test_the_catalogue_declares_every_setting(kind: Any) -> None:
     assert declared.body == values
 
 
-def doors() -> Iterator[tuple[str, Any, Callable[..., Any]]]:
-    """Iterate over the functions that set all settings of a kind."""
-    yield "api semaphore", SemaphoreSettings, semaphores_api.Semaphore.ensure
-    yield "api rate", RateSettings, rates_api.Rate.ensure
-    yield "client semaphore", SemaphoreSettings, semaphores_client.Semaphore.ensure
-    yield "client semaphore change", SemaphoreSettings, semaphores_client.Semaphore.change
-    yield "client rate", RateSettings, rates_client.Rate.ensure
-    yield "client rate change", RateSettings, rates_client.Rate.change
+@EACH_FIELD
+def test_a_value_over_its_bound_is_refused_by_the_name_of_its_setting(harness: Harness, kind: Any, name: str) -> None:
+    over = values_of(kind, nearer=-1)
+    answer = harness.put(f"{KINDS[kind]}/a", json=values_of(kind) | {name: over[name]})
+    assert (answer.status, answer.json["field"]) == (400, name)
+    assert harness.get(f"{KINDS[kind]}/a").status == 404
+
+
+# --- functions that set settings ---
 
 
 @pytest.mark.parametrize(
-    ("door", "kind", "function"), list(doors()), ids=lambda part: part if isinstance(part, str) else ""
+    ("kind", "door"),
+    [(SemaphoreSettings, semaphores_api.Semaphore), (RateSettings, rates_api.Rate)],
+    ids=["semaphore", "rate"],
 )
-def test_a_function_that_sets_settings_takes_every_one(door: str, kind: Any, function: Callable[..., Any]) -> None:
-    taken = [name for name in inspect.signature(function).parameters if name != "self"]
-    assert taken == [field.name for field in fields(kind)], door
+def test_code_sets_every_setting(harness: Harness, kind: Any, door: Callable[[str], Any]) -> None:
+    values = values_of(kind)
+    door("a").ensure(**values)
+    shown = harness.get(f"{KINDS[kind]}/a").json
+    assert {name: shown[name] for name in values} == values
+
+
+class Kept:
+    """A transport that keeps the body of a request."""
+
+    body: Any = None
+
+    async def send(self, *_: object, body: object) -> Answer:
+        self.body = body
+        return Answer("", 200, {})
+
+
+CLIENTS: dict[Any, Any] = {SemaphoreSettings: semaphores_client.Semaphore, RateSettings: rates_client.Rate}
+"""The classes of the client that set settings, with `ensure` and `change`."""
+
+
+@EACH_KIND
+@pytest.mark.parametrize("call", ["ensure", "change"])
+def test_a_client_sends_every_setting(kind: Any, call: str) -> None:
+    kept, values = Kept(), values_of(kind)
+    asyncio.run(getattr(CLIENTS[kind](kept, "a"), call)(**values))
+    assert kept.body == values
+
+
+@EACH_KIND
+def test_a_client_changes_no_setting_that_is_not_given(kind: Any) -> None:
+    for name, value in values_of(kind).items():
+        kept = Kept()
+        asyncio.run(CLIENTS[kind](kept, "a").change(**{name: value}))
+        assert kept.body == {name: value}
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())[1:]
+
+
+@pytest.mark.parametrize(
+    ("page", "function"),
+    [("semaphores", semaphores_api.Semaphore.ensure), ("rates", rates_api.Rate.ensure)],
+    ids=["semaphores", "rates"],
+)
+def test_a_page_lists_every_setting_with_its_default(page: str, function: Callable[..., Any]) -> None:
+    wanted = ", ".join(map(written, parameters(function)))
+    assert re.findall(r"^\| `ensure\((.*?)\)`", (DOCS / f"{page}.md").read_text("utf-8"), re.MULTILINE) == [wanted]
+
+
+def written(parameter: inspect.Parameter) -> str:
+    """Return a parameter as pages write it."""
+    default = parameter.default
+    if default is parameter.empty:
+        return parameter.name
+    text = f"{default:g}" if isinstance(default, float) else json.dumps(default) if default == "" else repr(default)
+    return f"{parameter.name}={text}"
 
 
 def test_members_of_an_answer_are_its_fields_without_defaults() -> None:

@@ -96,6 +96,33 @@ class Seconds:
         return {"minimum" if self.zero else "exclusiveMinimum": 0} | _maximum(self.most)
 
 
+class Text:
+    """A string of at most `most` characters."""
+
+    __slots__ = ("most",)
+
+    def __init__(self, most: Callable[[], int]) -> None:
+        self.most = most
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        text = fields.text(name, default)
+        if text is not default and (len(text) > self.most() or not _is_utf8(text)):
+            raise fields.refuse(name, f"`{name}` must be a string of at most {self.most():,} characters.")
+        return text
+
+    def schema(self) -> Schema:
+        return {"maxLength": self.most()}
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether a text can be stored: UTF-8 has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Checked:
     """A value that a function checks: it returns the value to keep, or raises a problem. `schema` describes it."""
 

@@ -12,16 +12,15 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Query, Snapshot, Store
 from signalbox.core.queries import Condition, Order
+from signalbox.core.queue_order import read_in_order
 from signalbox.core.times import microseconds
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import Admitted, Loaded
 from signalbox.rates.model import Rate, RateWait, path_of, wait_path, waits_of
 from signalbox.rates.problems import NoRate
-from signalbox.semaphores.machine.wait_queue import head_of
 
 SINCE = Order(("since",))
-READ_ON_FACTOR = 4
 
 
 def rate_of(name: str, snapshot: Snapshot) -> Rate:
@@ -72,15 +71,13 @@ class AdmitReads:
 
 
 def _head(store: Store, name: str, count: int) -> tuple[tuple[RateWait, ...], bool]:
-    """Read the first waits by create time. If it is uncertain which one is the first, read more at one instant."""
-    limit = count
-    while True:
-        page = [wait for snapshot in store.query(waits_query(name, limit)) if (wait := wait_of(snapshot))]
-        more = len(page) == limit
-        head = head_of(page, more=more)
-        if head or not more:
-            return head[:count], more or len(head) > count
-        limit *= READ_ON_FACTOR
+    """Read the first waits by create time, and whether there are more behind them."""
+
+    def read(limit: int) -> list[RateWait]:
+        return [wait for snapshot in store.query(waits_query(name, limit)) if (wait := wait_of(snapshot))]
+
+    head, more = read_in_order(read, count)
+    return head[:count], more or len(head) > count
 
 
 @dataclass(frozen=True, slots=True)

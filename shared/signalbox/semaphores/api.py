@@ -11,8 +11,8 @@ from signalbox.core.idempotency_keys import content_of, hold, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
-from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.model.leases import Lease, stable_names
+from signalbox.semaphores.model.priorities import Priority
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
@@ -31,16 +31,18 @@ class Semaphore:
         lease_seconds: float = LEASE_SECONDS_DEFAULT,
         delete_after_seconds: float | None = None,
         weights: Mapping[str, int] | None = None,
+        description: str = "",
     ) -> None:
         """Create the semaphore, or set its settings; leases and waiters stay. Idempotent.
 
         - `lease_seconds`: the time after which a lease expires.
         - `delete_after_seconds`: the time without use after which the semaphore is deleted; None: it is never deleted.
         - `weights`: the shares of the keys that waits name. A key without one has the weight 1.
+        - `description`: the purpose of the semaphore, which the console shows.
 
         Raises `BadKey`, `BadSemaphore` or `Unavailable`.
         """
-        wanted = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {})
+        wanted = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {}, description)
         settings.put(runtime.ports(), self.name, wanted)
 
     def wait(

@@ -12,6 +12,9 @@ class SemaphoreLimits(Limits):
     semaphore_name_bytes_max: int = 1_000
     """A semaphore's name. Paths below its record must also fit within Firestore's limits."""
 
+    description_characters_max: int = 500
+    """A semaphore's description: a few sentences, since each write of its record contains them."""
+
     permits_max: int = 1_000
     """Permits of a semaphore: its one record contains all leases, about 200 bytes each with an ordinary id."""
 

@@ -6,6 +6,7 @@ A request that is not allowed raises `BadSemaphore` with the field that is wrong
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 from typing import Annotated, Any, Self, get_args
 
 from signalbox.core.calls import Call
@@ -19,14 +20,15 @@ from signalbox.core.field_rules import (
     check_fields,
     key_schema,
     parsed,
+    unchecked,
 )
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.model.lanes import PRIORITY, Priority
 from signalbox.semaphores.model.leases import LEASE_ID
+from signalbox.semaphores.model.priorities import PRIORITY, Priority
 from signalbox.semaphores.problems import BadSemaphore
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -62,6 +64,10 @@ def check_wait_id(id_: Any) -> str:
     if not isinstance(id_, str) or not valid_key(id_) or len(id_.encode()) > LIMITS.wait_id_bytes_max:
         raise BadSemaphore(f"`id` must be a key of 1 to {LIMITS.wait_id_bytes_max} bytes, without '/'.", field="id")
     return id_
+
+
+def _priority_or_normal(priority: Any) -> Any:
+    return check_priority(priority) or "normal"
 
 
 SEMAPHORE_NAME = Name("semaphore", LIMITS.semaphore_name_bytes_max)
@@ -116,7 +122,7 @@ class WaitRequest:
     key: Annotated[str, Checked(check_lane_key, WAIT_KEY)] = ""
     """Whose wait it is (a tenant, a user); at most 128 bytes. While others wait, keys share the permits by weight."""
 
-    priority: Annotated[str | None, Checked(check_priority, PRIORITY.schema())] = None
+    priority: Annotated[Priority, Checked(_priority_or_normal, PRIORITY.schema())] = "normal"
     """A share of the permits: high, normal and low have the weights 16, 4 and 1. As `key`, it needs a continuation."""
 
     def __post_init__(self) -> None:
@@ -125,26 +131,43 @@ class WaitRequest:
             self._check_plain()
 
     @property
-    def priority_stored(self) -> str:
-        """The priority as records have it: empty for the normal one."""
-        return self.priority if self.priority and self.priority != "normal" else ""
+    def has_lane(self) -> bool:
+        """Whether it names a key or another priority than the normal one."""
+        return bool(self.key) or self.priority != "normal"
 
     def _check_plain(self) -> None:
         for name in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure", "holder"):
             if getattr(self, name):
                 raise BadSemaphore(f"`continuation` is required with `{name}`.", field="continuation")
-        for name in ("key", "priority"):
-            if getattr(self, name):
-                raise BadSemaphore(
-                    f"`{name}` requires a `continuation`. A call without one never waits: it takes permits at once or "
-                    "not at all, so it has no share among the waiters.",
-                    field=name,
-                )
+        if self.has_lane:
+            raise _needs_continuation("key" if self.key else "priority")
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
         """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        return parsed(cls, body, BadSemaphore, {"id": id_})
+        request = parsed(cls, body, BadSemaphore, {"id": id_})
+        if request.continuation is None and body.get("priority") is not None:
+            raise _needs_continuation("priority")
+        return request
+
+    def resuming(self, operation: str, resumed: int) -> Self:
+        """Return the wait of a task whose operation had a number of earlier grants."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return unchecked(type(self), values | {"resumes": operation, "resumed": resumed})
+
+    @classmethod
+    def checked_before(cls, **values: Any) -> Self:
+        """Return a wait of a record, which was checked before it was stored. `deadline_seconds` is not known."""
+        defaults = {each.name: each.default for each in fields(cls)}
+        return unchecked(cls, defaults | values)
+
+
+def _needs_continuation(name: str) -> BadSemaphore:
+    return BadSemaphore(
+        f"`{name}` requires a `continuation`. A call without one never waits: it takes permits at once or "
+        "not at all, so it has no share among the waiters.",
+        field=name,
+    )
 
 
 def wait_seconds(given: str | None, wanted: WaitRequest) -> float:

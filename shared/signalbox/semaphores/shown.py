@@ -5,13 +5,14 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from signalbox.core.field_rules import Described, Range, Seconds
+from signalbox.core.field_rules import Described, Range, Seconds, Text
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.shown import TaskShown
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
-from signalbox.semaphores.model.lanes import PRIORITY, Lane
+from signalbox.semaphores.model.lanes import Lane
 from signalbox.semaphores.model.leases import LEASE_ID, Lease, LeaseRecord
+from signalbox.semaphores.model.priorities import PRIORITY
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
 from signalbox.semaphores.model.waiters import WaitAnswer, Waiter
 
@@ -57,7 +58,7 @@ class HeldLeaseShown:
     @classmethod
     def of(cls, lease: LeaseRecord, wait: Waiter | None) -> Self:
         """Return a lease; its task and holder are known if its wait's receipt was read."""
-        task, holder = (_task(wait), wait.holder) if wait else (None, "")
+        task, holder = (_task(wait), wait.request.holder) if wait else (None, "")
         return cls(lease.lease_id, lease.token, lease.ends_at, lease.permits, task, holder)
 
 
@@ -89,10 +90,10 @@ class WaiterShown:
             id=waiter.id,
             since=waiter.since,
             permits=waiter.permits,
-            key=waiter.key,
-            priority=waiter.priority,
+            key=waiter.request.key,
+            priority=waiter.request.priority if waiter.request.priority != "normal" else "",
             task=_task(waiter),
-            holder=waiter.holder,
+            holder=waiter.request.holder,
         )
 
 
@@ -141,6 +142,8 @@ class SemaphoreShown:
 
     weights: Mapping[str, Annotated[int, Range(2, LIMITS.key_weight_max)]] = field(default_factory=dict)
 
+    description: Annotated[str, Text(lambda: LIMITS.description_characters_max)] = ""
+
     leases: tuple[HeldLeaseShown, ...]
 
     waiters: Annotated[tuple[WaiterShown, ...] | None, Described({"maxItems": LIMITS.waiters_shown_max})] = None
@@ -170,6 +173,7 @@ class SemaphoreShown:
             lease_seconds=semaphore.settings.lease_seconds,
             delete_after_seconds=semaphore.settings.delete_after_seconds,
             weights=semaphore.settings.weights,
+            description=semaphore.settings.description,
             leases=tuple(HeldLeaseShown.of(lease, view.holders.get(lease.lease_id)) for lease in view.leases),
             waiters=None if view.waiters is None else tuple(map(WaiterShown.of, view.waiters)),
             waiting=view.waiting,

@@ -38,10 +38,10 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Order as OrderBy
+from signalbox.core.queue_order import read_in_order
 from signalbox.core.times import microseconds
 from signalbox.semaphores.machine import decision_types, lanes
 from signalbox.semaphores.machine.decision_types import Head, Loaded, QueueReads, Rule, Transition, WaiterTransition
-from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.lanes import PLAIN, place_field
 from signalbox.semaphores.model.leases import LeaseRecord, Release
@@ -55,7 +55,6 @@ Answer = TypeVar("Answer")
 SINCE = OrderBy(("since",))
 LANE = OrderBy(("lane",))
 EXPIRES_AT = OrderBy(("expires_at",))
-READ_ON_FACTOR = 4
 NOT_CREATED = "admit run not created, left to the sweeper"
 
 
@@ -295,16 +294,14 @@ def _read_known(store: Store, loaded: Loaded, known: KnownHead, count: int) -> H
 
 
 def _read_in_order(store: Store, loaded: Loaded, lane: str, known: KnownHead, count: int) -> Head:
-    """Read waiters. If it is uncertain which one is the first, read more of them at one instant."""
-    limit = known.page(count)
-    while True:
-        page = _waiters(store.query(waiters_query(loaded.name, limit, lane=lane)))
-        more = len(page) == limit
-        head = head_of(page, more=more)
-        if head or not more:
-            own = [waiter for waiter in head[count:] if waiter.incarnation == loaded.incarnation]
-            return Head(head[:count], more or len(head) > count, NOTHING_KNOWN.after(own), count)
-        limit *= READ_ON_FACTOR
+    """Read the first waiters by a query."""
+
+    def read(limit: int) -> tuple[Waiter, ...]:
+        return _waiters(store.query(waiters_query(loaded.name, limit, lane=lane)))
+
+    head, more = read_in_order(read, known.page(count))
+    own = [waiter for waiter in head[count:] if waiter.incarnation == loaded.incarnation]
+    return Head(head[:count], more or len(head) > count, NOTHING_KNOWN.after(own), count)
 
 
 def _waiters(snapshots: Iterable[Snapshot]) -> tuple[Waiter, ...]:
@@ -371,7 +368,7 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 def requeue(path: str, waiter: Waiter) -> Change:
     """Put a waiter back into its old place."""
     fields = {"state": waiter.state, "grant": waiter.grant, "expires_at": REMOVE, **_place(waiter, waiter.since)}
-    fields |= {name: getattr(waiter, name) for name in ("deadline_at", "resumes", "resumed")}
+    fields |= {"deadline_at": waiter.deadline_at, "resumes": waiter.request.resumes, "resumed": waiter.request.resumed}
     return _change(path, fields, waiter.version)
 
 

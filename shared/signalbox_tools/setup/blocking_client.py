@@ -41,11 +41,11 @@ def generated() -> dict[Path, str]:
         if path.name not in WRITTEN_BY_HAND:
             text = PATTERN.sub(lambda match: NAMES.get(match[0], ""), path.read_text("utf-8"))
             name = f"client/aio/{path.name}"
-            found[TARGET / path.name] = _formatted(HEADER.format(name=name) + text, TARGET / path.name)
+            found[TARGET / path.name] = formatted(HEADER.format(name=name) + text, TARGET / path.name)
     return found
 
 
-def _formatted(text: str, path: Path) -> str:
+def formatted(text: str, path: Path) -> str:
     for command in (["check", "--fix", "--select=I"], ["format"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--quiet", f"--stdin-filename={path}", "-"]
         ran = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True)  # noqa: S603 (constants)

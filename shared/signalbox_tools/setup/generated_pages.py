@@ -1,7 +1,8 @@
 """The tables of pages that are made from the code: calls from openapi.yaml, problems, limits, costs and public names.
 
-`make docs` writes openapi.yaml first, then the tables between the markers ``<!-- generated: NAME -->`` and
-``<!-- end of NAME -->`` of a page, and tests/unit/docs/ fails while a page differs from what the code generates.
+`make docs` writes openapi.yaml first, then the types of answers of the client, then the tables between the markers
+``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` of a page. tests/unit/docs/ fails while a page differs from
+what the code generates.
 """
 
 import ast
@@ -21,7 +22,8 @@ import signalbox
 from signalbox.core.problems import Problem
 from signalbox_tools.costs.bill import Usage, bill_of, dollars, load_prices, load_rows, money_range, month_of, total
 from signalbox_tools.deploy.google_refusals import TABLE as REFUSALS
-from signalbox_tools.setup import api_description
+from signalbox_tools.setup import api_description, client_types
+from signalbox_tools.setup.openapi_schemas import alternatives_of, members_of, resolved
 
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")
@@ -41,7 +43,7 @@ def calls() -> str:
 
 def _call(api: Json, path: str, method: str, item: Json) -> tuple[str, ...]:
     call = item[method]
-    parameters = [_resolved(api, each) for each in (*item.get("parameters", ()), *call.get("parameters", ()))]
+    parameters = [resolved(api, each) for each in (*item.get("parameters", ()), *call.get("parameters", ()))]
     query = (_optional(each["name"], bool(each.get("required"))) for each in parameters if each["in"] == "query")
     good = [status for status in call["responses"] if status < "400"]
     bad = [status for status in call["responses"] if status >= "400" and status not in OF_EVERY_CALL]
@@ -64,33 +66,14 @@ def _body(api: Json, call: Json) -> str:
 
 def _shapes(api: Json, schema: Json) -> Iterator[str]:
     """Iterate over the alternatives of a body, each as its fields or its JSON type."""
-    schema = _resolved(api, schema)
-    alternatives = schema.get("oneOf") or schema.get("anyOf") or []
+    schema = resolved(api, schema)
+    alternatives = alternatives_of(schema)
     for each in alternatives:
         yield from _shapes(api, each)
     if not alternatives:
-        properties, required = _fields(api, schema)
+        properties, required = members_of(api, schema)
         kind = {"array": "an array", "object": "a JSON object"}.get(schema.get("type", ""), "any JSON")
         yield f"`{{{', '.join(_optional(name, name in required) for name in properties)}}}`" if properties else kind
-
-
-def _fields(api: Json, schema: Json) -> tuple[list[str], set[str]]:
-    """Return the names of an object's properties and of its required ones, including those from `allOf`."""
-    properties, required = list(schema.get("properties", {})), set(schema.get("required", ()))
-    for part in schema.get("allOf", ()):
-        more, musts = _fields(api, _resolved(api, part))
-        properties, required = [*properties, *more], required | musts
-    return properties, required
-
-
-def _resolved(api: Json, schema: Json) -> Json:
-    reference = schema.get("$ref")
-    if reference is None:
-        return schema
-    found: Any = api
-    for part in reference.removeprefix("#/").split("/"):
-        found = found[part]
-    return _resolved(api, found)
 
 
 def _optional(name: str, required: bool) -> str:
@@ -302,6 +285,8 @@ def page_with(text: str, name: str, table: str) -> str:
 def main() -> None:
     api_description.FILE.write_text(api_description.text(), "utf-8")
     sys.stdout.write(f"{api_description.FILE.name}\n")
+    client_types.FILE.write_text(client_types.text(yaml.safe_load(api_description.text())), "utf-8")
+    sys.stdout.write(f"{client_types.FILE.name}\n")
     for name, (page, make) in TABLES.items():
         path = PROJECT / page
         path.write_text(page_with(path.read_text("utf-8"), name, make()), "utf-8")

@@ -55,6 +55,13 @@ def test_a_deadlock_is_drawn_as_the_circle_that_it_is(console: Console, harness:
     ]
 
 
+def test_a_semaphore_is_shown_with_its_description(console: Console, harness: Harness) -> None:
+    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 60, "description": HOSTILE})
+    console.open("semaphores/dock", "dock")
+    assert HOSTILE in console.page.inner_text("main dl")
+    assert console.page.title() != "hacked"
+
+
 def test_a_semaphore_is_shown_with_its_holders_and_waiters_in_order(console: Console, harness: Harness) -> None:
     deadlock(harness)
     console.open("semaphores/t-fork-0", "t-fork-0")

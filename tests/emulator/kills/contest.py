@@ -22,7 +22,7 @@ from signalbox import (
     documents,
     semaphore,
 )
-from signalbox.semaphores.model.lanes import Priority
+from signalbox.semaphores.model.priorities import Priority
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2

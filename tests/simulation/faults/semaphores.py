@@ -25,6 +25,7 @@ from signalbox.adapters.waiting_requests import Asker, Lines
 from signalbox.core import times
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
+from signalbox.core.queue_order import head_of
 from signalbox.core.times import EPOCH, slot_end
 from signalbox.semaphores import storage, sweep
 from signalbox.semaphores.machine import decision_types, leases, wait_queue
@@ -32,7 +33,6 @@ from signalbox.semaphores.machine.decision_types import Loaded, Transition
 from signalbox.semaphores.machine.lanes import STRIDE
 from signalbox.semaphores.machine.leases import Claimed, EndLease
 from signalbox.semaphores.machine.settings import resume
-from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.known_head import KnownHead
 from signalbox.semaphores.model.lanes import Lane, Mode, lane_id

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from signalbox_tools.setup.generated_pages import _body, _table, calls, page_with
+from signalbox_tools.setup.openapi_schemas import members_of
 
 API: dict[str, Any] = {
     "schemas": {
@@ -25,6 +26,13 @@ def test_required_fields_are_found_through_references_and_all_of() -> None:
 def test_alternatives_are_listed_once_each() -> None:
     result = {"type": "object", "required": ["result"], "properties": {"result": {}}}
     assert body({"oneOf": [result, {"type": "array"}, result]}) == "`{result}` or an array"
+
+
+def test_alternatives_have_the_members_of_each_and_require_those_of_all() -> None:
+    held = {"type": "object", "required": ["id", "ends_at"], "properties": {"id": {}, "ends_at": {}}}
+    queued = {"type": "object", "required": ["id"], "properties": {"id": {}, "since": {}}}
+    members, required = members_of(API, {"anyOf": [held, queued]})
+    assert ({*members}, required) == ({"id", "ends_at", "since"}, {"id"})
 
 
 def test_a_body_without_a_schema_is_any_json_and_a_call_without_a_body_has_none() -> None:

@@ -440,7 +440,7 @@ def test_a_lock_waits_in_the_lane_of_its_key_and_priority() -> None:
     shop.start("urgent")
     shop.deliver(shop.take("flow_command"))
     waiters = views.get(shop.ports, "printer").waiters or ()
-    assert [(each.key, each.priority) for each in waiters].count(("tenant", "high")) == 1
+    assert [(each.request.key, each.request.priority) for each in waiters].count(("tenant", "high")) == 1
 
 
 def test_a_lock_with_a_wrong_priority_or_key_is_refused_where_it_is_made() -> None:

@@ -6,7 +6,7 @@ yet) or ``claimed``; ``-late`` means that it has expired.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import State, Waiter
+from signalbox.semaphores.requests import WaitRequest
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOON, PAST = NOW + timedelta(seconds=10), NOW - timedelta(seconds=1)
@@ -47,7 +48,9 @@ def lease_of_a(kind: str) -> tuple[LeaseRecord, ...]:
 def waiter(id_: str, state: State = "waiting", **more: Any) -> Waiter:
     joined = NOW - timedelta(minutes=1)
     known: dict[str, Any] = {"incarnation": INCARNATION, "joined": joined, "since": joined, "version": joined} | more
-    return Waiter(id=id_, continuation=CALL, state=state, **known)
+    names = {each.name for each in fields(WaitRequest)}
+    request = WaitRequest(id_, CALL, **{name: known.pop(name) for name in names & known.keys()})
+    return Waiter(request, state=state, **known)
 
 
 def loaded(state: str, reads: Reads | None = None, **more: Any) -> Loaded:

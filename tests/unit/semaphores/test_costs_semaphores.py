@@ -133,7 +133,7 @@ def test_a_signal_passes_by_an_empty_lane_for_a_read(world: World) -> None:
     for key in "abbb":
         lane_wait(world, f"{key} {world.now}", key)
         world.pass_time(1)
-    [only] = [waiter.id for waiter in views.get(world.ports, "s").waiters or () if waiter.key == "a"]
+    [only] = [waiter.id for waiter in views.get(world.ports, "s").waiters or () if waiter.request.key == "a"]
     waits.cancel(world.ports, "s", only)
     world.pass_time(30)
     granting = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))

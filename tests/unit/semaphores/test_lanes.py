@@ -13,6 +13,7 @@ from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
 from signalbox.semaphores.model.leases import Granted
+from signalbox.semaphores.model.priorities import Priority
 from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
@@ -34,7 +35,7 @@ class World(OperationsPlatform):
         assert held is not None
         self.held = held.id
 
-    def wait(self, id_: str, key: str = "", priority: str | None = None, **options: Any) -> None:
+    def wait(self, id_: str, key: str = "", priority: Priority = "normal", **options: Any) -> None:
         assert waits.wait(self.ports, "s", WaitRequest(id_, CALL, key=key, priority=priority, **options)).waiting
         self.pass_time(0.001)
 
@@ -310,14 +311,14 @@ def lanes(*ids: str, **weights: int) -> Semaphore:
 def test_keys_beyond_the_limit_share_lanes_by_their_hash() -> None:
     with replaced(lanes_max=2, lanes_shared_max=1):
         full = lanes("normal:a", "normal:b", pro=3)
-        assert lane_of(full, "a", "") == "normal:a"
-        assert lane_of(full, "c", "") == lane_of(full, "d", "") == shared_lane_id(0, "normal")
+        assert lane_of(full, "a", "normal") == "normal:a"
+        assert lane_of(full, "c", "normal") == lane_of(full, "d", "normal") == shared_lane_id(0, "normal")
         assert lane_of(full, "c", "high") == shared_lane_id(0, "high")
         assert lane_of(full, "pro", "low") == "low:pro"
-        assert lane_of(full, "", "") == PLAIN
+        assert lane_of(full, "", "normal") == PLAIN
         shared = lanes("normal:a", "normal#0")
-        assert lane_of(shared, "c", "") == "normal#0"
-    assert lane_of(lanes("normal:a", "normal:b"), "c", "") == "normal:c"
+        assert lane_of(shared, "c", "normal") == "normal#0"
+    assert lane_of(lanes("normal:a", "normal:b"), "c", "normal") == "normal:c"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_the_weights_of_the_priorities() -> None:
     ("wait", "field", "detail"),
     [
         ({"key": "a"}, "key", "never waits"),
-        ({"priority": "normal"}, "priority", "never waits"),
+        ({"priority": "low"}, "priority", "never waits"),
         ({"continuation": CALL, "key": "a/b"}, "key", "without '/'"),
         ({"continuation": CALL, "key": "a" * 129}, "key", "128 bytes"),
         ({"continuation": CALL, "key": None}, "key", "1 to 128 bytes"),
@@ -351,6 +352,13 @@ def test_a_wait_that_is_not_allowed_names_its_field(wait: dict[str, Any], field:
     with pytest.raises(BadSemaphore) as refused:
         WaitRequest("w", **wait)
     assert (refused.value.field, detail in refused.value.detail) == (field, True)
+
+
+def test_a_body_without_a_continuation_names_no_priority_at_all() -> None:
+    with pytest.raises(BadSemaphore, match="never waits") as refused:
+        WaitRequest.from_request({"priority": "normal"}, "w")
+    assert refused.value.field == "priority"
+    assert WaitRequest.from_request({"priority": None}, "w") == WaitRequest("w", priority="normal")
 
 
 @pytest.mark.parametrize(

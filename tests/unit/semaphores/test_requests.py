@@ -26,6 +26,7 @@ def test_a_request_from_a_body_equals_the_one_that_the_kit_builds() -> None:
         (lambda: SemaphoreSettings(0, 60), "permits"),
         (lambda: SemaphoreSettings(1, 0), "lease_seconds"),
         (lambda: SemaphoreSettings(1, 60, -1), "delete_after_seconds"),
+        (lambda: SemaphoreSettings(1, 60, description="not UTF-8: \ud800"), "description"),
         (lambda: WaitRequest("a/b"), "id"),
         (lambda: WaitRequest("a", permits=0), "permits"),
         (lambda: WaitRequest("a", CALL, lease_seconds=float("inf")), "lease_seconds"),
@@ -51,3 +52,8 @@ def test_a_patch_keeps_what_it_does_not_name_and_checks_what_follows() -> None:
     assert patched({"delete_after_seconds": None}) == SemaphoreSettings(2, 60)
     with pytest.raises(BadSemaphore):
         patched({"permits": None})
+
+
+def test_only_a_semaphore_with_a_description_has_one_in_its_record() -> None:
+    assert "description" not in SemaphoreSettings(1, 60).to_record()
+    assert SemaphoreSettings(1, 60, description="a printer").to_record()["description"] == "a printer"

@@ -8,9 +8,9 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
+from signalbox.core.queue_order import head_of
 from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
-from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SignalRequest, WaitRequest
@@ -25,7 +25,7 @@ CALL = Call("philosophers", "eat", {})
 
 def waiter(id_: str, created_ms: int, since_ms: int) -> Waiter:
     created_at, since = (NOON + timedelta(milliseconds=each) for each in (created_ms, since_ms))
-    return Waiter(id_, 7, CALL, since=since, created_at=created_at, version=created_at)
+    return Waiter(WaitRequest(id_, CALL), 7, since=since, created_at=created_at, version=created_at)
 
 
 def ids(waiters: tuple[Waiter, ...]) -> list[str]:

@@ -9,8 +9,9 @@ from typing import Any
 from signalbox.client.aio.lease_renewal import sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport, lines_of
+from signalbox.client.answer_types import BatchShown, FailureShown, UnitShown
 from signalbox.client.answers import Answer
-from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
+from signalbox.client.model import Event, Json, TaskCall
 from signalbox.client.requests import MISSING, keyed, lines, request
 from signalbox.client.retries import Patience
 from signalbox.core.given import given

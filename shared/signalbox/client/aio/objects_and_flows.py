@@ -11,8 +11,9 @@ from signalbox.client.aio.batches import Batch
 from signalbox.client.aio.lease_renewal import sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
+from signalbox.client.answer_types import RunShown
 from signalbox.client.answers import Answer
-from signalbox.client.model import Event, Json, RunShown, TaskCall
+from signalbox.client.model import Event, Json, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience

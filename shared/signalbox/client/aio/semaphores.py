@@ -10,9 +10,10 @@ from typing import Literal, Self
 from signalbox.client.aio.lease_renewal import Repeated, sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
+from signalbox.client.answer_types import Lease, Waited
 from signalbox.client.answers import Answer
 from signalbox.client.identity import NoIdentity
-from signalbox.client.model import Json, Lease, TaskCall, Waited
+from signalbox.client.model import Json, TaskCall
 from signalbox.client.problems import ApiError, LeaseLost
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds
@@ -38,9 +39,10 @@ class Semaphore:
         lease_seconds: float = 600,
         delete_after_seconds: float | None = None,
         weights: Mapping[str, int] | None = None,
+        description: str | None = None,
     ) -> dict[str, Json]:
-        """Create the semaphore or set its limits and the weights of keys. Leases and waiters stay."""
-        others = given(delete_after_seconds=delete_after_seconds, weights=weights)
+        """Create the semaphore or set its limits, the weights of keys and the description. Leases and waiters stay."""
+        others = given(delete_after_seconds=delete_after_seconds, weights=weights, description=description)
         body = {"permits": permits, "lease_seconds": lease_seconds, **others}
         found = await self._transport.send("PUT", "semaphores", self.name, body=body)
         return found.shaped(dict)
@@ -52,13 +54,15 @@ class Semaphore:
         lease_seconds: float | None = None,
         delete_after_seconds: float | None = None,
         weights: Mapping[str, int] | None = None,
+        description: str | None = None,
     ) -> dict[str, Json]:
-        """Change some limits. Raises `NotFound`."""
+        """Change some settings. Raises `NotFound`."""
         body = given(
             permits=permits,
             lease_seconds=lease_seconds,
             delete_after_seconds=delete_after_seconds,
             weights=weights,
+            description=description,
         )
         found = await self._transport.send("PATCH", "semaphores", self.name, body=body)
         return found.shaped(dict)

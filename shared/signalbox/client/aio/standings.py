@@ -6,7 +6,8 @@ from typing import Any
 
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
-from signalbox.client.model import Json, StandingShown
+from signalbox.client.answer_types import StandingShown
+from signalbox.client.model import Json
 from signalbox.client.requests import MISSING, keyed
 from signalbox.core.given import given
 

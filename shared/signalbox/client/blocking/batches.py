@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from signalbox.client.answer_types import BatchShown, FailureShown, UnitShown
 from signalbox.client.answers import Answer
 from signalbox.client.blocking.lease_renewal import sleep
 from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport, lines_of
-from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
+from signalbox.client.model import Event, Json, TaskCall
 from signalbox.client.requests import MISSING, keyed, lines, request
 from signalbox.client.retries import Patience
 from signalbox.core.given import given

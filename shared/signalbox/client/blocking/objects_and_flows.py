@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from signalbox.client.answer_types import RunShown
 from signalbox.client.answers import Answer
 from signalbox.client.blocking.batches import Batch
 from signalbox.client.blocking.lease_renewal import sleep
 from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
-from signalbox.client.model import Event, Json, RunShown, TaskCall
+from signalbox.client.model import Event, Json, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience

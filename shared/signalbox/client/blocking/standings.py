@@ -5,9 +5,10 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from signalbox.client.answer_types import StandingShown
 from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
-from signalbox.client.model import Json, StandingShown
+from signalbox.client.model import Json
 from signalbox.client.requests import MISSING, keyed
 from signalbox.core.given import given
 

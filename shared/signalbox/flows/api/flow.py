@@ -43,7 +43,7 @@ from signalbox.flows.machine.stuck import Cancelled
 from signalbox.flows.machine.tree import Handle, earliest
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
-from signalbox.semaphores.model.lanes import Priority
+from signalbox.semaphores.model.priorities import Priority
 from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 

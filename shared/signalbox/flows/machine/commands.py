@@ -34,7 +34,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.problems import NoSuchMethod
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
-from signalbox.semaphores.model.lanes import Priority
+from signalbox.semaphores.model.priorities import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import check_lane_key, check_priority
 from signalbox.tasks.model.attempts import TaskContext

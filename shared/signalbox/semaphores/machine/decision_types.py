@@ -256,18 +256,18 @@ def refuse_lanes_task(loaded: Loaded, after: tuple[str, ...] = ()) -> Effect:
 
 def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadline") -> tuple[Effect, ...]:
     """Return the `on_timeout` task of a wait that ends without a grant, with the `reason` in its context."""
-    if waiter.on_timeout is None:
+    if waiter.request.on_timeout is None:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "timeout")
-    return (waiter.on_timeout.effect(task, now, reason=reason),)
+    return (waiter.request.on_timeout.effect(task, now, reason=reason),)
 
 
 def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Effect, ...]:
     """Return the task that records a batch's unit as failed, if the wait that has ended in `state` was the unit's."""
-    if not waiter.unit:
+    if not waiter.request.unit:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "unit")
-    unit = json.loads(waiter.unit) | {"wait_ended": state}
+    unit = json.loads(waiter.request.unit) | {"wait_ended": state}
     return (waiter.continuation.effect(task, now, unit=unit),)
 
 

@@ -254,7 +254,7 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
     if waiter.is_late(loaded.now):
         timeout = timeout_task(loaded.name, waiter, loaded.now)
         return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
-    lane = lane_of(semaphore, waiter.key, waiter.priority)
+    lane = lane_of(semaphore, waiter.request.key, waiter.request.priority)
     in_queue = replace(waiter_resumed(loaded.name, waiter), state="waiting", grant=None, since=waiter.joined, lane=lane)
     deadline = deadline_task(loaded.name, waiter)
     closed = lanes.without_known_head(lanes.closed(semaphore, lane, loaded.now), lane)
@@ -269,8 +269,9 @@ def waiter_after(waiter: Waiter, lease: LeaseRecord | None) -> Waiter:
 
 def waiter_resumed(name: str, waiter: Waiter) -> Waiter:
     """Return a granted waiter. Its next grant's task has the operation of this grant's task and continues its count."""
-    operation = waiter.resumes or continuation_name(name, waiter, waiter.grant)
-    return replace(waiter, resumes=operation, resumed=waiter.resumed + 1)
+    request = waiter.request
+    operation = request.resumes or continuation_name(name, waiter, waiter.grant)
+    return replace(waiter, request=request.resuming(operation, request.resumed + 1))
 
 
 def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:

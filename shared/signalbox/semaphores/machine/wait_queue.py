@@ -22,16 +22,14 @@ lease is also such a run.
 waiters that were read are granted; if some are left, the semaphore is closed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from itertools import accumulate
-from typing import Protocol, TypeVar
 
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
@@ -89,33 +87,6 @@ class Granted:
         return granted + refusals(loaded, self.refused)
 
 
-class InQueue(Protocol):
-    """A record of a queue: its id, its create time, and its place in the order of the query."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def created_at(self) -> datetime | None: ...
-    @property
-    def since(self) -> datetime | None: ...
-
-
-Queued = TypeVar("Queued", bound=InQueue)
-
-
-def head_of(page: Sequence[Queued], *, more: bool) -> tuple[Queued, ...]:
-    """Return the head of the queue by create time, given the first page by `since`.
-
-    If there may be `more` waiters behind the page, those created close to its end are left out: a waiter behind the
-    page may have been created before them.
-    """
-    in_order = sorted(page, key=lambda waiter: (waiter.created_at, waiter.id))
-    if not more or page[-1].since is None:
-        return tuple(in_order)
-    certain_until = page[-1].since - timedelta(seconds=CORE_LIMITS.since_ahead_seconds)
-    return tuple(waiter for waiter in in_order if waiter.created_at is not None and waiter.created_at < certain_until)
-
-
 def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     """Grant the free permits of `semaphore` to the waiters that were read, from the head of the queue."""
     semaphore, evicted = semaphore.expire_leases(loaded.now)
@@ -150,7 +121,7 @@ def grant_in_order(
 
 def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[Semaphore, Grant]:
     """Grant a waiter its permits. Its continuation must claim them shortly after it is due."""
-    seconds = waiter.lease_seconds or semaphore.settings.lease_seconds
+    seconds = waiter.request.lease_seconds or semaphore.settings.lease_seconds
     claim_seconds = LIMITS.claim_seconds + waiter.continuation.delay_seconds
     after, lease = semaphore.grant(waiter.id, waiter.permits, seconds, now, claim_seconds=claim_seconds)
     return after, Grant(replace(waiter, state="granted", grant=lease.grant), lease)
@@ -199,7 +170,7 @@ def _within_one_commit(ended: list[Waiter]) -> tuple[Waiter, ...]:
 
 def _bytes_of_end(waiter: Waiter) -> int:
     """Return the size of the task that the end of a wait without a grant enqueues: the unit's, or `on_timeout`."""
-    call = waiter.continuation if waiter.unit else waiter.on_timeout
+    call = waiter.continuation if waiter.request.unit else waiter.request.on_timeout
     return 0 if call is None else len(call.to_record()["payload"])
 
 

@@ -259,26 +259,8 @@ def _close(loaded: Loaded, lane: str) -> Transition[WaitAnswer]:
 
 
 def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
-    assert request.continuation is not None, "only a wait with a continuation has a record"
-    priority = request.priority_stored
-    return Waiter(
-        id=request.id,
-        incarnation=loaded.incarnation,
-        continuation=request.continuation,
-        permits=request.permits,
-        lease_seconds=request.lease_seconds,
-        release_on_return=request.release_on_return,
-        release_on_failure=request.release_on_failure,
-        resumes=request.resumes,
-        resumed=request.resumed,
-        unit=request.unit,
-        holder=request.holder,
-        key=request.key,
-        priority=priority,
-        lane=lane_of(loaded.semaphore, request.key, priority),
-        on_timeout=request.on_timeout,
-        deadline_at=_after(loaded.now, request.deadline_seconds),
-    )
+    lane = lane_of(loaded.semaphore, request.key, request.priority)
+    return Waiter(request, loaded.incarnation, lane, _after(loaded.now, request.deadline_seconds))
 
 
 def _after(now: datetime, seconds: float | None) -> datetime | None:

@@ -9,33 +9,26 @@ each lane has its own mode.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from signalbox.core.effects import name_of
-from signalbox.core.field_rules import Described
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 
 Mode = Literal["open", "opening", "closed"]
-
-Priority = Literal["high", "normal", "low"]
-
-PRIORITY = Described({"enum": list(get_args(Priority))})
-"""A priority in requests and answers."""
 
 PLAIN = ""
 """The lane of waits without a key, with the normal priority."""
 
 
 def lane_id(key: str, priority: str) -> str:
-    """Return the lane that one key and priority use alone. An empty priority is the normal one."""
-    priority = priority or "normal"
+    """Return the lane that one key and priority use alone."""
     return PLAIN if (key, priority) == ("", "normal") else f"{priority}:{key}"
 
 
 def shared_lane_id(number: int, priority: str) -> str:
     """Return a lane that several keys share, because the semaphore's record has no room for their own lanes."""
-    return f"{priority or 'normal'}#{number}"
+    return f"{priority}#{number}"
 
 
 def place_field(lane: str) -> str:

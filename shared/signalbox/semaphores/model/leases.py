@@ -63,7 +63,7 @@ class Granted:
     unit: str = ""
     holder: str = ""
     key: str = ""
-    priority: str | None = None
+    priority: str = "normal"
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The JSON that was parsed, to store it or to send it again unchanged."""
 

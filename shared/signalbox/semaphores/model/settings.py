@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Self
 
-from signalbox.core.field_rules import Checked, Range, Seconds, check_fields, parsed, unchecked
+from signalbox.core.field_rules import Checked, Range, Seconds, Text, check_fields, parsed, unchecked
+from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -27,6 +28,8 @@ def check_weights(weights: Any) -> dict[str, int]:
             raise BadSemaphore(f"The weight of {key!r} must be an integer {bounds}.", field="weights")
     return {key: weight for key, weight in weights.items() if weight != 1}
 
+
+_OFTEN_EMPTY = ("weights", "description")
 
 Weight = Annotated[int, Range(1, lambda: LIMITS.key_weight_max)]
 
@@ -52,6 +55,9 @@ class SemaphoreSettings:
     )
     """The shares of the keys that waits name, while others wait. A key without one has the weight 1."""
 
+    description: Annotated[str, Text(lambda: LIMITS.description_characters_max)] = ""
+    """The purpose of the semaphore, for the people who operate it."""
+
     def __post_init__(self) -> None:
         check_fields(self, BadSemaphore)
 
@@ -64,10 +70,11 @@ class SemaphoreSettings:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Return the settings in a semaphore's record, which were checked before they were stored."""
         weights = {each["key"]: each["weight"] for each in record.get("weights", ())}
-        return unchecked(cls, {name: record.get(name) for name in cls.__slots__} | {"weights": weights})
+        others = {"weights": weights, "description": record.get("description", "")}
+        return unchecked(cls, {name: record.get(name) for name in cls.__slots__} | others)
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields for the semaphore's record. Without weights, `weights` is absent."""
-        record = {name: getattr(self, name) for name in self.__slots__ if name != "weights"}
+        """Return the fields for the semaphore's record, without weights or a description that are empty."""
+        record: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name not in _OFTEN_EMPTY}
         weights = [{"key": key, "weight": weight} for key, weight in sorted(self.weights.items())]
-        return record | ({"weights": weights} if weights else {})
+        return record | given(weights=weights or None, description=self.description or None)

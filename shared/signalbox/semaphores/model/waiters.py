@@ -16,6 +16,7 @@ from signalbox.core.calls import Call
 from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.requests import WaitRequest
 
 State = Literal["waiting", "granted", "lost", "cancelled", "timed_out", "refused"]
 """`lost`: its lease expired and was evicted from the semaphore's record. `refused`: the permits of the semaphore were
@@ -32,13 +33,14 @@ _OPTIONS: Mapping[str, Any] = {
 }
 """The options of a wait that its task receives, with their defaults. See `WaitRequest` for the last two."""
 
-_TEXTS = ("holder", "unit", "key", "priority")
-"""The options that most waits do not have. They are stored only if they are not empty."""
+_OFTEN_ABSENT: Mapping[str, Any] = {"holder": "", "unit": "", "key": "", "priority": "normal"}
+"""The options that most waits do not have, with their defaults. They are stored only if they differ from them."""
 
 LANES_FORMAT = 2
 """The format of a semaphore with lanes or weights, and of a waiter with a key or a priority."""
 
-_WAITER_FIELDS = (*_OPTIONS, "incarnation", "deadline_at", "state", "grant")
+_WAITER_FIELDS = ("incarnation", "deadline_at", "state", "grant")
+_OWN_FIELDS = (*_WAITER_FIELDS, "lane", "joined", "since", "expires_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +49,15 @@ class Waiter:
 
     - `incarnation`: the create time, in microseconds, of the semaphore it waits for. A later semaphore of the same name
       never grants it.
-    - `holder`: the name given by the caller.
-    - `key`, `priority`: also given by the caller. They are empty for no key and for the normal priority.
+    - `request`: the wait as it was requested. If it was read, its `deadline_seconds` is None: see `deadline_at`.
     - `lane`: the lane in whose queue the waiter is, and `since` its place there.
     - `grant`: the token of its last grant.
     - `created_at`, `version`: the create and update time of its record, or None if the record is not known to exist.
     """
 
-    id: str
+    request: WaitRequest
     incarnation: int
-    continuation: Call
-    permits: int = 1
-    lease_seconds: float | None = None
-    release_on_return: bool = False
-    release_on_failure: bool = False
-    resumes: str = ""
-    resumed: int = 0
-    unit: str = ""
-    holder: str = ""
-    key: str = ""
-    priority: str = ""
     lane: str = ""
-    on_timeout: Call | None = None
     deadline_at: datetime | None = None
     state: State = "waiting"
     grant: int | None = None
@@ -78,14 +67,30 @@ class Waiter:
     version: datetime | None = None
     created_at: datetime | None = None
 
+    @property
+    def id(self) -> str:
+        """The id of the wait."""
+        return self.request.id
+
+    @property
+    def permits(self) -> int:
+        """The number of permits that it waits for."""
+        return self.request.permits
+
+    @property
+    def continuation(self) -> Call:
+        """The task that runs when the permits are granted."""
+        assert self.request.continuation is not None, "only a wait with a continuation has a record"
+        return self.request.continuation
+
     def options(self) -> dict[str, Any]:
         """Return the options of the wait that differ from their defaults: they repeat the same wait."""
-        defaults = {**_OPTIONS, **dict.fromkeys(_TEXTS, "")}
-        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+        defaults = {**_OPTIONS, **_OFTEN_ABSENT}
+        return {name: value for name in defaults if (value := getattr(self.request, name)) != defaults[name]}
 
     def task_shown(self) -> dict[str, Any]:
         """Return its task as lists and log lines show it: function, task, and the unit of a batch that it runs."""
-        unit = json.loads(self.unit) if self.unit else {}
+        unit = json.loads(self.request.unit) if self.request.unit else {}
         return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
 
     def is_late(self, now: datetime) -> bool:
@@ -94,20 +99,24 @@ class Waiter:
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of its record, except those of its place and its end, which depend on its commit."""
+        request = self.request
+        options = {name: getattr(request, name) for name in _OPTIONS}
         plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
-        calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
-        texts = {name: text for name in _TEXTS if (text := getattr(self, name))}
-        return plain | calls | texts | ({FORMAT: LANES_FORMAT} if self.key or self.priority else {})
+        calls = {name: None if (call := getattr(request, name)) is None else call.to_record() for name in _CALLS}
+        others = {name: value for name, none in _OFTEN_ABSENT.items() if (value := getattr(request, name)) != none}
+        return options | plain | calls | others | ({FORMAT: LANES_FORMAT} if request.has_lane else {})
 
     @classmethod
     def from_record(
         cls, id_: str, record: Mapping[str, Any], version: datetime | None, created_at: datetime | None
     ) -> Self:
-        fields = {name: value for name, value in record.items() if name not in (FORMAT, "places")}
-        fields |= {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
+        calls = {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
+        options = {name: record[name] for name in (*_OPTIONS, *_OFTEN_ABSENT) if name in record}
+        request = WaitRequest.checked_before(id=id_, **options, **calls)
+        own = {name: record[name] for name in _OWN_FIELDS if name in record}
         for since in record.get("places", {}).values():
-            fields["since"] = since
-        return cls(id=id_, version=version, created_at=created_at, **fields)
+            own["since"] = since
+        return cls(request, version=version, created_at=created_at, **own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import with_prefix
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.queries import Condition
+from signalbox.core.queue_order import head_of
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles
-from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, SemaphoreView, waiter_path
 from signalbox.semaphores.model.waiters import Waiter
@@ -82,8 +82,8 @@ def _held(ports: Ports, view: SemaphoreView) -> Iterator[HeldPermits]:
     """Iterate over the leases that a continuation has claimed, if its wait has a holder."""
     claimed = [lease for lease in view.semaphore.leases if lease.claimed and lease.is_live(view.now)]
     for lease, waiter in _with_receipts(ports, view.name, claimed):
-        if waiter.holder:
-            yield HeldPermits(view.name, waiter.holder, lease.permits, lease.ends_at)
+        if waiter.request.holder:
+            yield HeldPermits(view.name, waiter.request.holder, lease.permits, lease.ends_at)
 
 
 def _wanted(ports: Ports, snapshot: Snapshot) -> Iterator[WantedPermits]:
@@ -91,8 +91,8 @@ def _wanted(ports: Ports, snapshot: Snapshot) -> Iterator[WantedPermits]:
     semaphore = Semaphore.from_record(snapshot.data or {})
     for found in first_waiters(ports.store, snapshot.id, semaphore, LIMITS.waiters_shown_max):
         waiter = read_waiter(found)
-        if waiter and waiter.holder and waiter.incarnation == incarnation_of(snapshot):
-            yield WantedPermits(snapshot.id, waiter.holder, waiter.permits)
+        if waiter and waiter.request.holder and waiter.incarnation == incarnation_of(snapshot):
+            yield WantedPermits(snapshot.id, waiter.request.holder, waiter.permits)
 
 
 def _with_receipts(ports: Ports, name: str, granted: Sequence[LeaseRecord]) -> Iterator[tuple[LeaseRecord, Waiter]]:

@@ -152,6 +152,7 @@ async function one(name, about) {
   return [
     h("h1", {}, shown.name),
     facts({
+      description: shown.description,
       state: shown.paused_at && [badge("paused"), " ", moment(shown.paused_at)],
       permits: shown.permits,
       free: shown.free,

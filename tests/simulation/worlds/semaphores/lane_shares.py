@@ -26,6 +26,7 @@ from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane
 from signalbox.semaphores.model.leases import Granted
+from signalbox.semaphores.model.priorities import Priority
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
@@ -45,7 +46,7 @@ PAUSES = (0.0, 0.0, 0.2, 0.6)
 STAGGER_SECONDS = 0.05
 
 KEYS = ("", "a", "b", "c", "d")
-PRIORITIES = (None, None, "high", "low")
+PRIORITIES: tuple[Priority, ...] = ("normal", "normal", "high", "low")
 WEIGHTS = {"b": 3}
 LIMITS_OF_LANES = {"lanes_max": 3, "lanes_shared_max": 1, "lanes_read_max": 2, "lane_heads_max": 6}
 
@@ -157,7 +158,7 @@ class SharesWorld:
         self.world.task_handlers["client"] = self._come
         self.world.observers.append(self._observed)
         self.permits = random.choice((1, 1, 2))
-        lanes = [(key, priority) for key in KEYS for priority in (None, "high", "low")]
+        lanes: list[tuple[str, Priority]] = [(key, priority) for key in KEYS for priority in ("normal", "high", "low")]
         self.clients = random.sample(lanes, random.choice(CLIENTS))
         self.several = {client: random.randint(1, self.permits) for client in range(len(self.clients))}
         self.pauses = {client: random.choice(PAUSES) for client in range(len(self.clients))}

@@ -345,7 +345,7 @@ class SemaphoresWorld:
         if self.world.random.random() < (0.05 if self.racing else 0.2):
             self.forgetting.add(id_)
         late = Call("user", "timeout", {"id": id_})
-        key, priority = self.of_lanes.choice(self.lanes) if self.laned else ("", None)
+        key, priority = self.of_lanes.choice(self.lanes) if self.laned else (KEYS[0], PRIORITIES[0])
         request = WaitRequest(
             id_,
             call,
