@@ -2,8 +2,8 @@
 
 from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.formats import check_known
 from signalbox.core.ports import Ports
+from signalbox.core.records.formats import check_known
 from signalbox.critical_sections import tasks as critical_sections_tasks
 from signalbox.rates import tasks as rates_tasks
 from signalbox.semaphores import tasks as semaphores_tasks

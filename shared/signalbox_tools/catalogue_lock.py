@@ -18,7 +18,7 @@ from signalbox.catalogue.entries import Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, Function, url_segment
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import line_of, values_of
-from signalbox.core.composite_indexes import IndexField
+from signalbox.core.records.composite_indexes import IndexField
 from signalbox_tools.function_deployments import Deployment, deployments_of, is_example
 
 HEADING = "# Generated from {name} and the functions' code by `signalbox catalogue`. Commit it: Terraform reads it.\n"

@@ -18,7 +18,7 @@ from signalbox.batches.service.sub_batches import populate_sub_batch
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import AlreadyExists, Committed, Outcome, Ports, Query, Snapshot, Write, WriteResult
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.recorded_log import RecordedLog

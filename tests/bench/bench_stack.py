@@ -18,7 +18,7 @@ import httpx
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.catalogue import reading
 from signalbox.core.ports import Put, Query
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as model

@@ -14,12 +14,13 @@ from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
-from signalbox.core import formats, outbox
+from signalbox.core import outbox
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.core.error_notes import ErrorNote
 from signalbox.core.problems import Unavailable
-from signalbox.core.record_values import same
+from signalbox.core.records import formats
+from signalbox.core.records.record_values import same
 from signalbox.core.wake_ups import WakeUp
 from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS

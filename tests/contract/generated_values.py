@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from signalbox.core.record_values import INTEGER_MAX
+from signalbox.core.records.record_values import INTEGER_MAX
 
 keys = st.one_of(
     st.sampled_from(["a", "b", "a.b", "é", "`", "\\", "__", "__x", "1", "😀", "\uffff", "\0"]),

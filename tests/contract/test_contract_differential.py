@@ -33,8 +33,8 @@ from signalbox.core.ports import (
     WriteResult,
 )
 from signalbox.core.problems import Problem
-from signalbox.core.queries import Condition, Field, Order
 from signalbox.core.query_checks import full_order
+from signalbox.core.records.queries import Condition, Field, Order
 from signalbox.testing.memory_store import MemoryStore, value_at
 from tests.contract.generated_values import json_values, records, storable
 

@@ -15,7 +15,7 @@ from signalbox.adapters.firestore.messages import of_read, of_write
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.ports import AlreadyExists, Change, Must, Put, Query, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, BadValue, TooLarge, Unavailable
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 
 CALLS: dict[str, Callable[[FirestoreStore], object]] = {
     "read": lambda store: store.read("d/a"),

@@ -10,8 +10,8 @@ from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.keys import NAME_BYTES_MAX
 from signalbox.core.ports import Change, Increment, Put, Query, Store
 from signalbox.core.problems import BadKey, BadValue, Problem, TooLarge
-from signalbox.core.queries import Field
-from signalbox.core.record_values import RECORD_BYTES_MAX, TEXT_BYTES_MAX
+from signalbox.core.records.queries import Field
+from signalbox.core.records.record_values import RECORD_BYTES_MAX, TEXT_BYTES_MAX
 
 
 class Own(str):

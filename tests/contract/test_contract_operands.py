@@ -12,7 +12,7 @@ from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.keys import valid_key
 from signalbox.core.ports import Put, Query, Store
 from signalbox.core.problems import BadQuery
-from signalbox.core.queries import ID, Condition, Operator, Order
+from signalbox.core.records.queries import ID, Condition, Operator, Order
 from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.links.model import LINK_FIELDS, LINK_KEYS
 from signalbox.links.storage import linking_documents

@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.core.ports import Put, Query, Store
 from signalbox.core.problems import BadKey, BadQuery, BadValue
-from signalbox.core.queries import ID, Condition, Field, Operator, Order
+from signalbox.core.records.queries import ID, Condition, Field, Operator, Order
 
 VALUES: dict[str, Any] = {
     "null": None,

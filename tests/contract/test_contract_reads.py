@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from signalbox.core.formats import READS
 from signalbox.core.ports import Data, Put, Query, Store
 from signalbox.core.problems import NewerFormat
-from signalbox.core.queries import Field
+from signalbox.core.records.formats import READS
+from signalbox.core.records.queries import Field
 from signalbox.testing.memory_store import MemoryStore
 
 ALL = Query("d")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from signalbox.core.ports import Put, Query, Store, is_full, snapshot_bytes
-from signalbox.core.queries import Order
+from signalbox.core.records.queries import Order
 
 TEN = [f"c/{number}" for number in range(10)]
 KILOBYTE = {"text": "x" * 994}

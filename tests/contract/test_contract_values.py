@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from signalbox.adapters.firestore.values import decode, field_path, fill
 from signalbox.core.ports import Put, Query, Store
 from signalbox.core.problems import BadValue
-from signalbox.core.queries import Condition, Order
-from signalbox.core.record_values import RECORD, same, size_bytes
+from signalbox.core.records.queries import Condition, Order
+from signalbox.core.records.record_values import RECORD, same, size_bytes
+from signalbox.core.records.value_order import order_key
 from signalbox.core.times import instant, microseconds
-from signalbox.core.value_order import order_key
 from signalbox.testing.memory_store import copied
 from tests.contract.generated_values import anything, storable
 

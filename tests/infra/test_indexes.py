@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from signalbox.core.composite_indexes import Index
+from signalbox.core.records.composite_indexes import Index
 from signalbox.flows.storage.listings import INDEXES
 from tests.expiry_policies import POLICIES
 from tests.infra.workspace import INFRA, Resource

@@ -13,7 +13,7 @@ from signalbox.adapters import cloud_tasks
 from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -14,7 +14,7 @@ from signalbox.adapters.http.description import Schemas
 from signalbox.adapters.http.route_declarations import Answer
 from signalbox.adapters.http.routes import Route
 from signalbox.client import answer_types
-from signalbox.core.field_rules import Described
+from signalbox.core.surface.field_rules import Described
 from signalbox.documents.http import NULLS
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

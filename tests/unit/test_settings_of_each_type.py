@@ -27,7 +27,7 @@ from signalbox.catalogue import entries
 from signalbox.client.aio import rates as rates_client
 from signalbox.client.aio import semaphores as semaphores_client
 from signalbox.client.answers import Answer
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.rates import api as rates_api
 from signalbox.rates.model import Rate, RateSettings
 from signalbox.semaphores import api as semaphores_api

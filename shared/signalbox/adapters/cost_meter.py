@@ -28,7 +28,7 @@ from signalbox.core.ports import (
     Write,
     WriteResult,
 )
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 
 COUNTED_A_READ = 1000
 """Index entries in a count that are billed as one read."""

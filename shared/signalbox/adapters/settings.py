@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from signalbox.core.composite_indexes import Index, parse
 from signalbox.core.effects import Backoff
 from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
+from signalbox.core.records.composite_indexes import Index, parse
 
 EMBEDDED = "embedded"
 

@@ -24,7 +24,7 @@ from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import RetriedTaskShown
+from signalbox.core.surface.shown import RetriedTaskShown
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""

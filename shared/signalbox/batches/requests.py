@@ -14,14 +14,14 @@ from signalbox.batches.model.settings import CALLS, NUMBER_MAX, BatchSettings, c
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
-from signalbox.core.field_rules import KEY, Checked, Described, Range, check_fields, parsed
 from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, check_fields, parsed
+from signalbox.core.surface.paging import Listing
+from signalbox.core.surface.request_fields import RequestFields
 
 UnitPayload = Annotated[
     Any, Described({"description": "Any JSON of at most 100 KiB; an object, its arguments, if the batch has a task."})

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import BatchStatus, Header, ShownState, then_id
 from signalbox.batches.model.units import UnitRecord
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import RetriedTaskShown, TaskShown
+from signalbox.core.surface.field_rules import Described, Range
+from signalbox.core.surface.shown import RetriedTaskShown, TaskShown
 
 Count = Annotated[int, Range(0)]
 Reason = Annotated[

@@ -19,8 +19,8 @@ from signalbox.core.error_notes import ATTEMPTS, BATCH, retried_task
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.queries import Condition, Order
-from signalbox.core.shown import RetriedTaskShown
+from signalbox.core.records.queries import Condition, Order
+from signalbox.core.surface.shown import RetriedTaskShown
 
 LAST_PAGE_FIRST = Order(("first",), descending=True)
 """In the collection of counters only pages' nodes have a `first` index, so the query finds no other record."""

@@ -10,9 +10,9 @@ from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.service import propagation, retries, units
 from signalbox.batches.service.sub_batches import cancel_sub_batches, populate_next
-from signalbox.core.formats import check_known
 from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.ports import Ports, RecordMissing
+from signalbox.core.records.formats import check_known
 
 TASKS = ("expand", "repeat", "check", "retry", "deadline", "cancel", "then", "child")
 

@@ -14,14 +14,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
 from signalbox.catalogue.cron import UTC_NAME, cron_error
 from signalbox.catalogue.function_entries import ENQUEUING
-from signalbox.core import composite_indexes
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
-from signalbox.core.field_rules import Described
 from signalbox.core.given import given
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
+from signalbox.core.records import composite_indexes
+from signalbox.core.surface.field_rules import Described
 from signalbox.history.model import HistoryRule
 from signalbox.rates.model import RateSettings
 from signalbox.rates.requests import RATE_NAME

@@ -28,8 +28,8 @@ from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.whole_catalogue import ONE_EACH, Catalogue, closest
-from signalbox.core.field_rules import metadata_of
 from signalbox.core.kit_names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
+from signalbox.core.surface.field_rules import metadata_of
 
 __all__ = [
     "CATALOGUE",

@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from signalbox.core.effects import Effect
-from signalbox.core.field_rules import MAY_BE_ABSENT, Described, Seconds
 from signalbox.core.kit_names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import MAY_BE_ABSENT, Described, Seconds
+from signalbox.core.surface.request_fields import RequestFields
 from signalbox.core.times import rfc3339
 
 _FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

@@ -8,7 +8,7 @@ from typing import Any
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Change, Conflict, OutOfTime, Ports, Query, Snapshot, Store
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Order
+from signalbox.core.records.queries import Order
 
 
 def due_records(

@@ -20,10 +20,10 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
-from signalbox.core.formats import check_task
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadTaskEnvelope
+from signalbox.core.records.formats import check_task
 
 State = TypeVar("State")
 Answer = TypeVar("Answer")

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import RetriedTaskShown
+from signalbox.core.surface.shown import RetriedTaskShown
 
 ATTEMPTS = "attempts"
 ERRED_AT, BATCH = "erred_at", "batch"

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from signalbox.core import record_values
 from signalbox.core.limits import LIMITS
-from signalbox.core.record_values import PATH_BYTES_MAX, Path, ValueRules, field_name
+from signalbox.core.records import record_values
+from signalbox.core.records.record_values import PATH_BYTES_MAX, Path, ValueRules, field_name
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=datetime.isoformat)
 """Created once: `json.dumps` would create an encoder for each value, which takes longer than encoding the value."""

@@ -38,7 +38,7 @@ from signalbox.core.ports import (
     unlimited,
 )
 from signalbox.core.problems import PartlyEnqueued, TooLarge, Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.core.wake_ups import complete_wake_ups
 
 COLLECTION = "outbox"

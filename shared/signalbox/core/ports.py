@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from signalbox.core.document_patterns import UPDATED
 from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.queries import Condition, Field, Order
-from signalbox.core.record_values import map_bytes
+from signalbox.core.records.queries import Condition, Field, Order
+from signalbox.core.records.record_values import map_bytes
 
 Data = Mapping[str, Any]
 

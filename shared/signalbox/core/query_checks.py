@@ -12,8 +12,8 @@ from typing import Any
 from signalbox.core.keys import check_collection, check_path
 from signalbox.core.ports import Query
 from signalbox.core.problems import BadQuery
-from signalbox.core.queries import ALTERNATIVES_MAX, ID, INEQUALITIES, Condition, Order, with_implied
-from signalbox.core.record_values import RECORD, field_name, size_bytes
+from signalbox.core.records.queries import ALTERNATIVES_MAX, ID, INEQUALITIES, Condition, Order, with_implied
+from signalbox.core.records.record_values import RECORD, field_name, size_bytes
 
 OPERAND_BYTES_MAX = 1_500
 """Bytes of a value that a condition compares with, as stored: a text has a byte for its end. Firestore's indexes hold

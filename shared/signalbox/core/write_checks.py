@@ -10,8 +10,8 @@ from typing import Any
 from signalbox.core.keys import check_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Increment, Must, Put, Write
 from signalbox.core.problems import BadValue, TooLarge
-from signalbox.core.queries import Field
-from signalbox.core.record_values import RECORD, field_name, record_bytes
+from signalbox.core.records.queries import Field
+from signalbox.core.records.record_values import RECORD, field_name, record_bytes
 
 WRITES_EACH_MAX = 500
 """Writes of one `write_each`: Firestore's limit on a BatchWrite."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.field_rules import Checked, Described, Seconds, check_fields, key_schema, parsed
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
+from signalbox.core.surface.field_rules import Checked, Described, Seconds, check_fields, key_schema, parsed
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import BadCriticalSection

@@ -19,8 +19,8 @@ from signalbox.core.code_contents import UnknownContentError, content_of_code, n
 from signalbox.core.effects import name_of
 from signalbox.core.idempotency_keys import idempotency_key, is_in_task, is_repeated
 from signalbox.core.keys import check_key
-from signalbox.core.paging import Listing
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.surface.paging import Listing
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model.stamped_contents import StoredDocument

@@ -18,13 +18,13 @@ from signalbox.adapters.http.route_declarations import (
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
-from signalbox.core.field_rules import KEY, Described
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import Listing, wants_count
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound, Problem, UnsupportedMediaType
-from signalbox.core.request_fields import wants
+from signalbox.core.surface.field_rules import KEY, Described
+from signalbox.core.surface.paging import Listing, wants_count
+from signalbox.core.surface.request_fields import wants
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model.stamped_contents import StoredDocument

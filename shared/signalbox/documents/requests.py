@@ -18,14 +18,14 @@ from dataclasses import replace
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from signalbox.core import json_values
-from signalbox.core.field_rules import Described, Range, accepted_fields
 from signalbox.core.keys import check_key, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import parse_limit, read_page_token, write_page_token
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge
-from signalbox.core.queries import ID, Condition, Field, Operator, Order, with_implied
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.records.queries import ID, Condition, Field, Operator, Order, with_implied
+from signalbox.core.surface.field_rules import Described, Range, accepted_fields
+from signalbox.core.surface.paging import parse_limit, read_page_token, write_page_token
+from signalbox.core.surface.request_fields import RequestFields
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from signalbox.core.field_rules import Described, Range, key_schema
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.surface.field_rules import Described, Range, key_schema
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model.contents import Content
 

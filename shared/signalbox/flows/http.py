@@ -28,9 +28,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
-from signalbox.core.field_rules import Described
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import check_prefix, wants_count
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -41,7 +39,9 @@ from signalbox.core.problems import (
     Unavailable,
     UnsupportedMediaType,
 )
-from signalbox.core.request_fields import wants
+from signalbox.core.surface.field_rules import Described
+from signalbox.core.surface.paging import check_prefix, wants_count
+from signalbox.core.surface.request_fields import wants
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid

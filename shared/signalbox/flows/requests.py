@@ -5,9 +5,9 @@ from dataclasses import field
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.field_rules import Checked, Described, check_fields, parsed
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import Checked, Described, check_fields, parsed
+from signalbox.core.surface.request_fields import RequestFields
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.deadlines import checked_timeout
 from signalbox.flows.model.addresses import FLOW_NAME

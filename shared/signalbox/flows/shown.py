@@ -5,9 +5,9 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import ABSENT
+from signalbox.core.surface.field_rules import Described, Range
+from signalbox.core.surface.shown import ABSENT
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.timeline import ABANDONED, DONE, FAILED, HELD, PENDING, RELEASED, Span
 from signalbox.flows.model.addresses import FlowAddress

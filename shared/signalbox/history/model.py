@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 from signalbox.core import json_values
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
-from signalbox.core.record_values import BYTES, raw_bytes
+from signalbox.core.records.record_values import BYTES, raw_bytes
 from signalbox.history.limits import LIMITS
 
 Operation = dict[str, Any]

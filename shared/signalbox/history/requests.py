@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Self
 
-from signalbox.core.field_rules import Described
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Described
 from signalbox.core.times import microseconds, rfc3339
 from signalbox.history.problems import BadVersion
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import Listing, write_page_token
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound
-from signalbox.core.queries import ID, Condition
+from signalbox.core.records.queries import ID, Condition
+from signalbox.core.surface.paging import Listing, write_page_token
 from signalbox.history.limits import LIMITS
 from signalbox.history.machine import kept_versions
 from signalbox.history.model import (

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Described, Range
 from signalbox.history.model import Action, Patch
 
 VersionNumber = Annotated[

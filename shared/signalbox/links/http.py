@@ -5,9 +5,9 @@ from typing import Annotated
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, Answer
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.field_rules import KEY
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound
+from signalbox.core.surface.field_rules import KEY
 from signalbox.links.service import verifications
 from signalbox.links.shown import VerificationShown, VerificationsShown
 

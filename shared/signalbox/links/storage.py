@@ -21,7 +21,7 @@ from signalbox.core.ports import (
     snapshot_bytes,
 )
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 from signalbox.documents.model.stamped_contents import COLLECTION, Document, path_of, wanted_path
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import LINK_FIELDS, LINK_KEYS, LINKED

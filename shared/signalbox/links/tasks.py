@@ -16,10 +16,10 @@ The task of `link_verify` is a page of a verification.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from signalbox.core.formats import check_known
 from signalbox.core.kit_names import LINK_REFRESH
 from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import BadValue
+from signalbox.core.records.formats import check_known
 from signalbox.documents.model.stamped_contents import COLLECTION, path_of
 from signalbox.documents.service.dependents import delete_dependents
 from signalbox.history import service as history

@@ -5,8 +5,8 @@ from typing import Annotated
 from signalbox.adapters.http.route_declarations import Parameter
 from signalbox.adapters.http.routes import Request
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.field_rules import Seconds
 from signalbox.core.problems import BadQuery
+from signalbox.core.surface.field_rules import Seconds
 from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model.messages import Delivery

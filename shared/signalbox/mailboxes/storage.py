@@ -7,7 +7,7 @@ from typing import Any
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import SERVER_TIME, Must, Put, Query, Snapshot, Store
-from signalbox.core.queries import Order
+from signalbox.core.records.queries import Order
 from signalbox.mailboxes.machine import blocks, due_messages, settled
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import (

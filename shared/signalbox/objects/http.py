@@ -21,14 +21,14 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.system_clock import time_budget
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.field_rules import KEY, MAY_BE_ABSENT, Described, key_schema
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import check_prefix
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound, OtherBody, PermissionDenied
-from signalbox.core.request_fields import RequestFields, wants
+from signalbox.core.surface.field_rules import KEY, MAY_BE_ABSENT, Described, key_schema
+from signalbox.core.surface.paging import check_prefix
+from signalbox.core.surface.request_fields import RequestFields, wants
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from signalbox.core import outbox
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import with_prefix
 from signalbox.core.polling import poll, poll_again
 from signalbox.core.ports import (
     SERVER_TIME,
@@ -34,7 +33,8 @@ from signalbox.core.ports import (
     unlimited,
 )
 from signalbox.core.problems import NotFound, OtherBody, Unavailable
-from signalbox.core.queries import ID, Condition, Order
+from signalbox.core.records.queries import ID, Condition, Order
+from signalbox.core.surface.paging import with_prefix
 from signalbox.mailboxes import service as mailboxes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import ABSENT
+from signalbox.core.surface.field_rules import Described, Range
+from signalbox.core.surface.shown import ABSENT
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import ObjectAddressShown, OutcomeProblemShown, outcome_members
 from signalbox.objects.limits import LIMITS

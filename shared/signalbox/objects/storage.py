@@ -10,7 +10,7 @@ from signalbox.core.kit_names import OBJECTS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.outbox import path_of as outbox_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.core.wake_ups import wake_up
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

@@ -13,7 +13,7 @@ from itertools import islice
 
 from signalbox.core.ports import Budget, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.queries import Condition, Field, Order
+from signalbox.core.records.queries import Condition, Field, Order
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import MAILBOX

@@ -7,11 +7,11 @@ from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.field_rules import Range
-from signalbox.core.paging import Listing
 from signalbox.core.ports import Ports
 from signalbox.core.problems import WaitOfFlow
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.field_rules import Range
+from signalbox.core.surface.paging import Listing
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import RateSettings

@@ -29,10 +29,10 @@ from math import ceil
 from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.formats import FORMAT
 from signalbox.core.kit_names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Unavailable
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import (

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
-from signalbox.core.field_rules import Checked, Range, check_fields, parsed, unchecked
-from signalbox.core.formats import FORMAT
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.records.formats import FORMAT
+from signalbox.core.surface.field_rules import Checked, Range, check_fields, parsed, unchecked
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 

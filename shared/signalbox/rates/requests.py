@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.field_rules import (
+from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.surface.field_rules import (
     KIT_ONLY,
     MAY_BE_ABSENT,
     Checked,
@@ -17,9 +20,6 @@ from signalbox.core.field_rules import (
     key_schema,
     parsed,
 )
-from signalbox.core.keys import valid_key
-from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 

@@ -11,11 +11,11 @@ from datetime import datetime
 
 from signalbox.core.effects import Decision
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import Listing, with_prefix
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.paging import Listing, with_prefix
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import Loaded

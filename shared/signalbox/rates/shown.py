@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Described, Range
 from signalbox.rates.machine import free_to_acquire
 from signalbox.rates.model import Acquired, RateView, State
 

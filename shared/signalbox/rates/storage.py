@@ -11,8 +11,8 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Query, Snapshot, Store
-from signalbox.core.queries import Condition, Order
 from signalbox.core.queue_order import read_in_order
+from signalbox.core.records.queries import Condition, Order
 from signalbox.core.times import microseconds
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypedDict, Unpack
 
 from signalbox.adapters.http.routes import Request
-from signalbox.core.queries import Operator
+from signalbox.core.records.queries import Operator
 from signalbox.resources.http import Fields, Hooks, ResourceRoutes
 from signalbox.resources.machine import Action
 from signalbox.resources.model.declared_models import Model

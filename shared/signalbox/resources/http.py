@@ -17,7 +17,7 @@ from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_values import canonical
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import FieldError, InvalidFields, NotFound
-from signalbox.core.queries import Operator
+from signalbox.core.records.queries import Operator
 from signalbox.documents.requests import Precondition
 from signalbox.resources import machine, service
 from signalbox.resources.machine import Action

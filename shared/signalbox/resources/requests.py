@@ -18,11 +18,11 @@ from functools import cmp_to_key
 from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import read_page_token
 from signalbox.core.problems import BadQuery
-from signalbox.core.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
-from signalbox.core.queries import Field as core_Field
-from signalbox.core.value_order import Key, order_key
+from signalbox.core.records.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
+from signalbox.core.records.queries import Field as core_Field
+from signalbox.core.records.value_order import Key, order_key
+from signalbox.core.surface.paging import read_page_token
 from signalbox.documents.model.contents import Content
 from signalbox.documents.model.stamped_contents import RESOURCE_META
 from signalbox.documents.requests import FindRequest

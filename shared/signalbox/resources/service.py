@@ -18,10 +18,10 @@ from typing import Any
 from signalbox.core.effects import Decision, receipt_path
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import write_page_token
 from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, Contended, NeedsIndex, NotFound, OtherBody, Unavailable
+from signalbox.core.surface.paging import write_page_token
 from signalbox.documents.model.contents import Content, Surveyed
 from signalbox.documents.model.stamped_contents import StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest

@@ -10,7 +10,10 @@ from dataclasses import fields
 from typing import Annotated, Any, Self, get_args
 
 from signalbox.core.calls import Call
-from signalbox.core.field_rules import (
+from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.surface.field_rules import (
     KIT_ONLY,
     MAY_BE_ABSENT,
     Checked,
@@ -22,10 +25,7 @@ from signalbox.core.field_rules import (
     parsed,
     unchecked,
 )
-from signalbox.core.keys import valid_key
-from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import Listing
+from signalbox.core.surface.paging import Listing
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.leases import LEASE_ID
 from signalbox.semaphores.model.priorities import PRIORITY, Priority

@@ -5,9 +5,9 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from signalbox.core.field_rules import Described, Range, Seconds, Text
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import TaskShown
+from signalbox.core.surface.field_rules import Described, Range, Seconds, Text
+from signalbox.core.surface.shown import TaskShown
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import Lane

@@ -37,8 +37,8 @@ from signalbox.core.ports import (
     Write,
 )
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.queries import Order as OrderBy
 from signalbox.core.queue_order import read_in_order
+from signalbox.core.records.queries import Order as OrderBy
 from signalbox.core.times import microseconds
 from signalbox.semaphores.machine import decision_types, lanes
 from signalbox.semaphores.machine.decision_types import Head, Loaded, QueueReads, Rule, Transition, WaiterTransition

@@ -9,10 +9,10 @@ from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, Answer, Parameter
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.keys import NAME_BYTES_MAX
 from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import NotFound
+from signalbox.core.surface.field_rules import Described, Range
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.declarations import Declaration, StandingDeclaration, StandingField, StandingKind

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Self
 
-from signalbox.core.field_rules import Range
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Range
 from signalbox.standings.model.aggregates import Standing, StandingView
 from signalbox.standings.model.declarations import Declaration, StandingField
 from signalbox.standings.model.yokes import Attribute, StandingKey, Yoke

@@ -11,7 +11,7 @@ from datetime import datetime
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Query, Snapshot, Store, is_full
-from signalbox.core.queries import Condition, Order
+from signalbox.core.records.queries import Condition, Order
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages

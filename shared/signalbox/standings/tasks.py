@@ -29,14 +29,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.formats import check_known
 from signalbox.core.given import given
 from signalbox.core.kit_names import STANDING_FOLD
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import BadValue, Problem, Unavailable
-from signalbox.core.queries import Condition
+from signalbox.core.records.formats import check_known
+from signalbox.core.records.queries import Condition
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visits, recount_task

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.shown import RetriedTaskShown
+from signalbox.core.surface.field_rules import Described, Range
+from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.model.contexts import OfLease
 from signalbox.tasks.model.failures import Failure

@@ -22,7 +22,7 @@ from signalbox.core.ports import (
     Put,
 )
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context, OfUnit
 

@@ -8,9 +8,9 @@ the same problem.
 from collections.abc import Collection
 
 from signalbox.adapters.firestore.messages import needs_index
-from signalbox.core.composite_indexes import Index, lacking
 from signalbox.core.ports import Query, Snapshot, Store
 from signalbox.core.query_checks import check_query, full_order
+from signalbox.core.records.composite_indexes import Index, lacking
 
 
 class IndexedStore:

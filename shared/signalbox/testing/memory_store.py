@@ -20,7 +20,6 @@ from threading import RLock
 from typing import Any
 
 from signalbox.adapters.system_clock import random_id
-from signalbox.core.formats import check_record
 from signalbox.core.keys import check_path
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import (
@@ -46,11 +45,12 @@ from signalbox.core.ports import (
     count_fitting,
 )
 from signalbox.core.problems import Problem
-from signalbox.core.queries import ID, Condition, Field
 from signalbox.core.query_checks import check_query, full_order, is_descending, operands
-from signalbox.core.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, record_bytes, same
+from signalbox.core.records.formats import check_record
+from signalbox.core.records.queries import ID, Condition, Field
+from signalbox.core.records.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, record_bytes, same
+from signalbox.core.records.value_order import NAN_RANK, NULL_RANK, Key, order_key
 from signalbox.core.times import instant, microseconds
-from signalbox.core.value_order import NAN_RANK, NULL_RANK, Key, order_key
 from signalbox.core.write_checks import check_commit, check_each, is_server_value
 
 RANGES: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import PAGE_TOKEN, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.field_rules import KEY, Described
-from signalbox.core.paging import Listing
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound
+from signalbox.core.surface.field_rules import KEY, Described
+from signalbox.core.surface.paging import Listing
 from signalbox.transforms import service
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.requests import PutTransformRequest

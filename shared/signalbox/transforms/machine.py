@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from signalbox.core import json_values, record_values
+from signalbox.core import json_values
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
+from signalbox.core.records import record_values
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.problems import TransformFailed
 

@@ -2,9 +2,10 @@
 
 from typing import Any, Self
 
-from signalbox.core import json_values, keys, record_values
+from signalbox.core import json_values, keys
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, TooLarge
+from signalbox.core.records import record_values
 from signalbox.transforms import machine
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.problems import BadTransform

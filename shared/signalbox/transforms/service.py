@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import Listing
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
+from signalbox.core.surface.paging import Listing
 from signalbox.core.times import entity_tag
 from signalbox.transforms import machine
 from signalbox.transforms.model import (

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any, Self
 
-from signalbox.core.field_rules import Described
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Described
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.model import StoredTransform
 

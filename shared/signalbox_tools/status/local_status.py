@@ -14,7 +14,7 @@ from signalbox.adapters.settings import from_environment
 from signalbox.core import outbox
 from signalbox.core.given import given
 from signalbox.core.ports import Query, Store
-from signalbox.core.queries import Condition, Order
+from signalbox.core.records.queries import Condition, Order
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import HEADER_SINCE, collection_of

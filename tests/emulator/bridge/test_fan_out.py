@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.core.ports import Query
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model.contents import Content, Surveyed

@@ -17,7 +17,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Guard, Must, Ports, Put
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import storage, sweep, tasks
 from signalbox.semaphores.machine import settings as machine_settings
 from signalbox.semaphores.machine import waits as machine_waits

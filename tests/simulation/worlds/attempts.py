@@ -31,7 +31,7 @@ from signalbox.core.error_notes import record_path
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore

@@ -20,10 +20,10 @@ from greenlet import getcurrent, greenlet
 from signalbox.core import outbox
 from signalbox.core.kit_names import ANYONE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
-from signalbox.core.queries import ID, Condition
+from signalbox.core.records.queries import ID, Condition
+from signalbox.core.surface.paging import Listing
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.machine.reactions import WRITERS

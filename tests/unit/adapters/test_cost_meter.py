@@ -23,7 +23,7 @@ from signalbox.core.ports import (
     WriteResult,
 )
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

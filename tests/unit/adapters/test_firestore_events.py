@@ -19,9 +19,9 @@ from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 from signalbox.adapters import runtime, settings
 from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
 from signalbox.adapters.http.event_deliveries import document_event, document_written
-from signalbox.core.formats import READS
 from signalbox.core.ports import DocumentEvent
 from signalbox.core.problems import BadValue, NewerFormat, Unavailable
+from signalbox.core.records.formats import READS
 from signalbox.testing.simulated_cloud import Platform
 
 CREATED = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)

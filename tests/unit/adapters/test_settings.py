@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED, from_environment
-from signalbox.core.composite_indexes import parse
+from signalbox.core.records.composite_indexes import parse
 from signalbox_tools.local.services.function_settings import environment_of
 
 

@@ -18,7 +18,7 @@ from signalbox.batches.service.pages import add_page
 from signalbox.batches.service.units import complete_unit
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
-from signalbox.core.formats import FORMAT
+from signalbox.core.records.formats import FORMAT
 from signalbox.testing import Harness
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, broken_at

@@ -11,8 +11,8 @@ import yaml
 
 from signalbox.catalogue.cron import cron_error
 from signalbox.catalogue.reading import CATALOGUE, CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
-from signalbox.core.composite_indexes import Index, IndexField
 from signalbox.core.kit_names import LINK_FAN_OUT
+from signalbox.core.records.composite_indexes import Index, IndexField
 from signalbox.history.model import HistoryRule
 from signalbox_tools.function_deployments import deployments_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.core import composite_indexes
+from signalbox.core.records import composite_indexes
 from signalbox.documents.requests import FindRequest
 
 

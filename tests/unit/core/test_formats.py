@@ -9,9 +9,9 @@ import pytest
 
 from signalbox.adapters.http.responses import unavailable_response
 from signalbox.core.effects import Effect, TaskEnvelope
-from signalbox.core.formats import OPEN_RECORDS, READS, check_known
 from signalbox.core.ports import Put, Query
 from signalbox.core.problems import NewerFormat
+from signalbox.core.records.formats import OPEN_RECORDS, READS, check_known
 from signalbox.documents.model.stamped_contents import COLLECTION, METADATA_FIELDS, RESERVED
 from signalbox.standings.model.yokes import YOKES
 from signalbox.testing.memory_store import MemoryStore

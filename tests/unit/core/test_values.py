@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox.core import json_values, record_values
+from signalbox.core import json_values
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadValue, TooDeep
-from signalbox.core.record_values import RECORD
+from signalbox.core.records import record_values
+from signalbox.core.records.record_values import RECORD
 
 NAMES = st.sampled_from(["a", "é", "a.b", "[]", "[][]", "[][][]", "[", "[]x", "__", "key"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

@@ -10,7 +10,7 @@ import pytest
 from signalbox.adapters import runtime
 from signalbox.core.ports import Outcome, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model.stamped_contents import RESERVED, StoredDocument
 from signalbox.documents.requests import BulkPutRequest

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox.core import json_values, record_values
+from signalbox.core import json_values
 from signalbox.core.keys import valid_key
 from signalbox.core.problems import Problem, TooDeep
+from signalbox.core.records import record_values
 from signalbox.documents.model.contents import Content, Surveyed, digest_of, field_of, links_of
 from signalbox.documents.model.sizes import size_of
 

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from signalbox.adapters import runtime
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.served import refused, served
 from tests.unit.served import world as world

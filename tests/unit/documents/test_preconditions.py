@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.core.ports import Committed, Ports, Snapshot, Write
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.documents.problems import PreconditionFailed
 from signalbox.documents.requests import PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import single_documents

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from signalbox.core import queries
-from signalbox.core.paging import wants_count
 from signalbox.core.problems import BadQuery
-from signalbox.core.queries import Condition, Order
+from signalbox.core.records import queries
+from signalbox.core.records.queries import Condition, Order
+from signalbox.core.surface.paging import wants_count
 from signalbox.documents.requests import CountRequest, FindRequest
 
 

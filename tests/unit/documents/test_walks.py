@@ -12,8 +12,9 @@ from unittest import mock
 
 import pytest
 
-from signalbox.core import json_values, record_values
-from signalbox.core.record_values import ValueRules
+from signalbox.core import json_values
+from signalbox.core.records import record_values
+from signalbox.core.records.record_values import ValueRules
 from signalbox.documents.machine import copies, links
 from signalbox.documents.model import contents, sizes
 from signalbox.documents.requests import PatchRequest, PutRequest

@@ -14,7 +14,7 @@ from signalbox.batches.service.lifecycle import get as get_batch
 from signalbox.batches.service.population import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
-from signalbox.core.queries import Order
+from signalbox.core.records.queries import Order
 from signalbox.flows import http, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS

@@ -12,8 +12,8 @@ import pytest
 
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.authors import acting, author_of_user
-from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Ports, Store
+from signalbox.core.surface.paging import Listing
 from signalbox.core.times import rfc3339
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model.stamped_contents import path_of

@@ -11,7 +11,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Change, Outcome, Put, Snapshot, Write
 from signalbox.core.problems import BadValue, TooLarge, Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.documents.machine import reactions
 from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.documents.service.dependents import dependents_task

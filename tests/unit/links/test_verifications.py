@@ -15,7 +15,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import REMOVE, Change
 from signalbox.core.problems import BadValue, NotFound, Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.documents.model.contents import digest_of
 from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.service import single_documents

@@ -7,7 +7,7 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.rates import machine, service, sweep
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import Rate, RateSettings, RateWait, WaitAnswer, path_of, waits_of

@@ -8,7 +8,7 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import NewerFormat
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
@@ -206,7 +206,7 @@ def test_the_records_of_waits_without_key_and_priority_are_those_of_a_semaphore_
 def test_a_release_that_reads_only_format_1_refuses_both_records(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.wait("a", "a")
-    monkeypatch.setattr("signalbox.core.formats.READS", 1)
+    monkeypatch.setattr("signalbox.core.records.formats.READS", 1)
     for path in (path_of("s"), waiter_path("s", "a")):
         with pytest.raises(NewerFormat):
             world.store.read(path)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signalbox.core.calls import Call
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest

@@ -9,7 +9,7 @@ from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.queue_order import head_of
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import Waiter

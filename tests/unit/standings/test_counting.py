@@ -8,9 +8,9 @@ import pytest
 from functions_framework.exceptions import RequestTimeoutException
 
 from signalbox.core.calls import Call
-from signalbox.core.formats import READS
 from signalbox.core.ports import Outcome, Ports, Put, Store, Write
 from signalbox.core.problems import BadValue, Contended, NewerFormat, Unavailable
+from signalbox.core.records.formats import READS
 from signalbox.core.write_checks import check_write
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS

@@ -22,7 +22,7 @@ from signalbox.core import kit_names
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Conflict, Outcome, Ports, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.standings import tasks
 from signalbox.standings.model.yokes import YOKES, YokeKey
 from signalbox.testing.manual_clock import EPOCH

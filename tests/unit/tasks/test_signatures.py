@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from signalbox.batches.model.units import Unit
-from signalbox.core.json_types import type_errors
+from signalbox.core.codec.json_types import type_errors
 from signalbox.core.problems import BadArgument
 from signalbox.semaphores.model.leases import Lease
 from signalbox.tasks.requests.signatures import Signature, WrongArguments

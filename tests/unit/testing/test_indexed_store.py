@@ -9,11 +9,11 @@ import pytest
 
 from signalbox.adapters.firestore.messages import refused_query
 from signalbox.catalogue import reading
-from signalbox.core import composite_indexes
 from signalbox.core.ports import Put, Query, Snapshot
 from signalbox.core.problems import BadQuery, NeedsIndex, Unavailable
-from signalbox.core.queries import Condition, Order
 from signalbox.core.query_checks import full_order
+from signalbox.core.records import composite_indexes
+from signalbox.core.records.queries import Condition, Order
 from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.__main__ import WORLDS

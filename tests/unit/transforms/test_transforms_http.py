@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from signalbox.adapters.cost_meter import Cost
-from signalbox.core.paging import Listing
+from signalbox.core.surface.paging import Listing
 from signalbox.transforms import service
 from signalbox.transforms.limits import LIMITS
 from tests.unit.operations_platform import OperationsPlatform

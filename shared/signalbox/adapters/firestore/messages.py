@@ -20,8 +20,6 @@ from google.cloud.firestore_v1.types import query as types
 from grpc import StatusCode
 
 from signalbox.adapters.firestore.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
-from signalbox.core.composite_indexes import Index, lacking
-from signalbox.core.formats import check_record
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -42,10 +40,12 @@ from signalbox.core.ports import (
     snapshot_bytes,
 )
 from signalbox.core.problems import BadQuery, BadValue, NeedsIndex, TooLarge, Unavailable
-from signalbox.core.queries import ID, Condition, Field, Order
 from signalbox.core.query_checks import full_order, is_descending, operands
-from signalbox.core.record_values import RECORD_BYTES_MAX
-from signalbox.core.value_order import NAN_RANK, NULL_RANK, order_key
+from signalbox.core.records.composite_indexes import Index, lacking
+from signalbox.core.records.formats import check_record
+from signalbox.core.records.queries import ID, Condition, Field, Order
+from signalbox.core.records.record_values import RECORD_BYTES_MAX
+from signalbox.core.records.value_order import NAN_RANK, NULL_RANK, order_key
 from signalbox.core.write_checks import is_server_value
 
 _Write = WriteType.pb()

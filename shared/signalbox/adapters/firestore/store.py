@@ -44,8 +44,8 @@ from signalbox.adapters.system_clock import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.ports import Committed, Guard, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Problem, TooLarge, Unavailable
-from signalbox.core.queries import Field
 from signalbox.core.query_checks import check_query
+from signalbox.core.records.queries import Field
 from signalbox.core.write_checks import COMMIT_BYTES_MAX, check_commit, check_each, check_write
 
 READ_SECONDS = 5.0

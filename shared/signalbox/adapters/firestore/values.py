@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core import record_values
 from signalbox.core.problems import BadValue
-from signalbox.core.queries import Field
+from signalbox.core.records import record_values
+from signalbox.core.records.queries import Field
 from signalbox.core.times import EPOCH, microseconds
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

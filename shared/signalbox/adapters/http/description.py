@@ -31,10 +31,10 @@ from uuid import UUID
 from signalbox.adapters.http.json_bodies import member_name
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
-from signalbox.core.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
-from signalbox.core.json_types import is_union
+from signalbox.core.codec.json_types import is_union
 from signalbox.core.problems import Problem
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
+from signalbox.core.surface.settings_patch import SettingsPatch
 
 Json = dict[str, Any]
 

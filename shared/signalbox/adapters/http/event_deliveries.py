@@ -31,10 +31,10 @@ from signalbox.adapters.http.responses import (
 from signalbox.adapters.logs import Headers
 from signalbox.adapters.settings import settings
 from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
-from signalbox.core.formats import OPEN_RECORDS, check_record
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Data, DocumentEvent
 from signalbox.core.problems import BadValue, MethodNotAllowed, PermissionDenied, Problem, Unavailable
+from signalbox.core.records.formats import OPEN_RECORDS, check_record
 
 if TYPE_CHECKING:
     from cloudevents.http import CloudEvent

@@ -6,7 +6,7 @@ A request reads only the names of the parameters. The rest is for the descriptio
 
 from typing import Annotated, Any, Literal
 
-from signalbox.core.field_rules import Described, Range
+from signalbox.core.surface.field_rules import Described, Range
 
 
 class Parameter:

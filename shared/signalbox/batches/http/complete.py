@@ -10,9 +10,9 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches.model.units import UnitError, UnitOutcome, UnitResult, parse_index
 from signalbox.batches.service.units import complete_by_index
 from signalbox.batches.shown import CompletedUnitShown
-from signalbox.core.field_rules import KEY, Described
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound
+from signalbox.core.surface.field_rules import KEY, Described
 
 routes = Routes("batch_complete")
 

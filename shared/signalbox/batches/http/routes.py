@@ -36,9 +36,9 @@ from signalbox.batches.shown import (
     unit_shown,
 )
 from signalbox.batches.storage import last_error_of_batch
-from signalbox.core.field_rules import KEY, Described
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, NotFound, OtherBody
+from signalbox.core.surface.field_rules import KEY, Described
 
 routes = Routes("batches")
 LINES = "application/x-ndjson"

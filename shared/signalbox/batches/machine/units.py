@@ -40,8 +40,8 @@ from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, rate
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
-from signalbox.core.formats import FORMAT
 from signalbox.core.given import given
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
 
 IDS = 1 << 32

@@ -10,9 +10,9 @@ from signalbox.batches.model.settings import BatchSettings
 from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
-from signalbox.core.formats import FORMAT
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.formats import FORMAT
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Self
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import QUEUE, Call
-from signalbox.core.field_rules import Described, Range, check_fields, key_schema, unchecked
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.surface.field_rules import Described, Range, check_fields, key_schema, unchecked
 
 NUMBER_MAX = 10**9
 """The largest number of a page, a unit, or tolerated failures: more than any batch contains."""

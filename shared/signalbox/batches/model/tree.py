@@ -36,9 +36,9 @@ from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.formats import FORMAT
 from signalbox.core.kit_names import BATCH_EXPAND, BATCHES_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.formats import FORMAT
 
 PASSED = "passed"
 """The field of a node with its propagated children: each child's number, and the number of failures below it."""

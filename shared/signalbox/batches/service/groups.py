@@ -37,7 +37,7 @@ from signalbox.core.ports import (
     Snapshot,
 )
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 
 # --- outcomes ---
 

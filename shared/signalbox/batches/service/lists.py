@@ -9,9 +9,9 @@ from signalbox.batches.model.tree import COLLECTION
 from signalbox.batches.model.units import UnitRecord
 from signalbox.batches.requests import BatchesQuery, UnitsQuery
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import with_prefix
 from signalbox.core.ports import Ports, Query
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
+from signalbox.core.surface.paging import with_prefix
 
 
 @dataclass(frozen=True, slots=True)

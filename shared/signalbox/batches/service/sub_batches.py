@@ -27,7 +27,7 @@ from signalbox.batches.service.lifecycle import seal
 from signalbox.batches.service.population import end_with_parent, populate
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import OtherBody
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 
 
 def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:

@@ -43,7 +43,7 @@ from signalbox.core.ports import (
     Stale,
 )
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""

@@ -30,8 +30,8 @@ from signalbox.core.codec.json_forms import (
     is_plain,
     sorted_items,
 )
+from signalbox.core.codec.json_types import SCALARS, is_json_type, is_union, type_name
 from signalbox.core.effects import Json
-from signalbox.core.json_types import SCALARS, is_json_type, is_union, type_name
 from signalbox.core.problems import BadArgument
 
 T = TypeVar("T")

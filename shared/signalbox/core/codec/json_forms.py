@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from signalbox.core.json_types import SCALARS, copied, json_kinds, type_errors, type_name
+from signalbox.core.codec.json_types import SCALARS, copied, json_kinds, type_errors, type_name
 from signalbox.core.problems import Problem
 from signalbox.core.times import rfc3339
 

@@ -28,10 +28,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeGuard
 
-from signalbox.core import json_values, keys, record_values
+from signalbox.core import json_values, keys
 from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.record_values import Path
+from signalbox.core.records import record_values
+from signalbox.core.records.record_values import Path
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model.contents import Content, Surveyed, field_of, without_key
 from signalbox.documents.model.sizes import Size, size_of

@@ -15,11 +15,11 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any
 
-from signalbox.core import record_values
 from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import TooLarge
+from signalbox.core.records import record_values
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.copies import (
     TOO_LARGE,

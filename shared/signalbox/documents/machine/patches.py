@@ -31,12 +31,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NoReturn
 
-from signalbox.core import json_values, record_values
+from signalbox.core import json_values
 from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
-from signalbox.core.record_values import Path
+from signalbox.core.records import record_values
+from signalbox.core.records.record_values import Path
 from signalbox.documents.machine.copies import CUT_MARKS, Embedding, is_nested_link
 from signalbox.documents.machine.links import embed_links
 from signalbox.documents.model.contents import (

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from signalbox.core import json_values, record_values
+from signalbox.core import json_values
 from signalbox.core.keys import valid_key
-from signalbox.core.record_values import Path
+from signalbox.core.records import record_values
+from signalbox.core.records.record_values import Path
 from signalbox.documents.model.sizes import Size, size_of
 
 Content = dict[str, Any]

@@ -6,9 +6,10 @@ Firestore limits both the bytes and the index entries of a record, so a size has
 from collections.abc import Mapping
 from typing import Any
 
-from signalbox.core import json_values, record_values
+from signalbox.core import json_values
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import TooLarge
+from signalbox.core.records import record_values
 from signalbox.documents.limits import LIMITS
 
 

@@ -20,10 +20,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from signalbox.core import json_values, record_values
-from signalbox.core.formats import FORMAT
+from signalbox.core import json_values
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotAnObject
+from signalbox.core.records import record_values
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import entity_tag, microseconds
 from signalbox.documents.model.contents import Content, Surveyed
 from signalbox.documents.model.sizes import exceeds_events

@@ -27,7 +27,7 @@ from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Query, Snapshot, WriteResult
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.queries import Condition
+from signalbox.core.records.queries import Condition
 from signalbox.core.times import microseconds
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS

@@ -24,7 +24,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Snapshot, Store
 from signalbox.core.problems import TooLarge, Unavailable
-from signalbox.core.record_values import Path
+from signalbox.core.records.record_values import Path
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links, patches
 from signalbox.documents.machine.copies import Embedding

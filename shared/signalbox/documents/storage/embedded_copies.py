@@ -21,7 +21,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Snapshot, Store
 from signalbox.core.problems import Unavailable
-from signalbox.core.record_values import Path
+from signalbox.core.records.record_values import Path
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import (
     TOO_LARGE,

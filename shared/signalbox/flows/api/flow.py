@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec
+from signalbox.core.codec.json_types import SCALARS
 from signalbox.core.flow_hooks import check_plain
-from signalbox.core.json_types import SCALARS
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS

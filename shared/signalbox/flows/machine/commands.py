@@ -18,8 +18,8 @@ from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
+from signalbox.core.codec.json_types import type_errors
 from signalbox.core.flow_hooks import Awaited
-from signalbox.core.json_types import type_errors
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask

@@ -46,9 +46,9 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.codec.json_forms import JSON, WrongValue, decode
+from signalbox.core.codec.json_types import copied
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain
-from signalbox.core.json_types import copied
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import read_page_token, with_prefix, write_page_token
 from signalbox.core.ports import Ports, Query, Snapshot
-from signalbox.core.queries import ID, Condition, Order
+from signalbox.core.records.queries import ID, Condition, Order
+from signalbox.core.surface.paging import read_page_token, with_prefix, write_page_token
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import STATES

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.composite_indexes import parse
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Put, Snapshot, Write
+from signalbox.core.records.composite_indexes import parse
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader

@@ -29,7 +29,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes
 from signalbox.core.problems import NotFound, Problem, Unavailable
-from signalbox.core.queries import Order
+from signalbox.core.records.queries import Order
 from signalbox.documents.model.stamped_contents import COLLECTION, Document, contents_of, hops_of, path_of
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotFound
-from signalbox.core.record_values import INTEGER_MAX
+from signalbox.core.records.record_values import INTEGER_MAX
 from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_SEPARATOR
 
 

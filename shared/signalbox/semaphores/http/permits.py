@@ -14,9 +14,9 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, Answer, Parameter
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.waiting_requests import Lines
-from signalbox.core.field_rules import Range, Seconds
 from signalbox.core.ports import Ports
 from signalbox.core.problems import WaitOfFlow
+from signalbox.core.surface.field_rules import Range, Seconds
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.waits import retry_after_seconds
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer

@@ -6,7 +6,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import FLAG, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.ports import Ports
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.leases import LEASE_ID

@@ -23,9 +23,9 @@ from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.formats import FORMAT
 from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds, slot_end
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead

@@ -11,8 +11,8 @@ from dataclasses import field, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from signalbox.core.field_rules import Checked
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Checked
 from signalbox.core.times import rfc3339
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.problems import BadSemaphore

@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from signalbox.core.field_rules import Described
+from signalbox.core.surface.field_rules import Described
 
 Priority = Literal["high", "normal", "low"]
 

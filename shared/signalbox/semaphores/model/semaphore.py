@@ -20,9 +20,9 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead

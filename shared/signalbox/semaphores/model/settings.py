@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Self
 
-from signalbox.core.field_rules import Checked, Range, Seconds, Text, check_fields, parsed, unchecked
 from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.surface.field_rules import Checked, Range, Seconds, Text, check_fields, parsed, unchecked
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.problems import BadSemaphore
 

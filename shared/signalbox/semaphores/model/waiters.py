@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.formats import FORMAT
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
 

@@ -7,7 +7,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Must, Ports, Put
 from signalbox.core.problems import Unavailable
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores.machine import settings
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView, path_of

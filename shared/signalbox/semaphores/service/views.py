@@ -5,10 +5,10 @@ from dataclasses import replace
 from operator import attrgetter
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import with_prefix
 from signalbox.core.ports import Ports, Query, Snapshot
-from signalbox.core.queries import Condition
 from signalbox.core.queue_order import head_of
+from signalbox.core.records.queries import Condition
+from signalbox.core.surface.paging import with_prefix
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles
 from signalbox.semaphores.model.leases import LeaseRecord

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.field_rules import Described, accepted_fields
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import Described, accepted_fields
+from signalbox.core.surface.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.exact_sums import units_of
 from signalbox.standings.model.yokes import RESERVED, StandingKey, Yoke, YokePart, encode, fits, join

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.record_values import INTEGER_MAX
+from signalbox.core.records.record_values import INTEGER_MAX
 
 DECIMALS = 9
 

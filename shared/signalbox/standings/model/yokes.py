@@ -15,12 +15,12 @@ from dataclasses import field
 from typing import Annotated, Any, Self, TypeGuard
 
 from signalbox.core.effects import name_of
-from signalbox.core.field_rules import Described, accepted_fields, key_schema
 from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import Described, accepted_fields, key_schema
+from signalbox.core.surface.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.exact_sums import DECIMALS, VALUE_MAX, Value, units_of
 

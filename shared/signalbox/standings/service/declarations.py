@@ -3,7 +3,7 @@
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Put, Snapshot
-from signalbox.core.record_values import same
+from signalbox.core.records.record_values import same
 from signalbox.standings import machine
 from signalbox.standings.model.declarations import Declaration, Declarations
 from signalbox.standings.model.yokes import DECLARED, YOKES

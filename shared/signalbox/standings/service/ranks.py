@@ -6,9 +6,9 @@ A rank is computed by two count aggregations, which are billed one read for each
 from collections.abc import Iterable
 
 from signalbox.core.effects import name_of
-from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.ports import Ports, Query, Snapshot
-from signalbox.core.queries import ID, Condition, Order
+from signalbox.core.records.queries import ID, Condition, Order
+from signalbox.core.surface.paging import read_page_token, write_page_token
 from signalbox.standings.model.aggregates import Standing
 from signalbox.standings.model.declarations import Declarations
 from signalbox.standings.model.yokes import DECLARED, StandingKey, collection_of

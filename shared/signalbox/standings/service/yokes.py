@@ -5,12 +5,12 @@ from contextlib import suppress
 from typing import Any
 
 from signalbox.core.effects import Decision, name_of
-from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
-from signalbox.core.queries import Order
-from signalbox.core.record_values import same
+from signalbox.core.records.queries import Order
+from signalbox.core.records.record_values import same
+from signalbox.core.surface.paging import read_page_token, write_page_token
 from signalbox.standings import machine
 from signalbox.standings.model.yokes import COUNTED, Yoke, YokeKey
 from signalbox.standings.requests import ListRequest

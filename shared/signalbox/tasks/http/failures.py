@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import FLAG, PAGE_TOKEN, Answer, Parameter
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.field_rules import KEY, Described
 from signalbox.core.keys import check_key
-from signalbox.core.paging import wants_count
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, NotFound
-from signalbox.core.shown import RetriedTaskShown
+from signalbox.core.surface.field_rules import KEY, Described
+from signalbox.core.surface.paging import wants_count
+from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.problems import Gone, NotRepeatable, StillRetried
 from signalbox.tasks.service import failures

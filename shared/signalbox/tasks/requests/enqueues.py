@@ -13,12 +13,12 @@ from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.field_rules import KEY, accepted_fields
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadCall, OtherBody
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import KEY, accepted_fields
+from signalbox.core.surface.request_fields import RequestFields
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 

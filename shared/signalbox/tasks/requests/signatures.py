@@ -18,8 +18,8 @@ from typing import Any, Never, NoReturn, Self, Union, get_args, get_origin
 from signalbox.batches.model.units import Unit
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode, encode, is_plain
+from signalbox.core.codec.json_types import is_union, type_name
 from signalbox.core.flow_hooks import check_plain
-from signalbox.core.json_types import is_union, type_name
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.model.attempts import TaskContext

@@ -12,12 +12,12 @@ from signalbox.core.effects import Decision, Effect
 from signalbox.core.error_notes import ATTEMPTS, ERRED_AT, ErrorText, record_path, retried_task
 from signalbox.core.keys import printable
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import GaveUp, NotFound, Problem
-from signalbox.core.queries import Field, Order
-from signalbox.core.shown import RetriedTaskShown
+from signalbox.core.records.queries import Field, Order
+from signalbox.core.surface.paging import read_page_token, write_page_token
+from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores.service import waits
 from signalbox.tasks.limits import LIMITS

@@ -7,8 +7,8 @@ from dataclasses import astuple, replace
 
 from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
 from signalbox.catalogue.reading import Catalogue
-from signalbox.core.composite_indexes import Index
 from signalbox.core.effects import Backoff
+from signalbox.core.records.composite_indexes import Index
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
 """The variables that the local stack reads from the environment. Others there may be meant for the cloud."""

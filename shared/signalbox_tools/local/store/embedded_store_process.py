@@ -21,7 +21,7 @@ from typing import Any
 from signalbox.adapters.settings import settings
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox_tools.local.store.embedded_store import EventSender, KeptStore, now
 
 ADDRESS = "SIGNALBOX_STORE_ADDRESS"

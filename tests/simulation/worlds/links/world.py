@@ -18,7 +18,7 @@ from signalbox.core.kit_names import ANYONE, KIT
 from signalbox.core.kit_names import WRITERS as CHOICES
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import DocumentEvent, Query, Snapshot
-from signalbox.core.record_values import map_bytes
+from signalbox.core.records.record_values import map_bytes
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.links import tasks

@@ -19,7 +19,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.settings_patch import SettingsPatch
+from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Granted, Lease, LeaseRecord, parse_lease_id

@@ -9,8 +9,8 @@ import pytest
 
 from signalbox import Function, flow, flows
 from signalbox.adapters import runtime
-from signalbox.core.composite_indexes import lacking
 from signalbox.core.query_checks import full_order
+from signalbox.core.records.composite_indexes import lacking
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import lists
 from signalbox.flows.storage.listings import INDEXES

@@ -9,7 +9,7 @@ import math
 from datetime import datetime
 from typing import Any
 
-from signalbox.core.record_values import BYTES, REFERENCE, mark_of, raw_bytes
+from signalbox.core.records.record_values import BYTES, REFERENCE, mark_of, raw_bytes
 
 Key = tuple[Any, ...]
 

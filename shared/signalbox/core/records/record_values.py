@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from signalbox.core.keys import MEMOISED, NAME_BYTES_MAX, name_bytes, printable
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadValue, Problem, TooDeep, TooLarge
-from signalbox.core.queries import Field
+from signalbox.core.records.queries import Field
 from signalbox.core.times import microseconds
 
 Path = tuple[str | int, ...]

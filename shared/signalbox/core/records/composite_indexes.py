@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.queries import _KINDS, ID, INDEX_FIELDS_MAX, INEQUALITIES, Condition, Field, Kind, Order
+from signalbox.core.records.queries import _KINDS, ID, INDEX_FIELDS_MAX, INEQUALITIES, Condition, Field, Kind, Order
 
 
 @dataclass(frozen=True, slots=True)

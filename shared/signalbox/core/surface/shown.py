@@ -5,8 +5,8 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.field_rules import Range
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.surface.field_rules import Range
 
 
 class Absence(Enum):

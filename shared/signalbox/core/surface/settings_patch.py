@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from signalbox.core.field_rules import accepted_fields
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.surface.field_rules import accepted_fields
+from signalbox.core.surface.request_fields import RequestFields
 
 S = TypeVar("S")
 

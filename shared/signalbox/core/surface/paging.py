@@ -15,8 +15,8 @@ from typing import Any, Self
 from signalbox.core.keys import valid_id
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadQuery
-from signalbox.core.queries import ID, Condition
-from signalbox.core.request_fields import wants
+from signalbox.core.records.queries import ID, Condition
+from signalbox.core.surface.request_fields import wants
 
 _TIME_MARK = "__time__"
 """The name that marks a time, which only other clients store: no map in a record can have it."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar, get_args
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadKey, Problem
-from signalbox.core.request_fields import REQUIRED, RequestFields
+from signalbox.core.surface.request_fields import REQUIRED, RequestFields
 
 Schema = Mapping[str, Any]
 
