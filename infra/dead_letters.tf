@@ -1,6 +1,6 @@
 # The topic of events that their function could not handle. Without it, Eventarc drops an event after 24 hours. Eventarc
 # creates a trigger's subscription, and no resource of the provider sets its dead-letter topic (terraform-provider-google#17697).
-# So `signalbox deploy` sets it after each apply (deploy/dead_letter_subscriptions.py).
+# So `signalbox deploy` sets it after each apply (deploy/dead_letter_subscriptions.py). The alert on its events is in monitoring.tf.
 
 locals {
   dead_letters = length(local.triggers) == 0 ? {} : { events = "${local.name_prefix}signalbox-dead-events" }

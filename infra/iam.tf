@@ -60,6 +60,7 @@ locals {
   deployer_members = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
   people           = setunion(var.invokers, [local.builder], local.deployer_members)
 
+  # The right itself is `invoker` in modules/function/main.tf, one for each member.
   invokers = { for name, function in local.deployments : name => merge(
     function.people ? { for member in local.people : member => member } : {},
     function.open ? { everybody = "allUsers" } : {},

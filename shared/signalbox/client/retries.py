@@ -74,7 +74,7 @@ class Answered:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float:
-    """Return the pause that an answer asks for; 0 if it asks for none in seconds."""
+    """Return the pause that an answer asks for. If it names none, or names a date, return 0."""
     try:
         return max(0.0, float(headers.get("Retry-After", 0)))
     except ValueError:

@@ -36,7 +36,7 @@ class SectionRun:
 
 
 def stable_names(run: SectionRun) -> dict[Any, str]:
-    """Return the values that name this run's lease alone, each with a name that is the same in every delivery."""
+    """Return the token and the end of the run's lease, each mapped to a name that is the same in every delivery."""
     return dict.fromkeys((run.token, rfc3339(run.ends_at)), f"run of {run.key}")
 
 

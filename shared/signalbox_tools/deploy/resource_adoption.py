@@ -101,7 +101,7 @@ def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, .
 
 
 def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
-    """Return the ids of the queues among them that exist under these names."""
+    """Return the entries of `ids`, the ids of resources by address, that are queues with a name in `there`."""
     names = frozenset(there)
     return {
         address: each for address, each in ids.items() if f"{QUEUE}." in address and each.rpartition("/")[2] in names

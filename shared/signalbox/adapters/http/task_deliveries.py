@@ -108,10 +108,12 @@ def schedule_entry(function: str) -> Callable[[Callable[[Ports], None]], EntryPo
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """How a function is invoked.
+    """The rules of one kind of invocation.
 
-    The allowed accounts, the handler, the log message after a permanent error, and whether it is a split function's
-    part for people that is called.
+    - `accounts` returns the accounts that may call.
+    - `handle` handles the request.
+    - `abandoned` is the log message after a permanent error.
+    - `of_people` is true if the request arrives at the part of a split function that people call.
     """
 
     accounts: Callable[[], frozenset[str]]

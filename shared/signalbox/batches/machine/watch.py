@@ -122,7 +122,10 @@ def between(start: Position, end: Position, found: Iterable[Ended]) -> tuple[End
 
 
 def any_after(end: Position, found: Iterable[Ended]) -> bool:
-    """Return whether an outcome was committed after `end`. It may have replaced one that was never sent."""
+    """Return whether an outcome was committed after `end`.
+
+    A retry may have committed it, and so overwritten an earlier outcome of the same unit that was not sent.
+    """
     return any(ended.position > end for ended in found)
 
 

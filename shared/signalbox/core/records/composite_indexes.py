@@ -106,7 +106,10 @@ def _serve(
     sorted_by: tuple[IndexField, ...],
     alone: bool,
 ) -> bool:
-    """Return whether indexes that end in `sorted_by` cover all equalities, merged or each `alone`."""
+    """Return whether the indexes that end in `sorted_by` together cover all equalities.
+
+    With `alone`, a single index must cover them.
+    """
     ending = [fields[: -len(sorted_by)] for fields in indexes if fields[-len(sorted_by) :] == sorted_by]
     entered = [
         {field if field.kind == "contains" else IndexField(field.field) for field in fields} for fields in ending

@@ -136,7 +136,7 @@ class BulkPut:
         self._outcomes |= {key: Unavailable(f"{key} is written by many clients at once") for key in losers}
 
     def _write(self, keys: Iterable[str]) -> list[str]:
-        """Write documents, each in a separate write, in groups. Return those that lost their guard."""
+        """Write documents in groups, each document under a separate guard. Return those that lost their guard."""
         losers: list[str] = []
         group: dict[str, DocumentWrite] = {}
         group_bytes = 0

@@ -36,7 +36,7 @@ class Lease:
 
 
 def stable_names(lease: Lease) -> dict[Any, str]:
-    """Return the values that name this lease alone, each with a name that is the same in every delivery of its task."""
+    """Return the lease's id, token and end, each mapped to a name that is the same in every delivery of its task."""
     return dict.fromkeys((lease.id, lease.token, rfc3339(lease.ends_at)), f"lease of {lease.semaphore}")
 
 

@@ -224,7 +224,7 @@ def parsed(delivered: Delivered[Members]) -> Delivered[Context]:
 
 
 def stable_names(subject: object) -> Mapping[Any, str]:
-    """Return the values that name a subject's lease, each with a name that is the same in every delivery.
+    """Return the values that identify a subject's lease, each mapped to a name that is the same in every delivery.
 
     Subjects without a lease have none.
     """
