@@ -173,7 +173,8 @@ def _by_a_fast_clock(loaded: Loaded) -> datetime:
 
 
 def _run_unclaimed(_: Ports, given: Any) -> Lease:
-    return Lease(given["semaphore"], given["id"], given["token"], datetime.fromisoformat(given["ends_at"]))
+    claim = given.record
+    return Lease(given.semaphore, given.id, claim["token"], datetime.fromisoformat(claim["ends_at"]))
 
 
 def _drop_lost_grants(loaded: Loaded, _: LeaseRecord | None, __: int) -> Transition[Claimed]:
