@@ -24,6 +24,7 @@ from signalbox.flows.model.waits import Wait
 from signalbox.flows.storage import commands
 from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.tasks import steps
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.requests import RenewRequest
 from signalbox.semaphores.service import leases
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
@@ -79,9 +80,9 @@ def _releases_always(turn: FlowTurn, message: Message) -> None:
         turn.dropped_leases.append(message.lease)
 
 
-def _renews_the_token(ports: Ports, granted: Mapping[str, Any], lease_seconds: float | None = None) -> datetime | None:
+def _renews_the_token(ports: Ports, granted: Granted, lease_seconds: float | None = None) -> datetime | None:
     """Renew the lease by the token that it had when it was granted."""
-    return leases.renew(ports, granted["semaphore"], RenewRequest(granted["id"], lease_seconds))
+    return leases.renew(ports, granted.semaphore, RenewRequest(granted.id, lease_seconds))
 
 
 def _always_awaited(_: Ports, __: Mapping[str, Any]) -> bool:
