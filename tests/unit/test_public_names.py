@@ -61,3 +61,13 @@ def test_only_the_services_of_what_is_imported_are_loaded() -> None:
     command = [sys.executable, "-c", SERVICES_LOADED]
     ran = subprocess.run(command, input="\n".join(SERVICES), cwd=ROOT, capture_output=True, text=True, check=True)
     assert dict(zip(SERVICES, ran.stdout.splitlines(), strict=True)) == SERVICES
+
+
+def test_the_function_that_enqueues_tasks_loads_no_subject_but_tasks() -> None:
+    """Most instances start for it, and failures, with semaphores and sections, are another function's."""
+    program = (
+        "import sys, signalbox.tasks.http.enqueues\n"
+        "print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('signalbox.')}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["adapters", "core", "tasks"]

@@ -11,7 +11,7 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody
 from signalbox.tasks.requests.enqueues import EnqueuedCall, EnqueueRequest
 from signalbox.tasks.service import enqueues
-from signalbox.tasks.shown import EnqueuedShown
+from signalbox.tasks.shown.enqueues import EnqueuedShown
 
 routes = Routes("tasks")
 

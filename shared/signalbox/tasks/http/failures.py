@@ -14,7 +14,7 @@ from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.problems import Gone, NotRepeatable, StillRetried
 from signalbox.tasks.service import failures
-from signalbox.tasks.shown import FailureCountShown, FailureShown, FailuresShown, RetriedFailureShown
+from signalbox.tasks.shown.failures import FailureCountShown, FailureShown, FailuresShown, RetriedFailureShown
 
 routes = Routes("failures")
 

@@ -33,7 +33,7 @@ from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context
 from signalbox.tasks.model.failures import FAILED_AT, FAILURES, STATE, Failure, failure_path
 from signalbox.tasks.problems import StillRetried
-from signalbox.tasks.shown import FailureShown, FailuresShown
+from signalbox.tasks.shown.failures import FailureShown, FailuresShown
 
 NEWEST_FAILED = Order((FAILED_AT,), descending=True)
 NEWEST_ERRED = Order((ERRED_AT,), descending=True)

@@ -1,4 +1,4 @@
-"""The answers about enqueued tasks and failures."""
+"""The answers about failures, and about tasks that are being retried."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,14 +10,6 @@ from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.model.contexts import OfLease
 from signalbox.tasks.model.failures import Failure
-
-
-@dataclass(frozen=True, slots=True)
-class EnqueuedShown:
-    """It is enqueued, or was by an earlier call under the id."""
-
-    operation: str
-    """The id under which a failure of the task would be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,11 @@
+"""The answer to an enqueue."""
+
+from signalbox.core.lazy_dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedShown:
+    """It is enqueued, or was by an earlier call under the id."""
+
+    operation: str
+    """The id under which a failure of the task would be kept."""
