@@ -123,8 +123,8 @@ def _plain(value: object) -> str | dict[str, Any]:
 
 
 def _is_answer(value: object) -> bool:
-    package, _, room = value.__class__.__module__.rpartition(".")
-    return room == "shown" and package.startswith("signalbox.") and is_dataclass(value)
+    module = value.__class__.__module__
+    return is_dataclass(value) and module.startswith("signalbox.") and "shown" in module.split(".")
 
 
 def shown_members(shown: Any) -> dict[str, Any]:
