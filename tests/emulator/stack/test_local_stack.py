@@ -91,7 +91,6 @@ def note_written(event):
     runtime.ports().store.commit([Put(f"seen/{event.key}", {"number": event.after["number"], "by": wording.SAID})])
 """
 NOTE_TASK = """
-from signalbox.adapters import runtime
 from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.core.ports import Put
 
@@ -122,7 +121,7 @@ def below(event: DocumentEvent, key: str, rest: str) -> None:
     keep(f"below/{key}", rest=rest)
 
 @app.http("POST")
-def write(ports, request) -> None:
+def write(request) -> None:
     keep("desks/a", number=1)
     keep("desks/a", number=2)
     keep("desks/a/lines/b", number=3)
@@ -131,7 +130,6 @@ def write(ports, request) -> None:
 note_desk = app.entry_point()
 """
 TICK = """
-from signalbox.adapters import runtime
 from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
