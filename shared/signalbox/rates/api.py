@@ -16,16 +16,17 @@ class Rate:
 
     name: str
 
-    def ensure(self, per_minute: float, *, burst: int = 1) -> None:
-        """Create the rate, or set its limits; waits stay. Idempotent.
+    def ensure(self, per_minute: float, *, burst: int = 1, description: str = "") -> None:
+        """Create the rate, or set its settings; waits stay. Idempotent.
 
         `per_minute` permits come back in a minute, and at most `burst` are granted at once. In any window of t seconds
-        at most `burst + per_minute * t / 60` permits are granted. Raises `BadKey`, `BadRate` or `Unavailable`.
+        at most `burst + per_minute * t / 60` permits are granted. `description` is the purpose of the rate, which the
+        console shows. Raises `BadKey`, `BadRate` or `Unavailable`.
         """
-        service.put(runtime.ports(), self.name, RateSettings(per_minute, burst))
+        service.put(runtime.ports(), self.name, RateSettings(per_minute, burst, description))
 
     def limits(self) -> RateSettings:
-        """Return the limits. Raises `NoRate` or `Unavailable`."""
+        """Return the settings. Raises `NoRate` or `Unavailable`."""
         return service.get(runtime.ports(), self.name).rate.settings
 
     def acquire(self, weight: int = 1, *, id: str | None = None) -> Acquired:

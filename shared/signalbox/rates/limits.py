@@ -9,6 +9,9 @@ class RateLimits(Limits):
     rate_name_bytes_max: int = 1_000
     """A rate's name. Paths below its record must also fit within Firestore's limits."""
 
+    rate_description_characters_max: int = 500
+    """A rate's description: a few sentences, since each write of its record contains them."""
+
     per_minute_min: float = 1 / 1_440
     """The slowest rate: a permit a day."""
 

@@ -1,6 +1,6 @@
 """A rate's record, and the records of its waits.
 
-    rates/{name}                    limits, the time at which the bucket is full, the alarm, receipts of acquires
+    rates/{name}                    settings, the time at which the bucket is full, the alarm, receipts of acquires
     rates/{name}/rate_waits/{id}    a wait with its continuation; when it has ended, the receipt for repeats
 
 The bucket is stored as one time, `full_at`, in microseconds since 1970: the time when all permits are free again.
@@ -18,7 +18,7 @@ from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.records.formats import FORMAT
-from signalbox.core.surface.field_rules import Checked, Range, check_fields, parsed, unchecked
+from signalbox.core.surface.field_rules import Checked, Range, Text, check_fields, parsed, unchecked
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 
@@ -60,13 +60,16 @@ PER_MINUTE = Checked(check_per_minute, {"minimum": LIMITS.per_minute_min, "maxim
 
 @dataclass(frozen=True, slots=True)
 class RateSettings:
-    """The limits of a rate."""
+    """The settings of a rate."""
 
     per_minute: Annotated[float, PER_MINUTE]
     """The permits that come back in a minute."""
 
     burst: Annotated[int, Range(1, lambda: CORE_LIMITS.burst_max)] = 1
     """The most permits that can be granted at once."""
+
+    description: Annotated[str, Text(lambda: LIMITS.rate_description_characters_max)] = ""
+    """The purpose of the rate, for the people who operate it."""
 
     def __post_init__(self) -> None:
         check_fields(self, BadRate)
@@ -78,11 +81,14 @@ class RateSettings:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return the limits in a rate's record, which were checked before they were stored."""
-        return unchecked(cls, {name: record[name] for name in cls.__slots__})
+        """Return the settings in a rate's record, which were checked before they were stored."""
+        limits = {name: record[name] for name in ("per_minute", "burst")}
+        return unchecked(cls, limits | {"description": record.get("description", "")})
 
     def to_record(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the fields for the rate's record, without a description that is empty."""
+        limits = {"per_minute": self.per_minute, "burst": self.burst}
+        return limits | given(description=self.description or None)
 
 
 @dataclass(frozen=True, slots=True)

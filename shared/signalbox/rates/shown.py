@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.surface.field_rules import Described, Range
+from signalbox.core.surface.field_rules import Described, Range, Text
+from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import free_to_acquire
 from signalbox.rates.model import Acquired, RateView, State
 
@@ -26,12 +27,21 @@ class RateShown:
     paused_at: datetime | None = None
     """When it was paused; absent if it is not."""
 
+    description: Annotated[str, Text(lambda: LIMITS.rate_description_characters_max)] = ""
+
     @classmethod
     def of(cls, view: RateView) -> Self:
         """Return a rate. The number of waits is absent if they were not counted."""
-        rate, limits = view.rate, view.rate.settings
-        free = free_to_acquire(rate, view.now)
-        return cls(view.name, limits.per_minute, limits.burst, free, view.waiting, rate.paused_at)
+        rate, settings = view.rate, view.rate.settings
+        return cls(
+            name=view.name,
+            per_minute=settings.per_minute,
+            burst=settings.burst,
+            free=free_to_acquire(rate, view.now),
+            waiting=view.waiting,
+            paused_at=rate.paused_at,
+            description=settings.description,
+        )
 
 
 @dataclass(frozen=True, slots=True)

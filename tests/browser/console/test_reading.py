@@ -62,6 +62,14 @@ def test_a_semaphore_is_shown_with_its_description(console: Console, harness: Ha
     assert console.page.title() != "hacked"
 
 
+def test_a_rate_is_shown_with_its_description(console: Console, harness: Harness) -> None:
+    harness.put("rates/mails", json={"per_minute": 60, "description": HOSTILE})
+    harness.put("rates/openai", json={"per_minute": 60})
+    console.open("semaphores", "Semaphores")
+    assert [row[:2] for row in console.rows("Rates, by name")] == [["mails", HOSTILE], ["openai", ""]]
+    assert console.page.title() != "hacked"
+
+
 def test_a_semaphore_is_shown_with_its_holders_and_waiters_in_order(console: Console, harness: Harness) -> None:
     deadlock(harness)
     console.open("semaphores/t-fork-0", "t-fork-0")

@@ -87,6 +87,11 @@ def test_a_run_removes_as_many_waits_of_units_of_a_deleted_rate_as_their_tasks_f
     assert (admitted.stale, admitted.again) == (waits[:1], True)
 
 
+def test_only_a_rate_with_a_description_has_one_in_its_record() -> None:
+    assert "description" not in RateSettings(60).to_record()
+    assert RateSettings(60, description="an API").to_record()["description"] == "an API"
+
+
 def test_permits_are_granted_up_to_the_burst_and_come_back_by_time(world: World) -> None:
     assert [world.acquired() for _ in range(3)] == [True, True, False]
     world.pass_time(1)

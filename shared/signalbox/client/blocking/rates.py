@@ -17,15 +17,17 @@ class Rate:
         self._transport = transport
         self.name = name
 
-    def ensure(self, per_minute: float, burst: int = 1) -> dict[str, Json]:
-        """Create the rate or set its limits. Waits stay."""
-        body: dict[str, Json] = {"per_minute": per_minute, "burst": burst}
+    def ensure(self, per_minute: float, burst: int = 1, description: str | None = None) -> dict[str, Json]:
+        """Create the rate or set its limits and the description. Waits stay."""
+        body = {"per_minute": per_minute, "burst": burst, **given(description=description)}
         found = self._transport.send("PUT", "rates", self.name, body=body)
         return found.shaped(dict)
 
-    def change(self, *, per_minute: float | None = None, burst: int | None = None) -> dict[str, Json]:
-        """Change some limits. Raises `NotFound`."""
-        body = given(per_minute=per_minute, burst=burst)
+    def change(
+        self, *, per_minute: float | None = None, burst: int | None = None, description: str | None = None
+    ) -> dict[str, Json]:
+        """Change some settings. Raises `NotFound`."""
+        body = given(per_minute=per_minute, burst=burst, description=description)
         found = self._transport.send("PATCH", "rates", self.name, body=body)
         return found.shaped(dict)
 

@@ -55,9 +55,10 @@ async function all({ prefix = "", page_token, rates_token }, about) {
       h("h2", {}, "Rates"),
       table(
         "Rates, by name",
-        ["name", "per minute", "burst", "free", "waiting", "action"],
+        ["name", "description", "per minute", "burst", "free", "waiting", "action"],
         rates.rates.map((each) => [
           [each.name, paused(each)],
+          each.description ?? "",
           each.per_minute,
           each.burst,
           each.free,
