@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 import jsonschema_rs
 import pytest
@@ -221,3 +221,27 @@ def optional_fields(
             yield name, field
         if nested:
             yield from optional_fields(field, seen=seen)
+
+
+class Ticket(TypedDict):
+    """A ticket of a user's function."""
+
+    key: str
+    price: NotRequired[float]
+
+
+def test_a_typed_dict_has_a_schema_and_its_docstring_also_without_its_source() -> None:
+    schemas = Schemas()
+    schemas.of(Ticket, "result")
+    assert schemas.components["Ticket"]["required"] == ["key"]
+    assert schemas.components["Ticket"]["description"] == "A ticket of a user's function."
+    loaded = dataclasses.make_dataclass("Loaded", [("key", str)])
+    schemas.of(loaded, "result")
+    assert "description" not in schemas.components["Loaded"]
+    loaded.__doc__ = """One that
+    was loaded without a file.
+
+    More."""
+    schemas = Schemas()
+    schemas.of(loaded, "result")
+    assert schemas.components["Loaded"]["description"] == "One that was loaded without a file."

@@ -72,6 +72,6 @@ def _print_urls(stack: Stack, data: Path | None) -> None:
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
-    documents = f"{data} keeps the data" if data else "Documents are in memory; DATA=folder keeps them"
+    documents = f"{data} keeps the data" if data else "Documents are in memory; --data FOLDER keeps them"
     sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
     sys.stdout.flush()

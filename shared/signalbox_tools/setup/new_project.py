@@ -6,6 +6,7 @@ gets a copy of the wheel in `wheels/`, so that every machine installs the same k
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
@@ -34,7 +35,7 @@ WORKFLOW = ("test.yaml", ".github/workflows/test.yaml")
 SECONDS_MAX = 120
 NEXT = """Made {folder}. Now try:
 
-  cd {folder}
+  cd {quoted}
   make test                                           sets up .venv first
   . .venv/bin/activate                                signalbox is a command in this terminal
   signalbox dev
@@ -64,7 +65,7 @@ def make(folder: Path, *, github: bool = False) -> str:
         (folder / "wheels").mkdir()
         shutil.copy2(wheel, folder / "wheels")
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    return _locked(folder) + NEXT.format(folder=shown)
+    return _locked(folder) + NEXT.format(folder=shown, quoted=shlex.quote(str(shown)))
 
 
 def _texts(folder: Path, wheel: Path | None, github: bool) -> dict[Path, str]:

@@ -116,10 +116,23 @@ class Order:
     paid: bool = False
 
 
-@pytest.mark.parametrize("value", [Order("7"), {"order": Order("7")}, {"order": Order("7"), "total": float("nan")}])
-def test_a_dataclass_of_users_is_refused_and_not_sent_without_its_defaults(value: object) -> None:
-    with pytest.raises(TypeError, match="a Order cannot be rendered as JSON"):
-        render(value)
+ORDER = {"id": "7", "paid": False}
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        (Order("7"), ORDER),
+        ({"order": Order("7")}, {"order": ORDER}),
+        ({"orders": [Order("7")], "total": float("nan")}, {"orders": [ORDER], "total": None}),
+    ],
+)
+def test_a_dataclass_of_users_is_sent_with_all_fields_also_those_that_have_their_default(
+    value: object, sent: object
+) -> None:
+    assert json.loads(render(value)) == sent
+    with pytest.raises(TypeError, match="a type cannot be rendered as JSON"):
+        render(Order)
 
 
 def test_an_answer_of_the_kit_is_an_object_without_its_defaults() -> None:

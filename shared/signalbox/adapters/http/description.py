@@ -390,10 +390,14 @@ def _parsed(path: str) -> ast.Module:
 
 
 def _own_docstring(kind: type) -> str:
-    """Return the first paragraph of the docstring of a class; empty if it has none that was written."""
+    """Return the first paragraph of the docstring of a class; empty if its author wrote none.
+
+    Without a source file, the docstring is that of the class, unless `dataclass` has made it (``Order(id: str)``).
+    """
     for node in _class_body(kind):
         return _one_line((ast.get_docstring(node) or "").partition("\n\n")[0])
-    return ""
+    written = vars(kind).get("__doc__") or ""
+    return "" if written.startswith(f"{kind.__name__}(") else _one_line(inspect.cleandoc(written).partition("\n\n")[0])
 
 
 def _one_line(text: str) -> str:
@@ -448,11 +452,10 @@ def _without_none(annotation: Any) -> Any:
     return typing.Annotated[kind, *rules] if rules else kind
 
 
+_QUALIFIERS = (typing.Required, typing.NotRequired, getattr(typing, "ReadOnly", typing.Required))  # from Python 3.13
+
+
 def _unqualified(hint: Any) -> Any:
-    while get_origin(hint) in (
-        typing.Required,
-        typing.NotRequired,
-        typing.ReadOnly if hasattr(typing, "ReadOnly") else None,
-    ):
+    while get_origin(hint) in _QUALIFIERS:
         hint = get_args(hint)[0]
     return hint

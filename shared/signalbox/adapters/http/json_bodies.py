@@ -42,8 +42,8 @@ def parse(raw: bytes) -> Json:
 def render(value: object) -> bytes:
     """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null.
 
-    An answer of the kit, a dataclass of a room `shown`, is an object of its fields, without those that have their
-    default. Raises `TypeError` for any other dataclass: its readers may need each field.
+    A dataclass is an object of its fields. An answer of the kit, a class of a room `shown`, leaves out the fields that
+    have their default; the readers of a user's class may need each field.
     """
     try:
         text = _encode(value)
@@ -117,14 +117,16 @@ def _encode(value: object) -> str:
 def _plain(value: object) -> str | dict[str, Any]:
     if isinstance(value, datetime):
         return rfc3339(value)
-    if _is_answer(value):
-        return shown_members(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _members_of(value)
     raise TypeError(f"a {type(value).__name__} cannot be rendered as JSON")
 
 
-def _is_answer(value: object) -> bool:
+def _members_of(value: Any) -> dict[str, Any]:
     module = value.__class__.__module__
-    return is_dataclass(value) and module.startswith("signalbox.") and "shown" in module.split(".")
+    if module.startswith("signalbox.") and "shown" in module.split("."):
+        return shown_members(value)
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def shown_members(shown: Any) -> dict[str, Any]:
@@ -149,8 +151,8 @@ def member_name(field: str) -> str:
 
 
 def _without_non_numbers(value: Any) -> Any:
-    if _is_answer(value):
-        return _without_non_numbers(shown_members(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return _without_non_numbers(_members_of(value))
     if isinstance(value, dict):
         return {key: _without_non_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
