@@ -15,12 +15,14 @@ app = Function("{name}")
 
 @app.http("POST", "/{{key}}")  # POST {{base}}{segment}/a
 def start(request: Request, key: str) -> Response:
+    """Start the work under a key."""
     batch(f"{segment}-{{key}}").populate([work.call(key=key)])
     return Response(202, {{"key": key}})
 
 
 @app.http("GET", "/{{key}}")  # GET {{base}}{segment}/a
 def show(request: Request, key: str) -> Response:
+    """Show the result of the work."""
     return Response(200, documents.get(f"{segment}-{{key}}"))  # 404 until the task has run
 
 
