@@ -20,7 +20,7 @@ DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field's name, its least and greatest number, and the names of its numbers, from the least."""
+    """A field's name, its least and greatest number, and the names of its numbers, beginning with the least number."""
 
     name: str
     least: int

@@ -109,7 +109,7 @@ class Entry:
         return cls(version_of(entry_id), data["action"], data["author"], json.loads(_text(data, parts)), data["whole"])
 
     def to_records(self, path: str) -> Mapping[str, dict[str, Any]]:
-        """Return the entry's record at `path`, and those of its parts, by path.
+        """Return the entry's record at `path`, and the records of its parts, by path.
 
         The patch is text, so that it can be any JSON. A long patch is compressed, and a very long one is stored in
         parts.

@@ -28,7 +28,7 @@ FIRST_LATER = 1.0
 
 
 def sweep(ports: Ports, functions: Mapping[str, str], budget: Budget = unlimited) -> int:
-    """Wake the objects with a message that has waited for long. Return their number.
+    """Wake the objects with a message that has waited for a long time. Return their number.
 
     `functions` names the function with the code of each class.
     """
@@ -62,7 +62,7 @@ def _between(ports: Ports, least: float, below: float) -> tuple[Snapshot, ...]:
 
 
 def _is_silent(message: Snapshot) -> bool:
-    """Return whether a message has waited for long.
+    """Return whether a message has waited for a long time.
 
     A message that older code has applied still has the number, but no `since`.
     """

@@ -30,7 +30,7 @@ LEFT_BEHIND = frozenset({"examples", "functions", "infra", "shared", "signalbox_
 
 MAKES_LAZY = "make_lazy"
 LAZY_LOADER = f"{LIBRARY}/core/lazy_names.py"
-"""Loads public names. They are followed where they are imported, so its own imports are not."""
+"""The module that loads public names. Its imports are not followed: a public name is followed where it is imported."""
 
 LOADERS = frozenset({"__import__", "import_module", "resolve_name", "run_module"})
 

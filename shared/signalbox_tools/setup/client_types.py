@@ -38,10 +38,10 @@ ANSWERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("get /standings/{kind}/{id}", "get /standings/{kind} standings"),
     ),
 }
-"""Each type with its docstring and the answers that have it: a call, and perhaps a member of its answer."""
+"""The docstring of each type, and the answers that have the type. An answer is a call, and perhaps a member of it."""
 
 TEXT_WIDTH = 116
-"""Of a line with a sentence, without its indentation."""
+"""The width of a line with a sentence, without its indentation."""
 
 PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 

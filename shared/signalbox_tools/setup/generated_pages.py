@@ -236,7 +236,10 @@ def clauses(page: str) -> set[str]:
 
 
 def planted_faults(page: str) -> str:
-    """Return the table of the faults that leave out a protocol's clauses, with the places that each replaces."""
+    """Return the table of the planted faults.
+
+    A row has the clause that a fault leaves out, and the places that the fault replaces.
+    """
     from tests.simulation.faults.points import kept_in  # loads all of the library
     from tests.simulation.planted import FAULTS
 

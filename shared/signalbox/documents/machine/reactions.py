@@ -143,7 +143,10 @@ def react_to_unknown(after: Document | None) -> Reaction:
 
 
 def _is_foreign(before: Document | None, after: Document) -> bool:
-    """Return whether another client wrote: the content does not fit the stamp, or the stamp or `linked` went back."""
+    """Return whether another client wrote.
+
+    The content does not fit the stamp then, or the stamp or `linked` went back to an earlier value.
+    """
     if after.stamp is None or not after.stamp_matches:
         return True
     if before is None:
@@ -153,15 +156,20 @@ def _is_foreign(before: Document | None, after: Document) -> bool:
 
 
 def _is_users_write(before: Document | None, after: Document) -> bool:
-    """Return whether a write is a put: not a refresh, and not a mark, which leaves the stamp. A new document is put."""
+    """Return whether a write is a put, and not a refresh or a mark. A mark does not change the stamp.
+
+    A new document is always put.
+    """
     if before is None or after.stamp is None:
         return before is None
     return after.stamp.author == "put" and after.stamp != before.stamp
 
 
 def changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
-    """Return the targets whose copies this write changed or added. If it replaced foreign content, return all
-    targets."""
+    """Return the targets of the copies that this write changed or added.
+
+    If the write replaced foreign content, return all targets.
+    """
     old = dict(before.surveyed.links) if before is not None and before.stamp_matches else {}
     changed = (link["key"] for at, link in after.surveyed.links if at not in old or not same(old[at], link))
     return tuple(sorted({key for key in changed if valid_key(key)}))
@@ -209,6 +217,6 @@ def link_task(task: str, event_id: str, work: Mapping[str, str], more: Mapping[s
 def link_task_name(event_id: str, work: Mapping[str, str]) -> str:
     """Return the name of a task.
 
-    Because of it, an event enqueues each piece of work once, however often it is delivered.
+    Because of this name, an event enqueues each piece of work once, however often it is delivered.
     """
     return name_of("links", event_id, *sorted(work.items()))

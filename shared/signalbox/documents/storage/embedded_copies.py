@@ -68,7 +68,7 @@ def embedding_from(read: Iterable[Snapshot]) -> Embedding:
 
 
 def changed_inputs(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
-    """Return the inputs, as they are now, that have changed between two reads of the same paths."""
+    """Return the inputs that have changed between two reads of the same paths, as they were in the second read."""
 
     def differs(then: Snapshot, now: Snapshot) -> bool:
         if is_transform(then):

@@ -202,14 +202,17 @@ def unwanted_guard(before: Found) -> tuple[Write, ...]:
 
 
 def _event_id(before: Snapshot, after: Mapping[str, Any] | None) -> str:
-    """Return an id of the write that leaves `after`, or of a deletion. No other write of any document has it."""
+    """Return an id of the write that leaves `after`, or of a deletion.
+
+    No other write of any document has the same id.
+    """
     version = "deleted" if after is None else after[RESERVED]["version"]
     replaced = "" if before.update_time is None else microseconds(before.update_time)
     return name_of("follow up", before.path, replaced, version)
 
 
 def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect, ...]:
-    """Return the tasks of the write that leaves `after`, or of a deletion. A small document needs none.
+    """Return the tasks of the write that leaves `after`, or of a deletion. A small document needs no tasks.
 
     The task does the same as an event without data.
     """

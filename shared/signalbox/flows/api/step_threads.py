@@ -39,7 +39,7 @@ class Threads:
         self._codes.put(begun)
 
     def close(self) -> None:
-        """End the threads, each when its code has ended."""
+        """End each thread when its code has ended."""
         for _ in range(self._threads):
             self._codes.put(None)
 
@@ -57,9 +57,9 @@ class Threads:
             return CallOutcome(raised=error)
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one; after `seconds`, return an empty list.
+        """Wait until code has ended, and return the outcomes by path. After `seconds`, return an empty dictionary.
 
-        The outcome of abandoned code is ignored, even if other code has begun under its path since.
+        The outcome of abandoned code is ignored, even if other code has begun under the same path since.
         """
         ended = {}
         with suppress(Empty):

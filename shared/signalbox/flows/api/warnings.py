@@ -91,9 +91,9 @@ class FlowWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A call at a line of a file, and the reason why a flow should not make it.
+    """A call at a line of a file, and the reason why a flow should not make the call.
 
-    An error is a call that is never right.
+    A call that is never right is an error.
     """
 
     file: str
@@ -114,7 +114,7 @@ def check(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
 
 
 def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[Finding]:
-    """Return the calls that a flow's code should not make, or none if its source cannot be read."""
+    """Return the calls that a flow's code should not make. If the source cannot be read, return none."""
     seen: dict[Callable[..., Any], list[Finding]] = {}
     unseen = [code]
     while unseen:
@@ -147,14 +147,17 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
 
 
 def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_task: Callable[[Any], bool]) -> bool:
-    """Return whether a call creates a command: a function of `flow`, or `call` of a task or of a flow."""
+    """Return whether a call creates a command.
+
+    A function of `flow` does, and so does the method `call` of a task or of a flow.
+    """
     if isinstance(called, ast.Attribute) and called.attr == "call":
         return is_task(_named(called.value, function)[0])
     return name in COMMANDS
 
 
 def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
-    """Iterate over the sets that a function iterates over, unless the order of their elements has no effect."""
+    """Iterate over the sets that a function iterates over, except where the order of their elements has no effect."""
     assigned = (node for node in nodes if isinstance(node, ast.Assign) and _is_set(node.value, frozenset()))
     names = frozenset(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))
     unordered = {part for node in nodes if isinstance(node, ast.Call) and _ignores_order(node) for part in node.args}

@@ -66,7 +66,7 @@ def default_of(field: Field) -> Any:
 
 
 def to_content(resource: Resource, values: Values, before: Item | None, owner: str | None, now: datetime) -> Content:
-    """Return the document of an item. `modified` changes only if the fields do."""
+    """Return the document of an item. `modified` changes only if the item's fields change."""
     time, fields = stored_time(now), resource.model.fields
     meta: dict[str, Any] = {"name": resource.name, "created": time, "modified": time}
     if before is not None:

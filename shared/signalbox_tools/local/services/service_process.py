@@ -76,7 +76,10 @@ class _Replacement:
     ready_until: float
 
     def outcome(self) -> str | None:
-        """Return None while it loads, an empty text when it serves, or the reason why it does not."""
+        """Return None while the new version loads.
+
+        When it serves, return an empty text. If it cannot serve, return the reason.
+        """
         error = self.service.load_error(self.process.pid)
         if error is None and self.process.poll() is not None:
             return self.service.load_error(self.process.pid) or f"exit code {self.process.returncode}"
