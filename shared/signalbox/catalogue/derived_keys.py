@@ -156,7 +156,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
 
 
 def _joined(kind: str, before: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Return the places in several files. Raises `CatalogueError` for a name that two of them declare."""
+    """Return the places in several files. Raises `CatalogueError` for a name that two of the files declare."""
     for name in sorted(before.keys() & more.keys()):
         raise CatalogueError(f"{more[name]} declares {name}, a second {kind} of this name ({before[name]}): rename one")
     return {**before, **more}

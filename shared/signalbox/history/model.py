@@ -62,7 +62,7 @@ def version_of(entry_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the log that is read alone: the version of its first entry, and the number of entries."""
+    """A part of the log that can be read alone: the version of its first entry, and the number of its entries."""
 
     first: int
     count: int

@@ -248,7 +248,10 @@ def post_and_take_part(
     *,
     behind: bool,
 ) -> Called:
-    """Post calls, and apply the mailbox's messages if no other process does. Raises `AlreadyExists`, `Unavailable`."""
+    """Post calls, and apply the messages of the mailbox if no other process does so.
+
+    Raises `AlreadyExists` or `Unavailable`.
+    """
     wake, kept = wake_object(address, code.function), ports.store.new_id()
     posted = outbox.keep(ports, kept_posts(address, calls, kept), wake, kept)
     called: Called = {id_: CallRecord(message) for id_, message in calls.items()}
@@ -303,7 +306,10 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
         return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, started, out_of_time)
 
     def has_marked(_: Snapshot) -> bool:
-        """Return whether this delivery has marked a call and not applied it: no other run may apply it for a while."""
+        """Return whether this delivery has marked a call and not applied it.
+
+        No other run may apply such a call for a while.
+        """
         return bool(started)
 
     mailboxes.run(ports, delivery, next_wake, turn, has_marked)
@@ -375,7 +381,7 @@ def understood(
 
 
 def page_of(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
-    """Return the messages of one turn. A careful turn has only the first message, which it has marked."""
+    """Return the messages of one turn. A careful turn has only the first message, which the delivery has marked."""
     return mailbox.waiting[:1] if careful else mailbox.waiting
 
 

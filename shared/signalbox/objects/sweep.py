@@ -44,7 +44,7 @@ def sweep(ports: Ports, functions: Mapping[str, str], budget: Budget = unlimited
 
 
 def _waiting(ports: Ports) -> Iterator[Snapshot]:
-    """Iterate over waiting messages: delayed ones that are overdue, then others, from a random place on."""
+    """Iterate over waiting messages. Overdue delayed messages come first, then others from a random place on."""
     [*first] = ports.store.query(Query(MAILBOX, order_by=(Order(BY),), limit=1, group=True))
     if not first:
         return
@@ -75,7 +75,7 @@ def _silent() -> timedelta:
 
 
 def _wake(ports: Ports, functions: Mapping[str, str], address: ObjectAddress, now: datetime) -> None:
-    """Enqueue a wake-up. A class without a function, or a refused task, does not end the sweep."""
+    """Enqueue a wake-up. If the class has no function or the task is refused, the sweep continues."""
     if address.name not in functions:
         ports.log.info("object left to a later sweep", **address.to_json(), reason="no function has its class")
         return

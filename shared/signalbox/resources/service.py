@@ -297,9 +297,10 @@ def delete_item(
     precondition: Precondition,
     check: Callable[[Item], Iterable[str]],
 ) -> None:
-    """Delete an item. `check` raises a `Problem` to refuse, and returns keys of documents to delete with the item.
+    """Delete an item.
 
-    The documents that depend on the item are deleted after it. Raises `NotFound` and `PreconditionFailed`.
+    `check` raises a `Problem` to refuse, and otherwise returns the keys of documents to delete with the item. The
+    documents that depend on the item are deleted after it. Raises `NotFound` and `PreconditionFailed`.
     """
     path = path_of(key_of(resource.name, id_))
     for attempt in range(CORE_LIMITS.rounds_max):

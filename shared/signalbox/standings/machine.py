@@ -162,7 +162,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class LoadedStanding:
-    """A standing and its update time; `others` are the extremes of the other yokes, if the change needs them."""
+    """A standing and its update time. `others` has the extremes of the other yokes if the change needs these."""
 
     standing: Standing
     update_time: datetime | None
@@ -419,7 +419,7 @@ def work_task(task: str, run: str, **work: Any) -> Effect:
 
 
 def recount_task(run: str, key: StandingKey, turn: str, left: int) -> Effect:
-    """Return the task of one turn of a recount, which may be attempted `left` more times."""
+    """Return the task of one turn of a recount. After this attempt, the turn may be attempted `left` more times."""
     return work_task("recount", run, standing=key.text, turn=turn, left=left)
 
 

@@ -230,7 +230,10 @@ def recount(ports: Ports, run_: str, key: StandingKey, turn: str, left: int) -> 
 
 
 def _later(ports: Ports, task: Effect, times: int = 1) -> Effect:
-    """Return a task that is due after a pause, since each turn writes the standing, as fold runs do."""
+    """Return a task that is due after a pause.
+
+    A pause is needed because each turn writes the standing, as fold runs do.
+    """
     [now] = ports.store.read(DECLARED, fields=())
     return replace(task, not_before=now.read_time + timedelta(seconds=times * LIMITS.recount_pause_seconds))
 

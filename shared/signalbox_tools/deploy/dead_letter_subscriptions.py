@@ -61,7 +61,7 @@ def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], N
 def name_of(target: Target, trigger: Trigger) -> str:
     """Return the name of a trigger in the cloud.
 
-    Cloud Functions adds a number to the name of a trigger that belongs to a function.
+    A trigger without a handler has the name of its function, to which Cloud Functions adds a number.
     """
     return f"{target.name_prefix}{trigger.name}" if trigger.handler else target.service(trigger.function)
 

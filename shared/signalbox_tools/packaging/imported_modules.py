@@ -160,7 +160,10 @@ def _tables(tree: ast.Module) -> Mapping[str, Sequence[str]]:
 
 
 def _loaded(call: ast.Call, tables: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``. Other calls have none."""
+    """Return the modules that a call of ``import_module("a.b")`` or ``import_module(TABLE[name])`` loads.
+
+    For any other call, return none.
+    """
     if not _loader(call.func) or not call.args:
         return ()
     match call.args[0]:
@@ -205,7 +208,7 @@ def _files_of(reference: Reference, library: _Library, siblings: set[str]) -> It
 
 
 def _home(library: _Library, module: list[str], name: str) -> list[str]:
-    """Return the module of a public name: the one that defines it, or the submodule of that name."""
+    """Return the module of a public name. It is the module that defines the name, or the submodule of that name."""
     return [*module, name] if _module_file(library, [*module, name]) else module
 
 

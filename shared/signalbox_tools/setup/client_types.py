@@ -78,7 +78,10 @@ def _type(api: Json, named: Mapping[str, str], name: str, schemas: list[Json]) -
 
 
 def _kind(api: Json, named: Mapping[str, str], schema: Json) -> str:
-    """Return the annotation of a value; an object is that of its type, if it has one, or of any members."""
+    """Return the annotation of a value.
+
+    The annotation of an object is its named type if it has one, else a dictionary.
+    """
     names = {named.get(reference) for part in _parts(schema) if (reference := _reference(part))}
     if len(names) == 1 and (name := names.pop()):
         return name

@@ -28,7 +28,7 @@ from signalbox_tools.setup.openapi_schemas import alternatives_of, members_of, r
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")
 OF_EVERY_CALL = ("401", "403", "405", "414")
-"""Refusals that no route describes: by the platform, or for a method that the address does not have."""
+"""Refusals that no route describes: those by the platform, and that of a method which the address does not have."""
 
 Json = Mapping[str, Any]
 

@@ -87,7 +87,7 @@ class DeadEvents:
         yield from (f"{count} events stay: no function has a trigger named {name}." for name, count in kept.items())
 
     def _pulled(self) -> Iterator[list[DeadEvent]]:
-        """Pull events until no new ones arrive; each is reserved for this process until its deadline."""
+        """Pull events until no new events arrive. A pulled event is reserved for this process until its deadline."""
         seen: set[str] = set()
         for _ in range(PULLS_MAX):
             answered = self._call(self._subscription, "pull", maxMessages=PULLED_MAX)

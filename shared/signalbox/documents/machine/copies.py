@@ -49,7 +49,7 @@ CUT_MARKS = frozenset({"link_cycle", "link_too_deep", TOO_LARGE})
 """Marks of copies whose target may have more content than the copies show."""
 
 Sources = Mapping[str, Content | None]
-"""Contents by key, read at one instant. None: there is no document under that key."""
+"""Contents by key, read at one instant. A content is None if there is no document under the key."""
 
 
 # --- one copy ---
@@ -59,7 +59,8 @@ Sources = Mapping[str, Content | None]
 class Embedding:
     """The inputs of copies, read at one instant: targets by key, transforms by the field that has the link.
 
-    None: there is no such document or transform. Keys and fields that are absent have not been read.
+    A value of None means that the document or the transform does not exist. Keys and fields that are absent have not
+    been read.
     """
 
     sources: Sources

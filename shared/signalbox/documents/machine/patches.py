@@ -137,7 +137,7 @@ class ShownCopies:
             self._places.setdefault(json_values.canonical(copy["key"]), {}).setdefault(json_values.canonical(copy), at)
 
     def seen_in(self, link: Content, at: Path, null: Null) -> tuple[Path, Content] | None:
-        """Return the copy that a link in a patch was read from, with its place, or None if the document shows none.
+        """Return the copy that a link in a patch was read from, with its place, or None if the document shows no copy.
 
         It is the copy at the link's own place, unless another copy of the same key shows exactly the link's members.
         """

@@ -124,7 +124,10 @@ class Reaction:
 
 
 def react(before: Document | None, after: Document | None) -> Reaction:
-    """Return the reaction to a change from `before` to `after` (None: there was, or is, no document)."""
+    """Return the reaction to a change from `before` to `after`.
+
+    `before` is None if there was no document, and `after` is None if there is no document now.
+    """
     changed = links.copy_changed(before, after)
     if after is None:
         return Reaction(start_fan_out=changed and documents.counts_as_linked(before))
@@ -138,7 +141,7 @@ def react(before: Document | None, after: Document | None) -> Reaction:
 
 
 def react_to_unknown(after: Document | None) -> Reaction:
-    """Return the reaction to an event without its data, given the document now."""
+    """Return the reaction to an event without data. `after` is the document as it is now."""
     return replace(react(None, after), start_fan_out=True)
 
 
@@ -193,7 +196,7 @@ def react_to_own_write(before: Document | None, after: Document | None, *, whole
 
 
 def reaction_tasks(event_id: str, key: str, reaction: Reaction) -> tuple[Effect, ...]:
-    """Return the tasks that follow from a write, named by an id of the write."""
+    """Return the tasks that follow from a write. The tasks are named after `event_id`, an id of the write."""
     can_be_linked = valid_key(key)  # another client may have used a key that no link can have
     tasks = [page_task(event_id, key)] if reaction.start_fan_out and can_be_linked else []
     if reaction.verify_targets:

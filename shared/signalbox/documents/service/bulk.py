@@ -124,7 +124,7 @@ class BulkPut:
         return self._ports.store.read(*paths, fields=METADATA_FIELDS) if paths else ()
 
     def _write_wave(self, wave: Sequence[str]) -> None:
-        """Write a wave. Write documents that lose their guard again."""
+        """Write a wave. Documents that lose their guard are written again."""
         losers = self._write(wave)
         for attempt in range(CORE_LIMITS.rounds_max - 1):
             if not losers:
@@ -184,7 +184,7 @@ class BulkPut:
         self._sources.pop(key, None)
 
     def _prepared(self, key: str) -> DocumentWrite | None:
-        """Return a document's write, or None after noting why it cannot be stored."""
+        """Return a document's write. If the document cannot be stored, note the reason and return None."""
         try:
             embedded = links.embed_links(key, self._contents[key], Embedding(self._sources, self._transforms))
             return put_write(self._found[key], embedded)

@@ -92,5 +92,8 @@ def needs_header(found: Found, content: Surveyed | None) -> bool:
 
 
 def log_header(store: Store, found: Found, content: Surveyed | None) -> Snapshot | None:
-    """Return the header of the document's log if a write of `content` needs it. It is read after the document."""
+    """Return the header of the document's log if a write of `content` needs it.
+
+    The header is read after the document.
+    """
     return store.read(header_path(found.key))[0] if needs_header(found, content) else None

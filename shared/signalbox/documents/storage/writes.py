@@ -191,11 +191,7 @@ def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] |
 
 
 def unwanted_guard(before: Found) -> tuple[Write, ...]:
-    """Return the guard that no document embeds the key of a new one.
-
-    Without the guard, the event of the new document checks for a wanted note. If the note was read, the new document is
-    stored as linked, which replaces the note: so the note is deleted.
-    """
+    """Return the guard which ensures that no document embeds the key of a new document."""
     if before.document is not None or not WRITERS.only_the_kit:
         return ()
     return (Delete(wanted_path(before.key), None if before.wanted else Must.NOT_EXIST),)
@@ -257,7 +253,7 @@ def _groups(made: Sequence[DocumentWrite]) -> Iterator[list[DocumentWrite]]:
 
 
 def _committed_group(ports: Ports, group: Sequence[DocumentWrite]) -> list[Outcome]:
-    """Commit some documents together. If that fails for one of them, commit each separately."""
+    """Commit some documents together. If the commit fails because of one document, commit each separately."""
     if len(group) == 1:
         return [_committed(ports, group[0])]
     writes = [write for each in group for write in each.writes]

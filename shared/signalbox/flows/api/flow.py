@@ -265,7 +265,7 @@ def batch(
     rate: str = "",
     weight: int | str = 1,
 ) -> Batch:
-    """Return a command that runs many calls of one task. Its result has `size`, `succeeded` and `failed`.
+    """Return a command that runs many calls of one task. The command's result has `size`, `succeeded` and `failed`.
 
     With `semaphore`, each unit runs under a permit of the semaphore that has this name. With `rate`, each unit takes
     `weight` permits of the rate that has this name when the unit starts, as in `batch(…).populate`.
@@ -339,9 +339,9 @@ def first_success(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]
 
 
 def settled(*items: Awaitable[T]) -> SettledOf[list[Settled[T]]]:
-    """Return a command that waits for all of several commands. The result is a list of `Settled`.
+    """Return a command that waits for several commands. The result is a list of `Settled`, also if commands fail.
 
-    Each `Settled` has the result or the error of one command.
+    A `Settled` has the result or the error of one command.
     """
     return created(SettledOf(items), "flow.settled()")
 

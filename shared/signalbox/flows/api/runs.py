@@ -141,7 +141,10 @@ class FlowRun:
         messages.post_event(runtime.ports(), self._address, name, sent, id_)
 
     def cancel(self, reason: str = "") -> None:
-        """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""
+        """Cancel the run: `flow.Cancelled` is raised at the place where the run's code waits.
+
+        An ended run does not change.
+        """
         key = idempotency_key("cancel", self._address.base)
         messages.cancel(runtime.ports(), self._address, reason, key)
 
@@ -162,7 +165,10 @@ class FlowRun:
         suspensions.suspend(runtime.ports(), self._address, reason)
 
     def resume(self) -> None:
-        """Let a suspended run continue, and replay a stuck one with the code that is deployed now. Raises `NoFlow`."""
+        """Let a suspended run continue. If the run is stuck, replay it with the code that is deployed now.
+
+        Raises `NoFlow`.
+        """
         suspensions.resume(runtime.ports(), self._address)
 
     def status(self) -> FlowStatus:
@@ -332,7 +338,7 @@ def flows(name: str) -> NewRun: ...
 
 
 def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
-    """Return a run of a flow, by the flow's name and the run's id. Without an id, the start of the run draws one.
+    """Return a run of a flow, by the flow's name and the run's id. Without an id, the start of the run draws an id.
 
     Raises `BadFlow` or `BadKey`.
     """
@@ -387,7 +393,7 @@ def started(
 
 
 def function_of(flow: str) -> str:
-    """Return the function that has the code of a flow. Raises `BadFlow` if there is none."""
+    """Return the function that has the code of a flow. Raises `BadFlow` if no function has the flow."""
     functions = catalogue_settings(settings(), lambda known: flow in known.flow_functions).flow_functions
     if flow not in functions:
         detail = f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."

@@ -49,7 +49,10 @@ class Threads:
             del begun  # an idle thread keeps no reference to its last step
 
     def _outcome(self, path: str, context: Context, code: turns.Code) -> CallOutcome:
-        """Run code and return its outcome. In a thread, `SystemExit` does not end the process: it is a failed start."""
+        """Run code and return its outcome.
+
+        If the code raises `SystemExit`, the process does not end: the start has failed.
+        """
         try:
             return context.run(code)
         except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out

@@ -71,7 +71,7 @@ class CarriedSteps:
     """The inline steps that a delivery runs, and the times that the delivery has noted."""
 
     begun: Mapping[str, BegunStep] = field(default_factory=dict)
-    """The steps by path, also those that have ended."""
+    """The steps by path, including the steps that have ended."""
     ended: tuple[Result, ...] = ()
     """The outcomes that no commit has applied yet."""
     sent_at: float = 0.0

@@ -86,7 +86,7 @@ NOBODY = Carrier(str, seconds_left=0)
 
 
 def due_at(step: Inline[object], wait: Wait) -> datetime | None:
-    """Return the end of the pause before an attempt, or None if there is none."""
+    """Return the end of the pause before an attempt, or None if the attempt has no pause."""
     pause_seconds = step.pause_before(wait.attempt)
     return datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=pause_seconds) if pause_seconds else None
 

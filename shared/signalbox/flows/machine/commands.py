@@ -308,7 +308,10 @@ class Batch(Command[BatchResult]):
 
 
 def command_of(value: Any) -> Command[Any] | None:
-    """Return an awaited value as a command, or None if it is not one. The call of a task is a step with one attempt."""
+    """Return an awaited value as a command, or None for a value of another kind.
+
+    The call of a task becomes a step with one attempt.
+    """
     if isinstance(value, Call):
         return Step(value)
     return value if isinstance(value, Command) else None

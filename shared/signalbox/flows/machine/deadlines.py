@@ -42,6 +42,6 @@ def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, C
 
 
 def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the wake-up at the deadline of a run, if it has one."""
+    """Iterate over the wake-up at the deadline of a run. There is none if the run has no deadline."""
     if header.deadline_at:
         yield wake_flow(header.address.base, header.function, header.deadline_at)

@@ -201,7 +201,10 @@ class Driver:
     # --- commands of a turn ---
 
     def start(self, at: datetime | None) -> "Driver":
-        """Start the code. `at` is the server's time, if a record was read. Raises `Stuck`, as `apply` does."""
+        """Start the code. `at` is the server's time if a record was read, else None.
+
+        Raises `Stuck`, as `apply` does.
+        """
         self.position.advance(at)
         self.ready.append((Branch(self, "", self.code(), self, 0), 0, CallOutcome()))
         return self.resume()

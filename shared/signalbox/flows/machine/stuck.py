@@ -20,7 +20,7 @@ PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
 
 FOREIGN = (PACKAGE, f"{json.__file__.rpartition('/json/')[0]}/", "<")
-"""Prefixes of files that are not the user's: those of the kit, and Python's own."""
+"""The prefixes of the paths of files that are not the user's: the files of the kit and of Python."""
 
 DETAIL_LETTERS_MAX = 1_000
 
@@ -31,9 +31,9 @@ NO_EVENT_LOOP = (
 
 
 class Cancelled(BaseException):
-    """The flow was cancelled: raised where its code waits, so that it can clean up.
+    """The flow was cancelled. The error is raised where the flow's code waits, so that the code can clean up.
 
-    It is a `BaseException`, as in asyncio, so that a loop that retries after each `Problem` does not catch it.
+    The class is a `BaseException`, as in asyncio, so that a loop that retries after each `Problem` does not catch it.
     """
 
 
@@ -50,7 +50,10 @@ class Stuck(Exception):
 
 
 def diverged(recorded: str, now: str, location: str) -> Stuck:
-    """Return the error of code that does not schedule the commands of its log. Both texts are clauses."""
+    """Return the error of code that does not schedule the commands of its log.
+
+    `recorded` and `now` are clauses of the message.
+    """
     advice = "Guard the change with `flow.patched(...)` or deploy the previous code."
     return Stuck("flow-changed", f"{recorded}, but the code now {now}{_at(location)}. {advice}", location)
 

@@ -25,7 +25,7 @@ DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
 HELD, RELEASED = "held", "released"
 
 ARGUMENTS_LETTERS_MAX = 20_000
-"""Letters of a command's arguments in a timeline: longer ones are left out."""
+"""The largest number of letters of a command's arguments in a timeline. Longer arguments are left out."""
 
 
 @dataclass(slots=True)

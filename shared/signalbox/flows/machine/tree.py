@@ -260,10 +260,10 @@ def awaits_foreign(code: Any) -> bool:
 
 
 def innermost(code: Any) -> Any:
-    """Return the innermost coroutine that waits: the code itself, or one that it awaits, directly or through others.
+    """Return the innermost coroutine that waits.
 
-    If the inner coroutine waits in its clean-up, closing the outer coroutine would end the outer one at once, and leave
-    the inner one to the collector.
+    It is `code`, or a coroutine that `code` awaits, directly or indirectly. If the inner coroutine waits in its
+    clean-up, closing the outer coroutine would end the outer one at once, and leave the inner one to the collector.
     """
     while is_open(inner := awaited_by(code)):
         code = inner
@@ -271,7 +271,7 @@ def innermost(code: Any) -> Any:
 
 
 class Shielded:
-    """A node that a cancel does not reach. The branch that waits for it is cancelled at its next wait."""
+    """A node that a cancel does not reach. The branch that waits for the node is cancelled at its next wait."""
 
     def __init__(self, tree: Tree, parent: Parent, slot: int) -> None:
         self.tree, self.parent, self.slot = tree, parent, slot
@@ -322,7 +322,7 @@ class Handle(Awaited[T]):
         return self._outcome is not None
 
     def cancel(self) -> bool:
-        """Abandon the command, as `flow.first` does, and return whether it had not ended.
+        """Abandon the command, as `flow.first` does. Return True if the command had not ended yet.
 
         An `await` of the handle then raises `CommandCancelled`, a `Problem`.
         """
@@ -378,7 +378,7 @@ class Handle(Awaited[T]):
 
 
 def earliest(handles: Iterable[Handle[T]]) -> Handle[T]:
-    """Return the handle that has ended before the others. At least one has ended."""
+    """Return the handle that has ended before the others. At least one of the handles must have ended."""
     return min((handle for handle in handles if handle.done), key=lambda handle: handle.number)
 
 

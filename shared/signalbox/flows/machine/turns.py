@@ -208,7 +208,7 @@ class FlowTurn:
         return self.continued is not None
 
     def replay_log(self, log: Sequence[Message]) -> Self:
-        """Replay a log, and compare the pending commands with those of the header. Raises `Stuck`."""
+        """Replay a log, and compare the pending commands with those in the header. Raises `Stuck`."""
         replay(self.driver, self.start_at, log, began_before=self.header.begun)
         if self.header.begun:
             self.compare_waits()
@@ -413,7 +413,7 @@ class FlowTurn:
         self._update_pending()
 
     def _update_pending(self) -> None:
-        """Add the waits of new commands, and remove those of commands that are not pending any more."""
+        """Add the waits of new commands, and remove the waits of commands that are no longer pending."""
         scheduled_at = rfc3339(self.now) if self.now else ""
         new = {
             path: Wait(self.header.execution_id, path, 1, pending.command.signature, scheduled_at, _id_in(pending))

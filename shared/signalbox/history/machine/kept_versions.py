@@ -69,7 +69,7 @@ COMMIT_TIME_MAX = timedelta(hours=1)
 class State:
     """The state that a write replaces. `content` is None if there was no document.
 
-    `mark` is the mark of the document or, if it has none, the mark of the log's header.
+    `mark` is the mark of the document. If the document has no mark, it is the mark of the log's header.
     """
 
     content: Content | None

@@ -55,7 +55,10 @@ Landed = set[tuple[str, datetime | None]]
 
 
 def normalize_or_report(ports: Ports, key: str, hops: int, *, by_another: bool = True) -> bool:
-    """Normalize a document; log a permanent error, since a retry would not help. Return whether it is normalized."""
+    """Normalize a document, and return whether that succeeded.
+
+    A permanent error is logged and not raised, since a retry would not help.
+    """
     try:
         normalize(ports, key, hops, by_another=by_another)
     except Problem as problem:

@@ -78,7 +78,7 @@ def is_running() -> bool:
 def running_object(what: str) -> ObjectAddress:
     """Return the object whose method is running.
 
-    Outside a method, raise `BadObjectCall`, with the name of the call in `what`.
+    Outside a method, raise `BadObjectCall`. `what` is the name of the call for the message.
     """
     return _method(what)[0]
 
@@ -140,7 +140,7 @@ class ObjectClass:
         return cls(code.__name__, code, int(getattr(code, "version", 1)), fields, types, dict(_methods(code)))
 
     def method(self, name: str) -> MethodCode:
-        """Return a method. Raises `NoSuchMethod`, naming the methods that exist."""
+        """Return a method. Raises `NoSuchMethod`, whose message names the methods that exist."""
         if name not in self.methods:
             known = ", ".join(sorted(self.methods)) or "none"
             raise NoSuchMethod(f"{self.name} has no method {name!r}. It has: {known}.", field="method")

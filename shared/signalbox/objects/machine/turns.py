@@ -157,7 +157,7 @@ class Turn:
         return Size(writes=1, tasks=1, size_bytes=message.size_bytes)
 
     def refused(self, message: Message, *, gave_up: bool) -> Problem | None:
-        """Return the reason why a call is not run, or None."""
+        """Return the problem because of which a call is not run, or None if the call is run."""
         if gave_up:
             return GaveUp(f"Gave up after {LIMITS.call_attempts_max} attempts.")
         if message.not_after is not None and self.now > message.not_after:

@@ -108,7 +108,7 @@ def shown(resource: Resource, item: Item) -> dict[str, Any]:
 
 
 def editable(model: Model, values: Values) -> dict[str, Any]:
-    """Return all fields, including hidden ones, in the form of a request, for hooks that change them."""
+    """Return all fields, including hidden ones, in the form of a request. Hooks can change them."""
     return {
         name: resources_fields.as_ids(value) if model.fields[name].refers_to else value
         for name, value in values.items()
