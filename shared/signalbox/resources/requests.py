@@ -44,7 +44,7 @@ SUFFIXES: Mapping[str, Operator] = {
 def conditions_of(
     resource: Resource, owner: str | None, narrowed: Iterable[tuple[str, Operator, Any]]
 ) -> tuple[Condition, ...]:
-    """Return the conditions of every list: on the resource, on the owner of the items, and those of the hook `narrow`.
+    """Return the conditions of every list: on the resource, on the owner if items have one, and those of hook `narrow`.
 
     `narrowed` may name hidden fields. Raises `BadQuery`.
     """
