@@ -26,7 +26,7 @@ FORMAT = 1
 """The format of the object that functions read (`Settings.with_catalogue`)."""
 
 IN_BLOCKS = ("env",)
-"""The members of a row that take a line for each of their items, so that a diff shows which one changed."""
+"""The members of a row that are written with each item on a separate line, so that a diff shows the changed item."""
 
 RESOURCES = ("memory", "cpu", "concurrency", "timeout_seconds", "instances_max", "instances_min", "runtime")
 VPC = {"network": None, "subnetwork": None, "egress": EGRESS[0]}
@@ -102,9 +102,10 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
 def _kit_variables(
     catalogue: Catalogue, function: Function, queues: list[str], is_open: bool, by_queue: bool, part: str
 ) -> dict[str, str]:
-    """Return the kit's own variables of a deployment. They include its callers, so no function can change those.
+    """Return the kit's own variables of a deployment.
 
-    A variable is set only where it is needed, so that a new origin, for instance, deploys only one function.
+    The variables include the deployment's callers, so no function can change its callers. A variable is set only where
+    it is needed, so that a new origin, for instance, deploys only one function.
     """
     name = function.name
     variables = {
@@ -155,14 +156,17 @@ def _duration(seconds: float) -> str:
 
 
 def _trigger(catalogue: Catalogue, trigger: Trigger) -> dict[str, Any]:
-    """Return the row of a trigger. One with a handler delivers to the deployment for tasks, at its own `path`."""
+    """Return the row of a trigger.
+
+    A trigger with a handler delivers to the deployment for tasks, at the trigger's own `path`.
+    """
     *_, last = deployments_of(catalogue.functions[trigger.function])
     where = {"function": trigger.function, "deployment": last.name, "path": trigger.path}
     return {**where, "event": trigger.event, "document": trigger.document}
 
 
 def _schedule(schedule: Schedule) -> dict[str, Any]:
-    """Return the row of a schedule; a `call` is the body of its request, as JSON."""
+    """Return the row of a schedule. `call` is the body of the schedule's request, as JSON."""
     call = {"function": schedule.function, "task": schedule.task, "payload": schedule.arguments}
     return {
         "function": schedule.function,

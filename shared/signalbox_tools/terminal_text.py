@@ -12,7 +12,7 @@ HIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud80
 
 
 def visible(text: str) -> str:
-    """Return a line of text with its hidden characters as JSON's escapes, with which JSON stays valid."""
+    """Return a line of text with its hidden characters as JSON's escapes. A line of JSON stays valid."""
     return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 

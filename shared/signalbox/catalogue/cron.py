@@ -20,7 +20,7 @@ DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field's name, its least and greatest number, and the names of its numbers, from the least."""
+    """A field's name, its least and greatest number, and the names of its numbers, beginning with the least number."""
 
     name: str
     least: int
@@ -57,7 +57,7 @@ class Field:
         return range(first, (self._number(found["last"] or found["first"]) or 0) + 1, int(found["step"] or 1))
 
     def _number(self, text: str) -> int | None:
-        """Return the number that a text denotes, or None if the field has no such number."""
+        """Return the number that a text denotes, or None if the field does not allow that number."""
         number = int(text) if text.isdecimal() and len(text) < 3 else None
         if text.lower() in self.names:
             number = self.names.index(text.lower()) + self.least

@@ -29,7 +29,7 @@ SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
 BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
 OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
 FLOW_QUEUES = (FLOWS_QUEUE, *BATCH_QUEUES)
-"""An action on all runs that match is a batch."""
+"""The queues that flows need. Those of batches are among them, since an action on all runs that match is a batch."""
 
 QUEUES = {
     "semaphore": SEMAPHORE_QUEUES,
@@ -90,9 +90,9 @@ EVENT_TYPES = "google.cloud.firestore.document.v1."
 
 @lru_cache(maxsize=64)
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file; compiling finds all syntax errors. Cached, because each check of a function parses it.
+    """Parse and compile a file; compiling finds all syntax errors.
 
-    Raises `CatalogueError`.
+    The result is cached, because each check of a function parses the file. Raises `CatalogueError`.
     """
     try:
         tree = ast.parse(source, path)
@@ -145,7 +145,7 @@ class Module:
         return f"{parameter.arg}?" if has_default or not _names(annotation) <= PLAIN else parameter.arg
 
     def never_run(self) -> list[str]:
-        """Return the tasks whose code a call would not run, each with the reason."""
+        """Return the tasks whose code a call would not run. The text for each task also has the reason."""
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
         named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
         decorated = [(node, task) for node, task in named if any(map(_is_task_decorator, node.decorator_list))]

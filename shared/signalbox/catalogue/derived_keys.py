@@ -156,7 +156,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
 
 
 def _joined(kind: str, before: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Return the places in several files. Raises `CatalogueError` for a name that two of them declare."""
+    """Return the places in several files. Raises `CatalogueError` for a name that two of the files declare."""
     for name in sorted(before.keys() & more.keys()):
         raise CatalogueError(f"{more[name]} declares {name}, a second {kind} of this name ({before[name]}): rename one")
     return {**before, **more}
@@ -167,10 +167,10 @@ FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")
 
 
 def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return an entry with the keys that it omits, and the places in the code that they follow from, by key.
+    """Return an entry completed with the keys that it omits.
 
-    `scheduled` is whether a schedule calls the function itself. Raises `CatalogueError` if parsing cannot follow the
-    code.
+    Also return, by key, the places in the code from which the added keys follow. `scheduled` is whether a schedule
+    calls the function itself. Raises `CatalogueError` if parsing cannot follow the code.
     """
     if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(
@@ -195,7 +195,10 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
 
 
 def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
-    """Return the kinds of callers, with places: people, unless the code has only tasks or only handles events."""
+    """Return the kinds of callers with places.
+
+    People are callers unless the code has only tasks or only handles events.
+    """
     called = {**usage.tasks, **usage.objects, **usage.flows}
     if usage.events:
         return {"event": _first(usage.events)}

@@ -137,7 +137,10 @@ class Project:
         return self.state / "terraform" / "infra" if self.own else self.root / "infra"
 
     def variables(self, environment: str) -> Path:
-        """Return the file with an environment's settings: the project's or, without one, the kit's of the same name."""
+        """Return the file with an environment's settings.
+
+        If the project has none, it is the kit's file of the same name.
+        """
         file = self.environments / f"{environment}{SETTINGS}"
         return file if file.is_file() or not self.own else self.kit.infra / "environments" / file.name
 

@@ -51,7 +51,7 @@ class Catalogue:
     events.
     """
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
-    """The places in the code that keys of entries follow from, by ``functions.orders`` and key."""
+    """The places in the code from which keys of entries follow: by entry, such as ``functions.orders``, and by key."""
     kit: Path | None = None
 
     def __post_init__(self) -> None:
@@ -87,9 +87,10 @@ class Catalogue:
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
-        """The names of the tasks of each function whose tasks a call may name. The set is empty if they are not known.
+        """The names of the tasks of each function whose tasks a call may name.
 
-        These functions are those with ``tasks``, and users' functions that queues invoke.
+        The set is empty if the tasks of a function are not known. These functions are those with ``tasks``, and users'
+        functions that queues invoke.
         """
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         users = (each for each in invoked if each.tasks or not self.is_of_the_kit(each))
@@ -97,7 +98,7 @@ class Catalogue:
 
     @property
     def task_parameters(self) -> Mapping[str, Mapping[str, Sequence[str]]]:
-        """Return the arguments of the tasks of each function, by the names of the tasks whose arguments are known."""
+        """The arguments of the tasks of each function, by the names of the tasks whose arguments are known."""
         return {name: each.parameters for name, each in sorted(self.functions.items()) if each.parameters}
 
     @property
@@ -224,7 +225,10 @@ class Catalogue:
             )
 
     def _callers_agree(self, kind: str, callers: Mapping[str, str], invoker: str) -> None:
-        """Check that `callers` and invoked_by agree. `callers` has the called function by the name of its caller."""
+        """Check that `callers` and invoked_by agree.
+
+        `callers` maps the name of a caller to the function that it calls.
+        """
         for name, called in callers.items():
             function = self._function(f"{kind}.{name}", called)
             refuse(
@@ -298,7 +302,7 @@ class Catalogue:
 def closest(name: str, known: Iterable[str]) -> str:
     """Return the end of a message: the known name that is most similar to a wrong one.
 
-    It is empty if none is similar.
+    The text is empty if no known name is similar.
     """
     found = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""

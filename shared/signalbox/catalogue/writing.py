@@ -44,7 +44,7 @@ def line_of(key: str, value: Any) -> str:
 
 
 def values_of(entry: Any, also: Container[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Iterate over an entry's keys whose values are not defaults, and those that `also` contains."""
+    """Iterate over an entry's keys whose values are not defaults, and over the keys that `also` contains."""
     for field in dataclasses.fields(entry):
         value = getattr(entry, field.name)
         is_default = value == (

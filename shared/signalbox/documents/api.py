@@ -66,7 +66,8 @@ class Documents:
         """Store a document and return it with its links filled. Raises a `Problem` if it cannot be stored.
 
         With `if_match`, store it only if the document has this entity tag (``*``: any). With `if_none_match`, store it
-        only if the document has another one (``*``: if there is no document). Raises `PreconditionFailed` otherwise.
+        only if the document has another entity tag (``*``: if there is no document). Raises `PreconditionFailed`
+        otherwise.
         """
         precondition = Precondition(_tags(if_match), _tags(if_none_match))
         stored = service.put(runtime.ports(), PutRequest.from_request(key, document, precondition))
@@ -96,8 +97,8 @@ class Documents:
     def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
         """Store documents that contain their keys, each in a separate write; return their outcomes, in the same order.
 
-        They may link to each other, in any order. The outcomes contain all documents with their copies, so pass only a
-        few large ones at a time. Raises `TooLarge` if there are more than one call accepts.
+        The documents may link to each other, in any order. The outcomes contain all documents with their copies, so
+        pass only a few large ones at a time. Raises `TooLarge` if there are more than one call accepts.
         """
         request = BulkPutRequest.from_request(list(documents))
         outcomes = (result.outcome for result in bulk.put_each(runtime.ports(), request))
@@ -143,9 +144,9 @@ class Documents:
         return history.find_versions(runtime.ports(), key, listing)
 
     def get_version(self, key: str, version: int | datetime) -> dict[str, Any] | None:
-        """Return a document in a version, or at a time, with links as bare keys, or None if it did not exist then.
+        """Return a document as it was in a version or at a time. The links in it are bare keys.
 
-        Raises `NotFound` for a version that is not kept.
+        Return None if the document did not exist then. Raises `NotFound` for a version that is not kept.
         """
         reference = Reference.from_request(version)
         content = history.read_version(runtime.ports(), check_key(key), reference).content
@@ -174,7 +175,10 @@ class Documents:
         history.forget(runtime.ports(), check_key(key))
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete a document, with `if_match` only in that state. Raises `NotFound` and `PreconditionFailed`."""
+        """Delete a document. With `if_match`, delete it only if it has this entity tag.
+
+        Raises `NotFound` and `PreconditionFailed`.
+        """
         service.delete(runtime.ports(), key, Precondition(_tags(if_match)))
 
 

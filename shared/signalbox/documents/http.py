@@ -311,10 +311,11 @@ def restore_version(ports: Ports, request: Request, key: DocumentKey, version: V
 
 
 def post_request(request: Request, new_key: str) -> PutRequest | BulkPutRequest:
-    """Parse documents that contain their keys: one, a JSON array, or newline-delimited JSON. Raises a `Problem`.
+    """Parse documents that contain their keys: one document, a JSON array, or newline-delimited JSON.
 
-    A single document may have no key: its key is then the header ``Idempotency-Key``, or else `new_key`. A line that is
-    not JSON is refused without the others. Raises `BadPrecondition` for a precondition on several documents.
+    Raises a `Problem`. A single document may have no key: its key is then the header ``Idempotency-Key``, or else
+    `new_key`. If a line is not JSON, only that line is refused. Raises `BadPrecondition` for a precondition on several
+    documents.
     """
     bodies = _bodies(request)
     if not isinstance(bodies, list):
@@ -352,7 +353,10 @@ def written_response(stored: StoredDocument) -> Response:
 
 
 def posted_response(stored: StoredDocument, address: str) -> Response:
-    """Return a response with a document that was posted to the function's address. `Location` is that of a new one."""
+    """Return a response with a document that was posted to the function's address.
+
+    A new document's address is in `Location`.
+    """
     written = written_response(stored)
     location = {"Location": f"{address}/{quote(stored.document['key'], safe='')}"} if stored.created else {}
     return replace(written, headers={**written.headers, **location})

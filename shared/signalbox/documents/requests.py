@@ -381,7 +381,10 @@ def _condition(text: str) -> Condition:
 
 
 def _keys(text: str, operator: Operator, raw: str, value: Any) -> Any:
-    """Return the key or keys to compare with. Keys are texts, so any value except a JSON string is used unchanged."""
+    """Return the key or keys to compare with.
+
+    Keys are texts: any value except a JSON string is used as it was written.
+    """
     keys = value if operator == "in" else [value if isinstance(value, str) else raw]
     if operator == "array_contains" or not all(map(valid_key, keys)):
         raise BadQuery(f"{text!r} compares the key with a value that is not a valid key.", field="where")
@@ -418,7 +421,7 @@ def _order(text: str) -> Order:
 
 
 def _orders(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
-    """Return the full order without the key, which always comes last and is only checked if it is named."""
+    """Return the full order without the key. The key always comes last, and is only checked if the request names it."""
     if ID not in [order.field for order in named]:
         return with_implied(named, conditions)
     *others, last = named

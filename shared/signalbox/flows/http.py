@@ -287,7 +287,10 @@ class FlowRoutes:
     def _spans(
         self, header: FlowHeader, entries: Sequence[Message], token: str, *, details: bool
     ) -> tuple[FlowSpanShown, ...] | None:
-        """Return the spans that end on a page of the log, on the last page also the open ones; None if replay fails."""
+        """Return the spans that end on a page of the log; the last page also has the open ones.
+
+        Return None if replay fails.
+        """
         local, first = self._local(), int(token or 0)
         try:
             local.check_revision(header.written_by)
@@ -448,7 +451,7 @@ def _last_seen(id: str | None) -> tuple[str, int]:
 
 
 def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Iterator[str]:
-    """Yield the text of the events, until the run or the stream ends. In quiet times, yield an id alone.
+    """Yield the text of the events, until the run or the stream ends. While there are no events, yield an id alone.
 
     Each watcher reads the run's header once a second, and older parts of its log only to catch up.
     """
@@ -576,7 +579,7 @@ def _confirmed(ports: Ports, request: Request, function: str, token: str) -> Res
 
 
 def _page(request: Request, answer: Callable[[], Response]) -> Response:
-    """Return a page. A browser receives a problem as a page, too."""
+    """Return the answer as a page. A browser also receives a problem as a page."""
     try:
         return answer()
     except Problem as problem:
@@ -632,7 +635,7 @@ def _reason(request: Request) -> str:
 
 
 def log_page(entries: Sequence[Message], token: str) -> tuple[Sequence[Message], str]:
-    """Return the page of a log after the entries that `token` counts, and the next token. Raises `BadQuery`."""
+    """Return the entries of one page, after the entries that `token` counts, and the next token. Raises `BadQuery`."""
     if token and not token.isdecimal():
         raise BadQuery("`page_token` must be the `next_page_token` of the page before.", field="page_token")
     first = int(token or 0)

@@ -80,7 +80,7 @@ NEVER: OutOfTime = unlimited()
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Wake the flows that are due and those that are silent, then remove runs that are due, each within a time budget.
+    """Wake the due and the silent flows within one time budget, then remove due runs within another.
 
     Return the number of visits.
     """
@@ -94,7 +94,7 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
     """Visit the due flows that have ended, or those that have not.
 
-    Return the number of visits, and that of the flows left out.
+    Return the number of visits, and the number of the due flows that were left out.
     """
     visits = others = 0
     for listing in due_records(ports.store, FlowAddress.COLLECTION, DUE_AT, LIMITS.flows_sweep_page, out_of_time):
@@ -188,7 +188,7 @@ def sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_tim
 
 
 def is_not_archived(ports: Ports, header: FlowHeader) -> bool:
-    """Return whether an ended run must wait for its archive. It reads the listing only if the run has an archive."""
+    """Return whether an ended run must wait for its archive. The listing is read only if the run has an archive."""
     return bool(header.archive) and lacks_archive(header, ports.store.read(header.address.base)[0])
 
 
@@ -233,7 +233,7 @@ def terminate(ports: Ports, address: FlowAddress, reason: str = "") -> None:
 
 
 def _ended(ports: Ports, address: FlowAddress, detail: str, *, stuck_only: bool) -> Snapshot:
-    """Return the header of an ended flow. One that has not ended is ended here, and waits for nothing any more."""
+    """Return the header of an ended flow. If the flow has not ended, end it and cancel its commands first."""
     for lost in range(CORE_LIMITS.rounds_max):
         [read] = ports.store.read(header_path(address.base))
         header = header_of(read, address)

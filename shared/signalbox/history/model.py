@@ -62,7 +62,7 @@ def version_of(entry_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the log that is read alone: the version of its first entry, and the number of entries."""
+    """A part of the log that can be read alone: the version of its first entry, and the number of its entries."""
 
     first: int
     count: int
@@ -109,7 +109,7 @@ class Entry:
         return cls(version_of(entry_id), data["action"], data["author"], json.loads(_text(data, parts)), data["whole"])
 
     def to_records(self, path: str) -> Mapping[str, dict[str, Any]]:
-        """Return the entry's record at `path`, and those of its parts, by path.
+        """Return the entry's record at `path`, and the records of its parts, by path.
 
         The patch is text, so that it can be any JSON. A long patch is compressed, and a very long one is stored in
         parts.

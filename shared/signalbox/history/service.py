@@ -116,7 +116,7 @@ def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
 def delete_before(ports: Ports, key: str, version: int) -> None:
     """Delete the versions before a given one, the oldest first. So no earlier version ever seems valid at a later time.
 
-    A repeated call finds none.
+    A repeated call finds nothing to delete.
     """
     deletes = [[Delete(path) for path in paths] for paths in paths_before(ports, key, version)]
     size = LIMITS.history_delete_page
@@ -125,7 +125,10 @@ def delete_before(ports: Ports, key: str, version: int) -> None:
 
 
 def paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
-    """Iterate over the versions before a given one, the latest first; each is the list of its records' paths."""
+    """Iterate over the versions before a given one, the latest first.
+
+    Each version is the list of the paths of its records.
+    """
     older = (Condition(ID, ">", id_of(version)),)
     after: tuple[str, ...] = ()
     while True:

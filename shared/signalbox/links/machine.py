@@ -34,7 +34,10 @@ from signalbox.links.model import VERIFICATIONS, Finding, Verification
 def begin(
     run: str, last: Verification | None, own: Verification | None, now: datetime
 ) -> Decision[Verification | None, Verification]:
-    """Begin the verification `run`, unless it exists or the last one is still running. Then the state is None."""
+    """Begin the verification `run`, unless it exists or the last one is still running.
+
+    The state is None in those cases.
+    """
     running = own or (last if last and last.is_running(now) else None)
     if running:
         return Decision(None, running)
@@ -47,7 +50,7 @@ def count_page(
 ) -> Decision[Verification | None, bool]:
     """Count the page after `cursor`, and continue with the next one if there are `more` documents.
 
-    The answer is False, and the state None, if the page was counted before or the verification does not exist.
+    The answer is False and the state is None if the page was counted before or the verification does not exist.
     """
     if walk is None or not walk.awaits(cursor):
         return Decision(None, False)
@@ -89,6 +92,6 @@ def next_walk_task(event_id: str, transform: str, cursor: str) -> Effect:
 
 
 def verification_task(walk: Verification) -> Effect:
-    """Return the task for the next page of a verification. Its name is that of the page, so it is enqueued once."""
+    """Return the task for the next page of a verification. It is named after the page, so it is enqueued once."""
     payload = {"run": walk.run, "cursor": walk.cursor}
     return Effect(name_of(VERIFICATIONS, walk.run, walk.cursor), LINKS_QUEUE, LINK_VERIFY, "page", payload)

@@ -48,13 +48,16 @@ class Finding:
     refused: int = 0
 
     def plus(self, other: "Finding") -> "Finding":
-        """Return the sums."""
+        """Return the sums of the counts."""
         return Finding(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(Finding)))
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """One walk. `cursor` is the last key verified, `ended_at` is None until the end. Times are the server's."""
+    """A verification, which walks over all documents. Times are the server's.
+
+    `cursor` is the last key verified, and `ended_at` is None until the end.
+    """
 
     run: str
     begun_at: datetime

@@ -94,9 +94,9 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
     If the targets are too large to be kept in memory together, only the first ones are marked and returned, at least
     one.
 
-    An existing target is marked in a separate commit, guarded by the read before it, so the mark was set on the
-    target that was read. For a missing target a note is written, then the target is read again. Most targets are
-    already marked and cost one read. Raises `Unavailable` if the guards keep losing.
+    An existing target is marked in a separate commit, guarded by the read before it, so the mark was set on the target
+    that was read. For a missing target a note is written, then the target is read again. Most targets are already
+    marked and cost one read. Raises `Unavailable` if the guards keep failing.
     """
     marked: dict[str, Snapshot] = {}
     noted: set[str] = set()

@@ -81,7 +81,7 @@ class LocalClasses:
         return functions[class_name]
 
     def read(self, address: ObjectAddress, message: Message) -> CallOutcome:
-        """Return the outcome of a read-only call, on the last state. Raises `Unavailable`."""
+        """Return the outcome of a read-only call, computed from the last state. Raises `Unavailable`."""
         state, now = service.read_state(runtime.ports().store, address)
         return self.apply(address, state, message, now).outcome
 
@@ -139,7 +139,7 @@ class Placeholder:
         return self._place.id
 
     def ready(self) -> bool:
-        """Return whether the call has an outcome: a result or an error."""
+        """Return whether the call has an outcome, which is a result or an error."""
         return self._outcome() is not None
 
     def result(self) -> Any:
@@ -158,7 +158,7 @@ class Placeholder:
         return self._call.outcome is not None
 
     def then(self, call: Call) -> None:
-        """Call a task with the `Outcome`, now or as soon as the call has one. Several tasks are called in their order.
+        """Call a task with the `Outcome` as soon as the call has an outcome. Several tasks are called in their order.
 
         Raises `BadCall`.
         """
@@ -171,7 +171,7 @@ class Placeholder:
 
     @property
     def object(self) -> "Methods":
-        """The object that is the result. Calls of its methods wait until it is known, and keep their order."""
+        """The object that is the call's result. Calls of its methods wait for the result, and keep their order."""
         return Methods(self._place.address, CallOptions(), on_result_of=self.id)
 
     def _outcome(self) -> CallOutcome | None:

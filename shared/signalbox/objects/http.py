@@ -260,7 +260,7 @@ class ObjectRoutes:
 
 
 def _raised(outcome: CallOutcome) -> CallOutcome:
-    """Return an outcome that is not an error. Raises one that is, as the method did."""
+    """Return the outcome. If it is an error, raise the error as the method did."""
     if problem := outcome.problem():
         raise problem
     return outcome

@@ -201,9 +201,9 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
+    """The status of an object: its state as text, its revision, and the number of its waiting messages.
 
-    Messages for later also count.
+    The state is None if the object does not exist. Messages for later also count as waiting.
     """
 
     address: ObjectAddress

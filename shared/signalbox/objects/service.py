@@ -69,7 +69,7 @@ POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
 """The pauses before the first reads of a call that has just been posted: its run begins after 0.1 to 0.3 seconds."""
 
 FORWARDS_MAX = 20
-"""The number of places that a call on a result is followed through to answer one request."""
+"""The largest number of objects through which one request follows a forwarded call."""
 
 AFTER_KEYS = "\x7f"
 """The character that sorts right after the ``~`` between class and key."""
@@ -133,7 +133,7 @@ def _applied(
 
 
 def _stored(ports: Ports, place: CallPlace, message: Message) -> CallRecord | None:
-    """Return the call if the commit of an earlier attempt succeeded, although its answer was lost."""
+    """Return the call if the commit of an earlier attempt succeeded although its answer was lost, else None."""
     [snapshot] = ports.store.read(message_path(place.address.base, place.id))
     check_same_body(snapshot, message.to_record())
     return None if snapshot.data is None else CallRecord.from_record(snapshot.data)
@@ -154,7 +154,10 @@ def post_call(
 
 
 def _timed(ports: Ports, address: ObjectAddress, message: Message, timing: Timing) -> tuple[Message, datetime | None]:
-    """Return the message with its time limit, and its due time. Only a call with a timing reads the server's time."""
+    """Return the message with its time limit, and the time when it is due.
+
+    Only a call with a timing reads the server's time.
+    """
     if timing == AT_ONCE:
         return message, None
     now = ports.store.read(header_path(address.base), fields=())[0].read_time
@@ -165,7 +168,7 @@ def _timed(ports: Ports, address: ObjectAddress, message: Message, timing: Timin
 
 
 def get_call(ports: Ports, place: CallPlace) -> CallRecord:
-    """Return a call as it is now. If it was forwarded, return it from the place that it was forwarded to.
+    """Return a call as it is now. If the call was forwarded, return its record at the object that it was forwarded to.
 
     Raises `NotFound`.
     """
@@ -192,7 +195,7 @@ def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
 def wait_for_posted(ports: Ports, place: CallPlace, posted: CallRecord, seconds: float) -> CallRecord:
     """Wait for a call that has just been posted, like `wait_for_call`.
 
-    The first read is at the time at which its run may be over.
+    The first read is made when the call's run may be over.
     """
     return poll_again(ports.clock, posted, lambda: get_call(ports, place), _has_outcome, seconds, POSTED_PAUSES_SECONDS)
 
@@ -205,7 +208,7 @@ def _has_outcome(call: CallRecord) -> bool:
 
 
 Called = dict[str, CallRecord | Exception]
-"""Calls as they are now, by id, with or without an outcome, or the error that the caller receives instead."""
+"""For each id, the call as it is now, with or without an outcome, or the error that the caller receives instead."""
 
 
 def call_together(
@@ -213,7 +216,7 @@ def call_together(
 ) -> Called:
     """Make the calls of this process's waiting callers: apply them in one turn, or post them and take part in turns.
 
-    An id that is in use has `OtherBody`; calls whose outcome is unknown have `Unavailable`.
+    For an id that is in use, the result has `OtherBody`. For a call whose outcome is unknown, it has `Unavailable`.
     """
     header, free = read_if_free(ports.store, address.base)
     called: Called = {}
@@ -245,7 +248,10 @@ def post_and_take_part(
     *,
     behind: bool,
 ) -> Called:
-    """Post calls, and apply the mailbox's messages if no other process does. Raises `AlreadyExists`, `Unavailable`."""
+    """Post calls, and apply the messages of the mailbox if no other process does so.
+
+    Raises `AlreadyExists` or `Unavailable`.
+    """
     wake, kept = wake_object(address, code.function), ports.store.new_id()
     posted = outbox.keep(ports, kept_posts(address, calls, kept), wake, kept)
     called: Called = {id_: CallRecord(message) for id_, message in calls.items()}
@@ -275,7 +281,7 @@ def _has_ended(call: CallRecord | Exception) -> bool:
 def _turn_of_callers(
     ports: Ports, code: Code, address: ObjectAddress, ids: Collection[str], kept: str, out_of_time: OutOfTime
 ) -> dict[str, CallRecord]:
-    """Commit a turn, if the calls `ids` are the first whose callers wait. Return those that have ended.
+    """Commit a turn if this process leads the mailbox (`leads`). Return the calls among `ids` that have ended.
 
     Raises `Conflict` if another process was faster, and `Unavailable`.
     """
@@ -300,7 +306,10 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
         return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, started, out_of_time)
 
     def has_marked(_: Snapshot) -> bool:
-        """Return whether this delivery has marked a call and not applied it: no other run may apply it for a while."""
+        """Return whether this delivery has marked a call and not applied it.
+
+        No other run may apply such a call for a while.
+        """
         return bool(started)
 
     mailboxes.run(ports, delivery, next_wake, turn, has_marked)
@@ -336,7 +345,10 @@ def committed(
     *,
     spent: bool = False,
 ) -> tuple[Turn, bool]:
-    """Apply a page and commit the turn; return it, and whether messages are left. Raises `Conflict`, `Unavailable`."""
+    """Apply a page, commit the turn, and return the turn and whether messages are left.
+
+    Raises `Conflict` or `Unavailable`.
+    """
     turn = begin_turn(ports, address, mailbox, page)
     places = [(message.id, message.since) for message in page]
     taken = take_all(turn, places, code.apply, out_of_time, gave_up=spent)
@@ -355,8 +367,8 @@ def understood(
 ) -> tuple[StoredMessage, ...]:
     """Return a page up to the first call of a method that only a newer deployment may have.
 
-    Raises `Unavailable` if it is the first one. After a few minutes a call of an unknown method is applied, and its
-    outcome is the error.
+    Raises `Unavailable` if the page begins with such a call. After a few minutes a call of an unknown method is
+    applied, and its outcome is the error.
     """
     young = mailbox.read_time - timedelta(seconds=CORE_LIMITS.deployment_seconds)
     for number, stored in enumerate(page):
@@ -369,7 +381,7 @@ def understood(
 
 
 def page_of(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
-    """Return the messages of one turn. A careful turn has only the first message, which it has marked."""
+    """Return the messages of one turn. A careful turn has only the first message, which the delivery has marked."""
     return mailbox.waiting[:1] if careful else mailbox.waiting
 
 
@@ -394,7 +406,10 @@ def marked(
 
 
 def has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started: Collection[str]) -> bool:
-    """Return whether this delivery has marked a call and its turn lost a race: no new start is counted."""
+    """Return whether this delivery has already marked a call and its turn lost a race.
+
+    Then no new start is counted.
+    """
     return message.id in started and mark.run == delivery.id
 
 
@@ -430,9 +445,9 @@ def take_all(
     *,
     gave_up: bool = False,
 ) -> int:
-    """Apply messages, each with its `since`, while they fit and there is time, but at least one. Return their number.
+    """Apply at least one message, and more while they fit and there is time. Return the number of applied messages.
 
-    Raises `Unavailable`.
+    `places` has the id and the `since` of each message. Raises `Unavailable`.
     """
     taken = 0
     try:
@@ -450,7 +465,7 @@ def take_all(
 
 
 def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
-    """Return the status of an object. One that was never called does not exist and has revision 0."""
+    """Return the status of an object. An object that was never called does not exist and has revision 0."""
     [header] = ports.store.read(header_path(address.base))
     waiting = ports.store.count(Query(collection_of(address.base), order_by=(Order(("since",)),)))
     return ObjectStatus(address, state_of(header), revision_of(header), waiting - (header.data is not None))

@@ -29,10 +29,10 @@ def wake_object(address: ObjectAddress, function: str, until: datetime | None = 
 
 
 def kept_posts(address: ObjectAddress, calls: Mapping[str, Message], kept_wake_up: str) -> list[Put]:
-    """Return the messages of callers that wait. The last one has the outbox record of the wake-up that they share.
+    """Return the writes of waiting callers' messages. The last one has the outbox record of their shared wake-up.
 
-    It must be the last one, since the emulator applies the writes of a commit one by one: a turn that applies the last
-    message, and deletes the record, has then read the others.
+    The record must be in the last message, since the emulator applies the writes of a commit one by one: a turn that
+    applies the last message, and deletes the record, has then read the others.
     """
     *others, last = (message_put(address.base, id_, message.to_record()) for id_, message in calls.items())
     return [*others, replace(last, data={**last.data, KEPT_WAKE_UP: kept_wake_up})]
@@ -47,8 +47,8 @@ def state_of(header: Snapshot) -> str | None:
 class TurnWrites:
     """The writes of a turn.
 
-    `header` is the header that it read, and `new` has the messages of calls without a record yet. `versions` are the
-    update times of the messages that it read with the header. These messages must not have changed.
+    `header` is the header that the turn has read, and `new` has the messages of calls without a record yet. `versions`
+    are the update times of the messages that the turn has read with the header. These messages must not have changed.
     """
 
     header: Snapshot
@@ -124,7 +124,10 @@ def _no_longer_waits() -> dict[Field, Any]:
 
 
 def _held() -> dict[Field, Any]:
-    """Return the fields of a call that waits for another's outcome: not in the mailbox, and without a start."""
+    """Return the fields that are removed from a call while it is held for another call's outcome.
+
+    Without them, the call is not in the mailbox, and has no counted start.
+    """
     return dict.fromkeys([("since",), ("mark",), (SWEPT_BY,)], REMOVE)
 
 
@@ -140,7 +143,7 @@ def kept_reply(call: CallRecord) -> dict[Field, Any]:
 
 
 def _resumed(turn: Turn, id_: str) -> dict[Field, Any]:
-    """Return the fields with which a held call waits in the mailbox again. There are none if the call was not held."""
+    """Return the fields that put a held call back into the mailbox. There are none if the call was not held."""
     if id_ not in turn.resumed:
         return {}
     path = message_path(turn.address.base, id_)

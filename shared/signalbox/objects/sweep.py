@@ -28,7 +28,7 @@ FIRST_LATER = 1.0
 
 
 def sweep(ports: Ports, functions: Mapping[str, str], budget: Budget = unlimited) -> int:
-    """Wake the objects with a message that has waited for long. Return their number.
+    """Wake the objects with a message that has waited for a long time. Return their number.
 
     `functions` names the function with the code of each class.
     """
@@ -44,7 +44,7 @@ def sweep(ports: Ports, functions: Mapping[str, str], budget: Budget = unlimited
 
 
 def _waiting(ports: Ports) -> Iterator[Snapshot]:
-    """Iterate over waiting messages: delayed ones that are overdue, then others, from a random place on."""
+    """Iterate over waiting messages. Overdue delayed messages come first, then others from a random place on."""
     [*first] = ports.store.query(Query(MAILBOX, order_by=(Order(BY),), limit=1, group=True))
     if not first:
         return
@@ -62,7 +62,7 @@ def _between(ports: Ports, least: float, below: float) -> tuple[Snapshot, ...]:
 
 
 def _is_silent(message: Snapshot) -> bool:
-    """Return whether a message has waited for long.
+    """Return whether a message has waited for a long time.
 
     A message that older code has applied still has the number, but no `since`.
     """
@@ -75,7 +75,7 @@ def _silent() -> timedelta:
 
 
 def _wake(ports: Ports, functions: Mapping[str, str], address: ObjectAddress, now: datetime) -> None:
-    """Enqueue a wake-up. A class without a function, or a refused task, does not end the sweep."""
+    """Enqueue a wake-up. If the class has no function or the task is refused, the sweep continues."""
     if address.name not in functions:
         ports.log.info("object left to a later sweep", **address.to_json(), reason="no function has its class")
         return

@@ -28,7 +28,7 @@ def checked(model: Model, body: Mapping[str, Any], *, is_new: bool = False) -> V
 
 
 def _missing(model: Model, names: Collection[str]) -> list[tuple[str, str]]:
-    """List the required fields that a new item lacks, except for read-only ones, which hooks set."""
+    """List the required fields that a new item lacks. Read-only fields are left out, since hooks set them."""
     required = [field.name for field in model.fields.values() if field.is_required and not field.is_read_only]
     return [(name, "is required") for name in required if name not in names]
 

@@ -44,7 +44,7 @@ SUFFIXES: Mapping[str, Operator] = {
 def conditions_of(
     resource: Resource, owner: str | None, narrowed: Iterable[tuple[str, Operator, Any]]
 ) -> tuple[Condition, ...]:
-    """Return the conditions of every list: the resource, its owner if it has owners, and those of the hook `narrow`.
+    """Return the conditions of every list: on the resource, on the owner if items have one, and those of hook `narrow`.
 
     `narrowed` may name hidden fields. Raises `BadQuery`.
     """
@@ -183,7 +183,7 @@ class ListRequest:
     def from_request(
         cls, resource: Resource, parameters: Parameters, base: tuple[Condition, ...], owner: str | None = None
     ) -> Self:
-        """Parse the query parameters of a request by `owner`. Raises `BadQuery` with the invalid one."""
+        """Parse the query parameters of a request by `owner`. Raises `BadQuery` with the invalid parameter."""
         asked = tuple(
             condition_of(resource, *parameter) for parameter in parameters.items() if parameter[0] not in PAGING
         )
@@ -228,7 +228,7 @@ def _is_in_a_copy(model: Model, field: core_Field) -> bool:
 
 
 def _orders(model: Model, parameters: Parameters) -> tuple[Order, ...]:
-    """Return the requested order up to the id, after which no ties are left."""
+    """Return the requested order. It ends with the id if the id is named, since no ties are left after the id."""
     directions = [part for part in _one(parameters, "_order").lower().split(",") if part]
     orders: list[Order] = []
     for place, text in enumerate(part for part in _one(parameters, "_sort").split(",") if part):

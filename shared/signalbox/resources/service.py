@@ -109,8 +109,8 @@ def own_item(resource: Resource, read: Found, owner: str | None) -> Item | None:
 def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
     """Write an item, and return it as stored. Raises a `Problem` if it cannot be stored.
 
-    With a receipt, it is created once: a repeat returns the item. Raises `OtherBody` for a repeat with another body,
-    `ItemDeleted` if the item was deleted since, and `Contended`.
+    With a receipt, the item is created once: a repeat returns the item. Raises `OtherBody` for a repeat with another
+    body, `ItemDeleted` if the item was deleted since, and `Contended`.
     """
     if request.receipt is None:
         return _write(ports, request)
@@ -147,7 +147,10 @@ def _write(ports: Ports, request: ItemWrite) -> StoredItem:
 
 
 def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[StoredItem | None, list[str]]:
-    """Write the item if all inputs of its links are among `paths`; return the inputs that it needs."""
+    """Write the item if all inputs of its links are among `paths`.
+
+    Return the stored item, or None if an input was missing, and the paths of the inputs that the links need.
+    """
 
     def content_of(own: Found) -> Surveyed:
         return _changed(request, own)[1]
@@ -172,7 +175,10 @@ def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[St
 
 
 def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Surveyed]:
-    """Return the item before, and its document after the change, which is empty if nothing changes."""
+    """Return the item before the change, and the content of its document after the change.
+
+    The content is empty if nothing changes.
+    """
     before = own_item(request.resource, own, request.owner)
     if own.document is not None:
         before = existing(request.resource, request.id, before)
@@ -291,9 +297,10 @@ def delete_item(
     precondition: Precondition,
     check: Callable[[Item], Iterable[str]],
 ) -> None:
-    """Delete an item. `check` raises a `Problem` to refuse, and returns keys of documents to delete with the item.
+    """Delete an item.
 
-    The documents that depend on the item are deleted after it. Raises `NotFound` and `PreconditionFailed`.
+    `check` raises a `Problem` to refuse, and otherwise returns the keys of documents to delete with the item. The
+    documents that depend on the item are deleted after it. Raises `NotFound` and `PreconditionFailed`.
     """
     path = path_of(key_of(resource.name, id_))
     for attempt in range(CORE_LIMITS.rounds_max):

@@ -37,7 +37,7 @@ _GATHERING = Gathering[DocumentEvent, bool](LIMITS.visits_together_max)
 
 
 def count_event(event: DocumentEvent) -> None:
-    """Count the yoke of an event, together with those of other events that this process receives meanwhile."""
+    """Count the yoke of an event, together with the yokes of other events that this process receives meanwhile."""
     ports = runtime.ports()
     _GATHERING.answer(id(ports.store), event.key, event, partial(tasks.count_events, ports))
 

@@ -87,7 +87,10 @@ class Change:
 
     @classmethod
     def of_yoke(cls, lost: Move | None, gained: Move | None, removed: Value, added: Value) -> Self:
-        """Return the change by one yoke, which a standing loses, gains, or has with another value or place."""
+        """Return the change that one yoke makes.
+
+        The standing loses the yoke, gains it, or has it with another value or place.
+        """
         losses = [Move(lost.place, ZERO - lost.tally)] if lost else []
         return cls((*losses, *([gained] if gained else [])), (removed,), (added,))
 
@@ -140,7 +143,10 @@ class Visit:
 
     @property
     def changes(self) -> Changes:
-        """The standings that change. A yoke that was deleted and created again has another place, which is a change."""
+        """The standings that change.
+
+        If a yoke was deleted and created again, its place has changed, so its standings change.
+        """
         before, after = self.before, self.after
         counted_since = (self.counted or NOT_COUNTED).since
         changes: dict[StandingKey, Change] = {}
@@ -156,7 +162,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class LoadedStanding:
-    """A standing and its update time; `others` are the extremes of the other yokes, if the change needs them."""
+    """A standing and its update time. `others` has the extremes of the other yokes if the change needs these."""
 
     standing: Standing
     update_time: datetime | None
@@ -224,7 +230,7 @@ The error with which functions-framework ends a request at its time-out is not a
 def uncounted(keys: Sequence[YokeKey], error: Exception) -> Mapping[YokeKey, Exception] | None:
     """Return the yokes that an error of their commit leaves uncounted, or None to count each of them alone.
 
-    Counted alone, only a damaged record fails, and the others are counted. `Unavailable` is the error of all of them.
+    If each yoke is counted alone, only a damaged record fails. `Unavailable` is the error of all yokes.
     """
     if len(keys) > 1 and isinstance(error, OF_ONE_YOKE):
         return None
@@ -232,7 +238,10 @@ def uncounted(keys: Sequence[YokeKey], error: Exception) -> Mapping[YokeKey, Exc
 
 
 def counted_after(visits: Visits, visit: Visit) -> Counted:
-    """Return the counted record after one of the visits, with the standings to which it leaves adjustments."""
+    """Return the counted record after one of the visits.
+
+    It names the standings to which the visit leaves adjustments.
+    """
     yoke = visit.yoke
     logged = filter(visits.is_busy, visit.changes)
     return Counted(
@@ -352,7 +361,7 @@ def recounted(
 
 
 def is_at_rest(begun: Recount, walked: Recount, waiting: Iterable[Adjustment]) -> bool:
-    """Return whether no adjustment is for a yoke in the walked pages, so that the standing includes all of them."""
+    """Return whether the standing includes all of the walked pages: no waiting adjustment is for a yoke in them."""
     return not any(
         adjustment.moves is None or _are_newly_covered(begun, walked, adjustment.moves) for adjustment in waiting
     )
@@ -366,7 +375,7 @@ def _are_newly_covered(begun: Recount, walked: Recount, moves: Moves) -> bool:
 
 
 def cross(standing: Standing, thresholds: Iterable[Threshold]) -> tuple[Standing, tuple[Threshold, ...]]:
-    """Return the standing with the thresholds that it has reached for the first time, and these thresholds."""
+    """Return the standing with its newly reached thresholds noted, and these thresholds."""
     shown = standing.numbers()
     reached = tuple(
         threshold
@@ -383,7 +392,7 @@ def cross(standing: Standing, thresholds: Iterable[Threshold]) -> tuple[Standing
 
 
 def fold_task(key: StandingKey, moment: datetime) -> Effect:
-    """Return the fold run that reads adjustments committed at `moment`. All those of one slot share a run."""
+    """Return the fold run that reads adjustments committed at `moment`. All adjustments of one slot share a run."""
     ends_at = slot_end(moment, LIMITS.fold_slot_seconds)
     payload: Mapping[str, Any] = {"standing": key.text, "at": ends_at.isoformat()}
     due_at = ends_at + timedelta(seconds=LIMITS.fold_margin_seconds)
@@ -410,7 +419,7 @@ def work_task(task: str, run: str, **work: Any) -> Effect:
 
 
 def recount_task(run: str, key: StandingKey, turn: str, left: int) -> Effect:
-    """Return the task of one turn of a recount, which may be attempted `left` more times."""
+    """Return the task of one turn of a recount. After this attempt, the turn may be attempted `left` more times."""
     return work_task("recount", run, standing=key.text, turn=turn, left=left)
 
 

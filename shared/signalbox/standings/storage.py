@@ -28,8 +28,8 @@ from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Yoke
 class VisitReads:
     """The read plan of visits.
 
-    It reads two records of each yoke and the declarations, at one instant, then the standings that change. Except in a
-    walk, changes are likely, so the standings of the users and items are read at that instant.
+    The plan reads two records of each yoke and the declarations at one instant, then the standings that change. Except
+    in a walk, changes are likely, so the standings of the users and items are read at the same instant.
     """
 
     keys: Sequence[YokeKey]
@@ -72,8 +72,9 @@ def _visit(key: YokeKey, yoke: Snapshot, counted: Snapshot, declarations: Declar
 
 
 def _with_standings(store: Store, visits: Visits, read: Mapping[StandingKey, Snapshot]) -> Visits:
-    """Read the standings that change and are not read yet; and then, if an extreme may be removed, the extremes of the
-    other yokes.
+    """Read the standings that change and have not been read yet.
+
+    If an extreme may be removed, then also read the extremes of the other yokes.
     """
     if left := [key for key in visits.changes if key not in read]:
         read = {**read, **dict(zip(left, store.read(*(key.path for key in left)), strict=True))}
@@ -92,7 +93,7 @@ def _with_others(store: Store, visits: Visits, key: StandingKey) -> LoadedStandi
 
 
 def extremes(store: Store, key: StandingKey, but: Collection[str] = ()) -> tuple[Value, ...]:
-    """Return the smallest and the largest counted value of a standing, without the yokes of some ids."""
+    """Return the smallest and the largest counted value of a standing, without the yokes whose ids are in `but`."""
     found = (*_first_counted(store, key, but, descending=False), *_first_counted(store, key, but, descending=True))
     return tuple(snapshot.data["value"] for snapshot in found if snapshot.data)
 

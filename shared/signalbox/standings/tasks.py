@@ -76,7 +76,10 @@ def run_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
 
 
 def count_events(ports: Ports, events: Mapping[str, DocumentEvent]) -> Mapping[str, bool | Exception]:
-    """Count the yokes of events that one process handles together. Return the outcome of each: done, or its error."""
+    """Count the yokes of events that one process handles together.
+
+    The result has, for each event, whether its yoke was counted, or the error.
+    """
     keys = {id_: key for id_, event in events.items() if (key := _yoke_of(ports, event))}
     errors = count_together(ports, tuple(keys.values()))
     return {id_: errors.get(keys[id_], True) if id_ in keys else True for id_ in events}
@@ -164,7 +167,7 @@ def fold(ports: Ports, key: StandingKey, not_before: datetime | None = None) -> 
 
 
 def _added(key: StandingKey, page: AdjustmentsPage | None) -> Decision[Writes, bool]:
-    """Return the writes that add or merge a page, and whether it is the last one."""
+    """Return the writes that add or merge a page, and whether the page is the last one."""
     if page is None:
         return Decision((), True)
     return merging_writes(key, page) if page.is_merged else folding_writes(key, page)
@@ -173,14 +176,14 @@ def _added(key: StandingKey, page: AdjustmentsPage | None) -> Decision[Writes, b
 def merging_writes(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
     """Return the writes that replace a page by one adjustment.
 
-    Its id is derived from their ids, so a repeat has the same id.
+    The id of that adjustment is derived from the ids in the page, so a repeat writes the same id.
     """
     path = f"{key.adjustments}/{name_of('merged', *(record.id for record in page.adjustments))}"
     return Decision((Put(path, machine.merged(page.parsed).to_record(), Must.NOT_EXIST), *_deletes(page)), False)
 
 
 def folding_writes(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
-    """Return the writes that add a page to the standing, and whether it is the last one."""
+    """Return the writes that add a page to the standing, and whether the page is the last one."""
     standing = Standing.from_record(page.standing.data)
     read_at = page.adjustments[0].read_time
     folded_at = read_at if page.is_last else standing.folded_at
@@ -202,7 +205,7 @@ def _deletes(page: AdjustmentsPage) -> tuple[Delete, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The outcome of a turn: `next_turn` is None at the end of the recount, `moved` if the turn must be repeated."""
+    """The outcome of a turn. `next_turn` is None at the end of the recount; `moved` is whether to repeat the turn."""
 
     next_turn: str | None = None
     moved: bool = False
@@ -214,7 +217,7 @@ OVER = Turn()
 def recount(ports: Ports, run_: str, key: StandingKey, turn: str, left: int) -> None:
     """Run a turn of a recount (the first is "") and enqueue the next one.
 
-    If yokes of its pages are written meanwhile, repeat it later.
+    If yokes of the turn's pages are written meanwhile, the turn is repeated later.
     """
     done = take_turn(ports, run_, key, turn)
     if done.moved and not left:
@@ -227,7 +230,10 @@ def recount(ports: Ports, run_: str, key: StandingKey, turn: str, left: int) -> 
 
 
 def _later(ports: Ports, task: Effect, times: int = 1) -> Effect:
-    """Return a task that is due after a pause, since each turn writes the standing, as fold runs do."""
+    """Return a task that is due after a pause.
+
+    A pause is needed because each turn writes the standing, as fold runs do.
+    """
     [now] = ports.store.read(DECLARED, fields=())
     return replace(task, not_before=now.read_time + timedelta(seconds=times * LIMITS.recount_pause_seconds))
 
@@ -330,9 +336,9 @@ def enqueue_next_kind(ports: Ports, run: str, kinds: list[str]) -> None:
 
 
 def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: bool = False) -> None:
-    """Count a page of a walk, which visits all yokes, then the counted records, where it finds deleted yokes.
+    """Count a page of a walk. A walk visits all yokes, and then the counted records to find deleted yokes.
 
-    Then recount, if `whole`.
+    If `whole`, all standings are recounted after the walk.
     """
     query = Query(collection, limit=LIMITS.count_page_max, after=(cursor,) if cursor else ())
     found = ports.store.query(query)

@@ -45,7 +45,7 @@ _DIGITS_MAX = 18
 
 
 PASSED = object()
-"""The mark of a value that a step visits and that is not a result, so that the visit is counted."""
+"""A mark for a value that a step visits and that is not a result. The mark lets the visit be counted."""
 
 
 def no_results(_value: Any, _name: str, _scope: Scope) -> Iterator[Any]:
@@ -183,7 +183,7 @@ class _Run:
         return selected
 
     def _distinct(self, results: Iterator[Any]) -> list[Any]:
-        """Return the results without those that are equal to an earlier one. A single result is not compared."""
+        """Return the results without those that equal an earlier result. A single result is not compared."""
         first = list(islice(results, 2))
         if len(first) < 2:
             return first
@@ -200,7 +200,10 @@ class _Run:
         return tuple(map(self._comparable, value)) if isinstance(value, list) else value
 
     def _counted(self, visited: Iterator[Any]) -> Iterator[Any]:
-        """Iterate over the results of a step. All visited values are counted; `PASSED` marks one without a result."""
+        """Iterate over the results of a step, and count all visited values.
+
+        `PASSED` stands for a visited value that is not a result.
+        """
         self._step()
         for value in visited:
             self._step()

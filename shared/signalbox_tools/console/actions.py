@@ -22,12 +22,12 @@ BODY_BYTES_MAX = 100 * 1024
 class Action:
     """A call of the API.
 
-    - `path` names its parts.
+    - `path` has the names of its variable parts.
     - `effect` is the text of the dialog that confirms it.
     - `reason` is the place of the reason, if the call has a field for it: its ``body`` or its ``query``.
-    - `value` names the field of the body that the person writes as JSON. ``*`` is the body itself, which begins as the
-      value on the page.
-    - `fields` are further fields of the body: a text each, or a number if the name is in `NUMBERS`.
+    - `value` names the field of the body that the person writes as JSON. ``*`` means the whole body, which is at first
+      the value on the page.
+    - `fields` are further fields of the body. A field is a number if its name is in `NUMBERS`, otherwise a text.
     - `is_of_seen` is whether the call is made only if the resource still has the entity tag that the page showed.
     - `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """

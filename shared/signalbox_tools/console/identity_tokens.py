@@ -14,7 +14,7 @@ TokenFor = Callable[[str], str]
 
 @dataclass(slots=True)
 class Tokens:
-    """The tokens of a user. `make` returns a function that returns the token of a function's address, and caches it."""
+    """The tokens of a user. `make` returns a function that returns and caches the token for a function's address."""
 
     make: Callable[[], TokenFor]
     clock: Clock = REAL

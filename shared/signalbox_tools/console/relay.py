@@ -186,7 +186,7 @@ def _not_passed_on() -> Response:
 
 
 def _not_the_api(answer: httpx.Response) -> Response:
-    """Return a problem in place of a response that is not from the API, such as Google's page for a refused caller."""
+    """Return a problem to replace a response that is not from the API, such as Google's page for a refused caller."""
     try:
         text = answer.read().decode("utf-8", "replace")[:SHOWN]
     finally:

@@ -66,8 +66,8 @@ class Console:
     """A console of one catalogue.
 
     `where` names the stack or deployment that it shows, and `status` returns the lines of `signalbox status`. If it
-    `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. Given `traces` and
-    `queues`, it also shows those.
+    `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. The console also
+    shows `traces` and `queues` if they are given.
     """
 
     catalogue: Catalogue

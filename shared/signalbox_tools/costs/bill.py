@@ -72,7 +72,7 @@ COPIES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The cost of one operation: rows of a subject, and requests, of which `events` are events."""
+    """The cost of one operation: its rows in the table of a subject, and its requests; `events` of these are events."""
 
     name: str
     count: int
@@ -109,7 +109,7 @@ class Line:
 
 
 def parts_of(usage: Usage) -> list[Part]:
-    """Return the operations of a usage whose count is not 0, each as rows of the table of costs."""
+    """Return the operations of a usage whose count is not 0. Each operation has its rows in the table of costs."""
     return [part for part in (_puts(usage), *_others(usage)) if part.count]
 
 

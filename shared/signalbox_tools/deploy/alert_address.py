@@ -15,13 +15,16 @@ from signalbox_tools.deploy.deployment_target import Target
 SETTING = "alert_email"
 QUESTION = "Who receives its alerts? [an e-mail address; empty: no address yet; no: none, do not ask again] "
 ADDRESS = re.compile(r'[^@\s"\\$%]+@[^@\s"\\$%]+\.[^@\s"\\$%]+')
-"""The check of infra/variables.tf, which also admits characters that are probably mistakes: quotes, ``$`` and ``%``."""
+"""The check of infra/variables.tf without the characters that are probably mistakes: quotes, ``$`` and ``%``."""
 NOT_ASKED = ("", "y", "yes")
 DECLINED = ("n", "no")
 
 
 def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
-    """Write the address, if none is set and one is given. Raises `Aborted` if the answer is not an address."""
+    """Write the address for alerts, if none is set and the answer has one.
+
+    Raises `Aborted` if the answer is not an address.
+    """
     if SETTING in (target.settings or {}) or os.environ.get(f"TF_VAR_{SETTING}"):
         return
     answer = agree(QUESTION).strip()

@@ -66,7 +66,7 @@ class Attempts:
 
 
 def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
-    """Plan; repeat while a transient refusal prevents Terraform from reading."""
+    """Plan. Repeat this as long as a transient refusal keeps Terraform from reading."""
     for address in engine.tainted():
         if KEPT.search(address):
             engine.untaint(address)

@@ -42,7 +42,7 @@ def place_of(output: Mapping[str, str] | None) -> Place | None:
 
 
 def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], None]) -> bool:
-    """Set the dead letters of every trigger; report those that could not be set, and return whether there were none."""
+    """Set the dead letters of every trigger. Report each failure, and return whether there was none."""
     if place is None:
         return True
     failed = False
@@ -59,12 +59,15 @@ def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], N
 
 
 def name_of(target: Target, trigger: Trigger) -> str:
-    """Return the name of a trigger in the cloud. Cloud Functions adds a number to that of a function's own trigger."""
+    """Return the name of a trigger in the cloud.
+
+    A trigger without a handler has the name of its function, to which Cloud Functions adds a number.
+    """
     return f"{target.name_prefix}{trigger.name}" if trigger.handler else target.service(trigger.function)
 
 
 def topic_of(target: Target, trigger: Trigger, run: Run) -> str:
-    """Return the topic through which a trigger delivers. Raises `CommandFailed`, for instance if it has none."""
+    """Return the topic through which a trigger delivers. Raises `CommandFailed`, for instance if there is no topic."""
     name = name_of(target, trigger)
     if trigger.handler:
         where = (f"--location={target.database_location}", "--format=value(transport.pubsub.topic)")

@@ -8,7 +8,7 @@ from signalbox_tools.deploy.smoke import Site
 
 
 def ensured(site: Site, say: Callable[[str], None]) -> bool:
-    """Return whether all semaphores and rates of the catalogue have its limits; print their number, or the failure.
+    """Give all semaphores and rates the catalogue's limits, and return whether that succeeded. Print the result.
 
     Leases that are held stay; further permits are granted to waiters at once.
     """

@@ -93,7 +93,7 @@ class DeploymentClient:
 
 
 def _described(response: httpx.Response) -> str:
-    """Return the status and the text of a response; of a problem, its detail."""
+    """Return the status and the text of a response. If the response is a problem, the text is the problem's detail."""
     text = response.text[:SHOWN]
     if response.headers.get("Content-Type", "").startswith("application/problem+json"):
         text = str(response.json().get("detail") or text)
@@ -101,8 +101,9 @@ def _described(response: httpx.Response) -> str:
 
 
 def _unknown(response: httpx.Response) -> bool:
-    """Return whether Google answered instead of the function, as it does for a function or an invoker that is too
-    new.
+    """Return whether Google answered instead of the function.
+
+    That happens for a function or an invoker that is too new.
     """
     page = "text/html" in response.headers.get("Content-Type", "")
     return response.status_code in UNKNOWN_YET or (response.status_code == 404 and page)

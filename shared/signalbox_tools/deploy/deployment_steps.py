@@ -160,7 +160,7 @@ class Deployment:
             self.say(warning)
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
-        """Plan to take the queues that an earlier destroy kept, where the plan would create them."""
+        """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""
         ids = resource_adoption.importable(plan, self.target.project, self.target.region)
         if not any(resource_adoption.QUEUE in address for address in ids):
             return plan

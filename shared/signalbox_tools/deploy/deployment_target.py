@@ -33,7 +33,7 @@ class Target:
 
     @property
     def folder(self) -> Project:
-        """The project's folder, and where its files are."""
+        """The project, which has the folder and the places of its files."""
         return Project.at(self.root)
 
     @property
@@ -99,7 +99,10 @@ class Target:
 
     @property
     def base_url(self) -> str:
-        """The base of the addresses that people call. It is that of the domain if only the domain admits them."""
+        """The base of the addresses that people call.
+
+        It is the base of the domain if people can call the functions only through the domain.
+        """
         return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", False) else self.own_url
 
     def audience(self, url: str) -> str:

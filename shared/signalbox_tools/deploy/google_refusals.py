@@ -304,7 +304,7 @@ def failures(printed: str) -> list[Failure]:
 def wait_seconds(found: Sequence[Failure], met: Mapping[tuple[str, str], int]) -> float | None:
     """Return the seconds to wait, given how often each refusal (its name, the resource's address) has occurred.
 
-    Return None if one is permanent or has used all its waits.
+    Return None if one of the refusals is permanent or has used all its waits.
     """
     waits = [failure.refusal.waits[met[failure.refusal.name, failure.address] - 1 :][:1] for failure in found]
     return max(wait[0] for wait in waits) if waits and all(waits) else None

@@ -96,7 +96,7 @@ def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
-    """Find that the bootstrap was never run, or was cut between the bucket and the account."""
+    """Report a bootstrap that was never run, or that ended after it made the bucket and before it made the account."""
     if not (facts.gcloud and facts.account and facts.project_state == "ACTIVE"):
         return
     if not facts.state_bucket:
@@ -146,7 +146,10 @@ def _names(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
-    """Find other deployments' functions under these names: Terraform would fail half-way, or overwrite them."""
+    """Report functions of other deployments that have the same names.
+
+    Terraform would fail half-way, or overwrite these functions.
+    """
     found = facts.functions or {}
     ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
     names = [name for each in facts.declared if (name := target.service(each.name)) in found]

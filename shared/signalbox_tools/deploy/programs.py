@@ -52,7 +52,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run a program from the PATH. With `watch`, which gets each line as it arrives, `text` has both outputs."""
+    """Run a program from the PATH.
+
+    If there is a `watch`, it gets each line as it arrives, and `text` has both outputs.
+    """
     errors = subprocess.STDOUT if watch else subprocess.PIPE
     try:
         process = subprocess.Popen(  # noqa: S603  the program is ours to choose, and no shell reads its arguments

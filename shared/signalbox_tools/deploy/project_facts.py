@@ -33,9 +33,9 @@ class Facts:
 
     - `functions` are the labels of the region's functions, by name.
     - `databases` has the location of each database, by name.
-    - `editions` has the edition of each: STANDARD or ENTERPRISE, if gcloud prints it.
-    - `modes` has the mode of each: FIRESTORE_NATIVE or DATASTORE_MODE.
-    - `keys` has the users' own key of each.
+    - `editions` has the edition of each database: STANDARD or ENTERPRISE, if gcloud prints it.
+    - `modes` has the mode of each database: FIRESTORE_NATIVE or DATASTORE_MODE.
+    - `keys` has the users' own key of each database.
     """
 
     terraform: str = ""
@@ -59,7 +59,7 @@ class Facts:
 
 
 def gather(target: Target, run: Run) -> Facts:
-    """Run all commands. The value of a failed one is empty or None."""
+    """Run all commands, and return the facts. The fact of a failed command is empty or None."""
     first = _ask(_first_round(target), target.root, run)
     apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)

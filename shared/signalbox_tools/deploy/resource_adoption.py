@@ -47,7 +47,7 @@ IDS: Mapping[str, str] = {
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",
 }
-"""Returns the id by which a resource is imported, from the plan's values."""
+"""The form of the id by which a resource of each type is imported. Values of the plan fill the braces."""
 MARKS = re.compile(r"^[│╷╵] ?", re.MULTILINE)
 """The marks that Terraform puts in front of the lines of an error."""
 
@@ -91,7 +91,10 @@ def backup_schedules(plan: Plan, there: Iterable[Mapping[str, Any]]) -> dict[str
 
 
 def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return an index's identity, equal for gcloud's listing and for a plan. Both contain the record's name."""
+    """Return a tuple that identifies an index, in gcloud's listing as in a plan.
+
+    The record's name, which both contain, is left out.
+    """
     own = (
         f"{each.get('fieldPath') or each.get('field_path')} "
         f"{each.get('order') or each.get('arrayConfig') or each.get('array_config')}"
@@ -109,7 +112,10 @@ def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
 
 
 def adopted(folder: Path, ids: Mapping[str, str], plan: Callable[[], Plan], refusal: type[Exception]) -> Plan:
-    """Plan with an import of each id that exists. Raises the errors of the plan for any other reason."""
+    """Plan with an import of each id that exists; ids that do not exist are left out.
+
+    Raises all other errors of the plan.
+    """
     for _ in range(ROUNDS_MAX):
         if not ids:
             break
@@ -135,7 +141,7 @@ def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
 
 
 def clear(folder: Path) -> None:
-    """Delete the blocks, including those that a killed command left.
+    """Delete the import blocks, including those that a killed command left.
 
     Otherwise every later plan would import by them.
     """

@@ -115,7 +115,8 @@ class Recovery:
 def moves(names: set[str], services: list[dict[str, Any]], revisions: list[dict[str, Any]]) -> list[Move]:
     """Return the moves that undo the last deployment of these functions.
 
-    If only some of them still serve its revisions, a rollback was interrupted, and the moves are those of the rest.
+    If only some of the functions still serve revisions of that deployment, a rollback was interrupted. Then only these
+    functions are moved.
     """
     histories = [_history(each, revisions) for each in services if each["metadata"]["name"] in names]
     known = sorted((each for each in histories if each.place >= 0), key=lambda each: each.service)

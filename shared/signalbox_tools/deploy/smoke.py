@@ -84,7 +84,7 @@ def _taken(step: Step, say: Callable[[str], None], clock: Clock) -> bool:
 
 
 def _answers(client: DeploymentClient) -> None:
-    """Read, which waits until the function is known everywhere. Delete the documents of an interrupted test."""
+    """Read until the function is known everywhere, and delete the documents of an interrupted test."""
     found = client.request("GET", f"documents?where=smoke_test_at<{time.time() - LEFT_SECONDS:.0f}&limit=100")
     for left in found["documents"]:
         client.request("DELETE", f"documents/{left['smoke_test_key']}", expect=(200, 202, 204, 404))

@@ -24,7 +24,7 @@ def large_copy_follows(client: Client, run: str, made: Made, wait: Wait) -> None
     """Change a large document until a copy of it follows.
 
     `made` puts a document under a key for the length of a block; `wait` calls a function until its result is not None,
-    and raises an error with the text if it never is.
+    and raises an error with the given text if the result stays None.
     """
     source, copy = f"{run}-large", f"{run}-large-copy"
     large: dict[str, object] = {"name": "before", "text": "x" * LARGE_BYTES}

@@ -66,7 +66,10 @@ class Terraform:
         return plan_summary.read(self._json("show", "-json", str(self.plan_file)))
 
     def apply(self, watch: Callable[[str], None]) -> Outcome:
-        """Apply the saved plan and return the outcome; a plan can be applied once. `watch` gets each line."""
+        """Apply the saved plan and return the outcome. A plan can be applied once.
+
+        `watch` gets each line of the output.
+        """
         command = ("terraform", "apply", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", str(self.plan_file))
         outcome = self._run(command, folder=self.folder, environment=self._environment(), watch=watch)
         self.plan_file.unlink(missing_ok=True)

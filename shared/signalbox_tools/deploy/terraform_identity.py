@@ -13,7 +13,7 @@ GIVEN = "GOOGLE_OAUTH_ACCESS_TOKEN"
 def credentials(target: Target, account: str, run: Run) -> Callable[[], dict[str, str]]:
     """Return a function that returns the environment that Terraform signs in with.
 
-    A token is valid for an hour: take a new one for each command.
+    A token is valid for an hour, so take a new token for each command.
 
     A person's calls name the project whose quotas and APIs they use; a service account's calls belong to its own
     project.

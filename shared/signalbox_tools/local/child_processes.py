@@ -33,7 +33,7 @@ CHOSEN_PORTS = range(20_000, 32_768)
 def free_ports(count: int) -> list[int]:
     """Choose TCP ports of 127.0.0.1 that no process listens on, all different.
 
-    An outgoing connection never has one of them, so none can take a port before its server opens it.
+    Outgoing connections do not use these ports, so no connection can take a port before its server opens it.
     """
     with contextlib.ExitStack() as sockets:
         return [_bound_port(sockets.enter_context(socket.socket())) for _ in range(count)]

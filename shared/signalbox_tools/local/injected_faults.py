@@ -59,8 +59,10 @@ class Chaos:
 
 
 def parse(text: str) -> Chaos:
-    """Parse the text form, which is empty for no faults. Raises `ValueError` for an unknown fault or a bad
-    probability."""
+    """Parse the text form, which is empty for no faults.
+
+    Raises `ValueError` for an unknown fault or an invalid probability.
+    """
     values = dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
     seed = values.pop("seed", None)
     unknown = sorted(values.keys() - set(FAULTS))

@@ -55,9 +55,11 @@ class Stack:
     - `folder` takes the databases and one log file for each service.
     - `port` None chooses a free one, and `catalogue` None the catalogue of the project.
     - `chaos`, such as ``twice=0.1,late=0.1``, injects faults into queues and events. If it is empty, the environment's
-      ``CHAOS`` does.
-    - `settings` are those of the functions, except for addresses. If None, they follow from the catalogue.
-    - `data` is a folder that keeps documents, queues and events for the next stack. If None, they end with this one.
+      variable ``CHAOS`` is used.
+    - `settings` are the settings of the functions, except for addresses. If None, the settings follow from the
+      catalogue.
+    - `data` is a folder that keeps documents, queues and events for the next stack. If None, the data ends with this
+      stack.
 
     Raises `StackError` when a service cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """

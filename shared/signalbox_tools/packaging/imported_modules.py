@@ -30,7 +30,7 @@ LEFT_BEHIND = frozenset({"examples", "functions", "infra", "shared", "signalbox_
 
 MAKES_LAZY = "make_lazy"
 LAZY_LOADER = f"{LIBRARY}/core/lazy_names.py"
-"""Loads public names. They are followed where they are imported, so its own imports are not."""
+"""The module that loads public names. Its imports are not followed: a public name is followed where it is imported."""
 
 LOADERS = frozenset({"__import__", "import_module", "resolve_name", "run_module"})
 
@@ -160,7 +160,10 @@ def _tables(tree: ast.Module) -> Mapping[str, Sequence[str]]:
 
 
 def _loaded(call: ast.Call, tables: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``. Other calls have none."""
+    """Return the modules that a call of ``import_module("a.b")`` or ``import_module(TABLE[name])`` loads.
+
+    For any other call, return none.
+    """
     if not _loader(call.func) or not call.args:
         return ()
     match call.args[0]:
@@ -205,7 +208,7 @@ def _files_of(reference: Reference, library: _Library, siblings: set[str]) -> It
 
 
 def _home(library: _Library, module: list[str], name: str) -> list[str]:
-    """Return the module of a public name: the one that defines it, or the submodule of that name."""
+    """Return the module of a public name. It is the module that defines the name, or the submodule of that name."""
     return [*module, name] if _module_file(library, [*module, name]) else module
 
 

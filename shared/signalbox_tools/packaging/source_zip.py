@@ -27,7 +27,7 @@ REGULAR_FILE_MODE = 0o100644
 UNIX = 3
 
 OPTIONAL = {f"{LIBRARY}/adapters/otel.py": "opentelemetry-sdk"}
-"""Modules of the library that only functions with a certain package have. The library does without them."""
+"""Modules of the library that only functions with a certain package have. The library works without these modules."""
 
 
 @dataclass(frozen=True, slots=True)

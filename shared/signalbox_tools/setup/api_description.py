@@ -80,7 +80,7 @@ FLOW_LETTERS_MAX = 80
 """Letters of a list or a mapping that is written on one line."""
 
 PLAIN_LETTERS_MAX = 100
-"""Letters of a text that is written as a scalar. A longer one, or one of several lines, is a block."""
+"""Letters of a text that is written as a scalar. A longer text, or a text of several lines, is a block."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -105,7 +105,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _letters(part: Any) -> int:
-    """Return the number of letters of a value on one line; a large number if it belongs on several."""
+    """Return the number of letters of a value on one line.
+
+    The number is large if the value belongs on several lines.
+    """
     if isinstance(part, dict):
         return sum(_letters(key) + _letters(value) + 4 for key, value in part.items())
     if isinstance(part, list):
@@ -127,7 +130,7 @@ def tag_of(route: Route) -> str:
 
 
 def routes() -> Iterator[tuple[str, Route]]:
-    """Iterate over the routes that people call, each with the segment of the address of its function."""
+    """Iterate over the routes that people call. A route comes with the first segment of its function's address."""
     functions = [each for each in load().functions.values() if each.folder.parent == PROJECT / "functions"]
     for function in functions:
         if "people" in function.invoked_by:

@@ -38,10 +38,10 @@ ANSWERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("get /standings/{kind}/{id}", "get /standings/{kind} standings"),
     ),
 }
-"""Each type with its docstring and the answers that have it: a call, and perhaps a member of its answer."""
+"""The docstring of each type, and the answers that have the type. An answer is a call, and perhaps a member of it."""
 
 TEXT_WIDTH = 116
-"""Of a line with a sentence, without its indentation."""
+"""The width of a line with a sentence, without its indentation."""
 
 PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
@@ -78,7 +78,10 @@ def _type(api: Json, named: Mapping[str, str], name: str, schemas: list[Json]) -
 
 
 def _kind(api: Json, named: Mapping[str, str], schema: Json) -> str:
-    """Return the annotation of a value; an object is that of its type, if it has one, or of any members."""
+    """Return the annotation of a value.
+
+    The annotation of an object is its named type if it has one, else a dictionary.
+    """
     names = {named.get(reference) for part in _parts(schema) if (reference := _reference(part))}
     if len(names) == 1 and (name := names.pop()):
         return name

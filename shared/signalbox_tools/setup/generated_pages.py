@@ -28,7 +28,7 @@ from signalbox_tools.setup.openapi_schemas import alternatives_of, members_of, r
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")
 OF_EVERY_CALL = ("401", "403", "405", "414")
-"""Refusals that no route describes: by the platform, or for a method that the address does not have."""
+"""Refusals that no route describes: those by the platform, and that of a method which the address does not have."""
 
 Json = Mapping[str, Any]
 
@@ -236,7 +236,10 @@ def clauses(page: str) -> set[str]:
 
 
 def planted_faults(page: str) -> str:
-    """Return the table of the faults that leave out a protocol's clauses, with the places that each replaces."""
+    """Return the table of the planted faults.
+
+    A row has the clause that a fault leaves out, and the places that the fault replaces.
+    """
     from tests.simulation.faults.points import kept_in  # loads all of the library
     from tests.simulation.planted import FAULTS
 

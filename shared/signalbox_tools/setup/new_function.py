@@ -59,7 +59,10 @@ def make(name: str, project: Project) -> str:
 
 
 def _base_url(project: Project) -> str:
-    """Return the address of the running stack, else that of the next one: ``PORT``, or 8080."""
+    """Return the address of the running stack.
+
+    If no stack runs, return that of the next one: port ``PORT``, or 8080.
+    """
     try:
         return RunningStack.of(project.state).base_url
     except (NoStack, OSError):

@@ -18,9 +18,10 @@ def resolved(api: Json, part: Json) -> Json:
 
 
 def members_of(api: Json, schema: Json) -> tuple[dict[str, Json], set[str]]:
-    """Return the members of an object with their schemas, and the names of those that are required.
+    """Return the members of an object with their schemas, and the names of the required members.
 
-    Those of alternatives are the members that one of them has, and the names that all of them require.
+    For alternatives, these are the members that at least one alternative has, and the names that all alternatives
+    require.
     """
     schema = resolved(api, schema)
     members, required = dict(schema.get("properties", {})), set(schema.get("required", ()))

@@ -26,7 +26,10 @@ SETTING = re.compile(r"^    (\w+) += \[(.*)\]$", re.MULTILINE)
 
 
 def removed_names(root: Path) -> list[str]:
-    """Return each import from `signalbox` in a project's code that this kit does not have, with its place."""
+    """Return each import from `signalbox` in a project's code that this kit does not have.
+
+    An import is shown with its place.
+    """
     return [line for file in sorted(_sources(root)) for line in _removed_in(file, str(file.relative_to(root)))]
 
 

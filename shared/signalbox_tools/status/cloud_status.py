@@ -194,7 +194,10 @@ class CloudSource:
         return f"--location={self._target.region}"
 
     def _names(self, section: str) -> frozenset[str]:
-        """Return the names in the cloud of a section's entries: another environment may share the project."""
+        """Return the cloud names of a section's entries.
+
+        They exclude the entries of other environments in the same project.
+        """
         return frozenset(map(self._target.service, getattr(self._catalogue, section)))
 
     @cached_property

@@ -29,7 +29,7 @@ PULLS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DeadEvent:
-    """A message of the subscription; `function` is the catalogue's name, or the source subscription if none fits."""
+    """A dead event. `function` is a name in the catalogue, or the source subscription if no name fits."""
 
     ack_id: str
     function: str
@@ -47,7 +47,7 @@ class DeadEvent:
 
 
 class DeadEvents:
-    """Lists and replays them as gcloud's user. Methods raise `CommandFailed` or `OSError`."""
+    """Lists and replays dead events as gcloud's user. Methods raise `CommandFailed` or `OSError`."""
 
     def __init__(self, target: Target, run: Run = run, fetch: Fetch = fetch) -> None:
         self.target = target
@@ -87,7 +87,7 @@ class DeadEvents:
         yield from (f"{count} events stay: no function has a trigger named {name}." for name, count in kept.items())
 
     def _pulled(self) -> Iterator[list[DeadEvent]]:
-        """Pull events until no new ones arrive; each is reserved for this process until its deadline."""
+        """Pull events until no new events arrive. A pulled event is reserved for this process until its deadline."""
         seen: set[str] = set()
         for _ in range(PULLS_MAX):
             answered = self._call(self._subscription, "pull", maxMessages=PULLED_MAX)
@@ -115,7 +115,7 @@ class DeadEvents:
         )
 
     def _trigger(self, subscription: str) -> Trigger | None:
-        """Return the trigger that a subscription belongs to, if it is still in the catalogue."""
+        """Return the trigger that a subscription belongs to, or None if the catalogue no longer has the trigger."""
         location = re.escape(self.target.database_location)
         named = re.fullmatch(rf"eventarc-{location}-(.+)-sub-\d+", subscription.rpartition("/")[2])
         return next((each for each in self._triggers if named and self._is_of(each, named[1])), None)

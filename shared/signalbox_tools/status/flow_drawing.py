@@ -34,7 +34,7 @@ def _log(entries: Sequence[Json]) -> Iterator[str]:
 
 
 def _entry(entry: Json) -> str:
-    """Return an entry's text; an entry of several concurrent ones is indented."""
+    """Return an entry's text. The text is indented if the entry is one of several concurrent ones."""
     match entry["entry"]:
         case "done":
             error = entry.get("error")

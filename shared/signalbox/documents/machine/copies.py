@@ -43,13 +43,13 @@ from signalbox.transforms.requests import valid_transform_name
 TOO_LARGE = "link_too_large"
 
 TOO_LARGE_SIZE = Size(len(TOO_LARGE) + 2, 2)
-"""The size of this mark next to a key."""
+"""The size of the mark `TOO_LARGE` next to a key."""
 
 CUT_MARKS = frozenset({"link_cycle", "link_too_deep", TOO_LARGE})
-"""Marks of copies whose target may have more content than they show."""
+"""Marks of copies whose target may have more content than the copies show."""
 
 Sources = Mapping[str, Content | None]
-"""Contents by key, read at one instant. None: there is no document under that key."""
+"""Contents by key, read at one instant. A content is None if there is no document under the key."""
 
 
 # --- one copy ---
@@ -59,14 +59,15 @@ Sources = Mapping[str, Content | None]
 class Embedding:
     """The inputs of copies, read at one instant: targets by key, transforms by the field that has the link.
 
-    None: there is no such document or transform. Keys and fields that are absent have not been read.
+    A value of None means that the document or the transform does not exist. Keys and fields that are absent have not
+    been read.
     """
 
     sources: Sources
     transforms: Mapping[str, Any] = field(default_factory=dict)
 
     def only(self, key: str) -> "Embedding":
-        """Return this embedding without all other targets."""
+        """Return this embedding with `key` as its only target."""
         return Embedding({key: self.sources[key]}, self.transforms)
 
     def covers(self, at: Path, link: Content) -> bool:
@@ -117,7 +118,7 @@ def copy_of(key: Any, source: Content | None, above: str) -> Content:
 
 
 def _nested(key: Any, source: Content, above: str) -> Content:
-    """Return the copy of a content, as deep as the content can show it."""
+    """Return the copy of `source`, nested no deeper than `source` shows all copies."""
     levels = complete_levels(source) + 1
     mark = TOO_LARGE if levels < LIMITS.link_levels_max else "link_too_deep"
     return cut({"key": key, **source}, above, levels, mark)
@@ -159,9 +160,9 @@ def is_nested_link(item: Any) -> TypeGuard[Content]:
 
 
 def complete_levels(content: Any) -> int:
-    """Return the number of links down to which a content shows all copies.
+    """Return the number of levels of links down to which a content shows all copies.
 
-    It is at most the number that a copy of the content can show.
+    The number is at most that which a copy of the content can show.
     """
     return _complete_levels(content, LIMITS.link_levels_max - 1)
 
@@ -196,7 +197,7 @@ def any_too_large(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A copy nested to some number of links, and the size that it is counted with."""
+    """A copy cut to some number of levels of links, and the size that the copy counts as."""
 
     copy: Content
     counted: Size
@@ -209,7 +210,7 @@ def fits_with_any_marks(content: Surveyed) -> bool:
 
 
 def marks_size(links: int) -> Size:
-    """Return the size of the marks at so many links, next to the keys."""
+    """Return the size of the marks at `links` links, without the links' keys."""
     return Size(links * TOO_LARGE_SIZE.bytes, links * TOO_LARGE_SIZE.index_entries)
 
 
@@ -221,7 +222,7 @@ def _links_in(value: Any) -> int:
 
 
 def fitted(copies: Mapping[Path, Content], above: str, room: Size) -> dict[Path, Content]:
-    """Return the copies, each as deep as it fits into `room`: the bytes left after a mark at each link."""
+    """Return the copies, each nested as deep as `room` allows: the size that is left after a mark at each link."""
     steps = {at: _steps(at, copy, above) for at, copy in copies.items()}
     levels = fitting_levels({at: _sizes(steps_of_copy) for at, steps_of_copy in steps.items()}, room)
     return {at: steps_of_copy[levels[at]].copy for at, steps_of_copy in steps.items()}
@@ -243,7 +244,7 @@ def fitting_levels(sizes: Mapping[Path, Sequence[Size]], room: Size) -> dict[Pat
 
 
 def sizes_by_depth(at: Path, copy: Content, above: str) -> tuple[Size, ...]:
-    """Return the sizes that a copy counts with at each depth, beginning with its mark."""
+    """Return the sizes that a copy counts as at each depth, beginning with its mark."""
     return _sizes(_steps(at, copy, above))
 
 
@@ -257,7 +258,7 @@ def _sizes(steps: Iterable[_Step]) -> tuple[Size, ...]:
 
 
 def _steps(at: Path, copy: Content, above: str) -> list[_Step]:
-    """Return a copy at each depth that is possible at its place, beginning with its mark."""
+    """Return a copy at each depth that its place allows, beginning with the copy's mark."""
     mark = {"key": copy["key"], TOO_LARGE: True}
     steps = [_Step(mark, size_of(mark))]
     for levels in range(1, LIMITS.link_levels_max + 1):

@@ -95,7 +95,10 @@ def room_for_copies(content: Surveyed) -> Size:
 
 
 def copy_changed(before: Document | None, after: Document | None) -> bool:
-    """Return whether copies of the two may differ: by content, or because only one of them has reached the last hop."""
+    """Return whether copies of the two may differ.
+
+    They may if the contents differ, or if only one of the two has reached the last hop.
+    """
     if before is None or after is None:
         return before is not after
     before_at_last_hop, after_at_last_hop = (hops_of(document) >= LIMITS.hops_max for document in (before, after))

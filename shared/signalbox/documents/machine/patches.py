@@ -75,7 +75,7 @@ class CopyEdit:
 
 @dataclass(frozen=True, slots=True)
 class SourceEdit:
-    """A patch of the document `key`, which a copy showed at `shown_at`.
+    """A patch of the document `key`, whose copy was shown at `shown_at`.
 
     `place` is the place of the edit in the request.
     """
@@ -137,7 +137,7 @@ class ShownCopies:
             self._places.setdefault(json_values.canonical(copy["key"]), {}).setdefault(json_values.canonical(copy), at)
 
     def seen_in(self, link: Content, at: Path, null: Null) -> tuple[Path, Content] | None:
-        """Return the copy that a link in a patch was read from, with its place, or None if the document shows none.
+        """Return the copy that a link in a patch was read from, with its place, or None if the document shows no copy.
 
         It is the copy at the link's own place, unless another copy of the same key shows exactly the link's members.
         """
@@ -186,7 +186,10 @@ class _Merge:
         return self.members(before if isinstance(before, dict) else {}, patch, at)
 
     def _link(self, at: Path, link: Content) -> Content:
-        """Return a link with its key alone, after comparing its other members with the copy that the document shows."""
+        """Return a link with its key alone.
+
+        Its other members are first compared with the copy that the document shows.
+        """
         if len(link) > 1 and is_link(link, self.null):
             shown_at, copy = self.copies.seen_in(link, at, self.null) or (None, {"key": link["key"]})
             self._compare(CopyEdit(at, shown_at, copy, link))
@@ -288,7 +291,7 @@ class _Difference:
         return {"key": shown["key"], **change} if change else {}
 
     def _without_copies(self, value: Any, at: Path) -> Any:
-        """Return a new value. Links in it that the copy already shows have only their keys and the changed members."""
+        """Return a new value. Links that the copy already shows are reduced to their keys and the changed members."""
         reduced: dict[Path, Content] = {}
         for inner, link in links_of({"value": value}):
             place = (*at, *inner[1:])
@@ -306,8 +309,8 @@ def _replaces_link(shown: Content, value: Content, null: Null) -> bool:
 def check_edit(key: str, content: Surveyed, edit: SourceEdit, embedding: Embedding) -> None:
     """Raise a `Problem` unless an edit in the document `key` was made in an up-to-date copy of its source.
 
-    `content` is the document as stored. `embedding` has its transforms and all its targets, read at one instant with
-    it.
+    `content` is the document as stored. `embedding` has the document's transforms and all its targets, read at the same
+    instant as the document.
     """
     check_source(edit, embedding)
     check_fresh(key, content, edit, embedding)

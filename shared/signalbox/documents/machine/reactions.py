@@ -124,7 +124,10 @@ class Reaction:
 
 
 def react(before: Document | None, after: Document | None) -> Reaction:
-    """Return the reaction to a change from `before` to `after` (None: there was, or is, no document)."""
+    """Return the reaction to a change from `before` to `after`.
+
+    `before` is None if there was no document, and `after` is None if there is no document now.
+    """
     changed = links.copy_changed(before, after)
     if after is None:
         return Reaction(start_fan_out=changed and documents.counts_as_linked(before))
@@ -138,12 +141,15 @@ def react(before: Document | None, after: Document | None) -> Reaction:
 
 
 def react_to_unknown(after: Document | None) -> Reaction:
-    """Return the reaction to an event without its data, given the document now."""
+    """Return the reaction to an event without data. `after` is the document as it is now."""
     return replace(react(None, after), start_fan_out=True)
 
 
 def _is_foreign(before: Document | None, after: Document) -> bool:
-    """Return whether another client wrote: the content does not fit the stamp, or the stamp or `linked` went back."""
+    """Return whether another client wrote.
+
+    The content does not fit the stamp then, or the stamp or `linked` went back to an earlier value.
+    """
     if after.stamp is None or not after.stamp_matches:
         return True
     if before is None:
@@ -153,15 +159,20 @@ def _is_foreign(before: Document | None, after: Document) -> bool:
 
 
 def _is_users_write(before: Document | None, after: Document) -> bool:
-    """Return whether a write is a put: not a refresh, and not a mark, which leaves the stamp. A new document is put."""
+    """Return whether a write is a put, and not a refresh or a mark. A mark does not change the stamp.
+
+    A new document is always put.
+    """
     if before is None or after.stamp is None:
         return before is None
     return after.stamp.author == "put" and after.stamp != before.stamp
 
 
 def changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
-    """Return the targets whose copies this write changed or added. If it replaced foreign content, return all
-    targets."""
+    """Return the targets of the copies that this write changed or added.
+
+    If the write replaced foreign content, return all targets.
+    """
     old = dict(before.surveyed.links) if before is not None and before.stamp_matches else {}
     changed = (link["key"] for at, link in after.surveyed.links if at not in old or not same(old[at], link))
     return tuple(sorted({key for key in changed if valid_key(key)}))
@@ -185,7 +196,7 @@ def react_to_own_write(before: Document | None, after: Document | None, *, whole
 
 
 def reaction_tasks(event_id: str, key: str, reaction: Reaction) -> tuple[Effect, ...]:
-    """Return the tasks that follow from a write, named by an id of the write."""
+    """Return the tasks that follow from a write. The tasks are named after `event_id`, an id of the write."""
     can_be_linked = valid_key(key)  # another client may have used a key that no link can have
     tasks = [page_task(event_id, key)] if reaction.start_fan_out and can_be_linked else []
     if reaction.verify_targets:
@@ -209,6 +220,6 @@ def link_task(task: str, event_id: str, work: Mapping[str, str], more: Mapping[s
 def link_task_name(event_id: str, work: Mapping[str, str]) -> str:
     """Return the name of a task.
 
-    Because of it, an event enqueues each piece of work once, however often it is delivered.
+    Because of this name, an event enqueues each piece of work once, however often it is delivered.
     """
     return name_of("links", event_id, *sorted(work.items()))

@@ -32,7 +32,7 @@ Copies = Mapping[Path, Content]
 
 
 class Surveyed:
-    """A content with its links, stored form, size and digest, each computed when it is first asked for.
+    """A content with its links, stored form, size and digest. Each of these is computed on its first use.
 
     The content must not change any more.
     """
@@ -122,7 +122,7 @@ def field_of(at: Path) -> str:
 
 
 def with_copies(content: Content, copies: Copies) -> Content:
-    """Return the content with each copy in its place. The rest is shared with the content, which must not change."""
+    """Return the content with each copy in its place. Other parts are shared with `content`, which must not change."""
     made = dict(content)
     own: dict[Path, Any] = {(): made}
     for at, copy in copies.items():

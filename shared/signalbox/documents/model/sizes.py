@@ -15,7 +15,7 @@ from signalbox.documents.limits import LIMITS
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes and index entries. Both are added, subtracted and compared."""
+    """A number of bytes and a number of index entries. Operators apply to both."""
 
     bytes: int = 0
     index_entries: int = 0

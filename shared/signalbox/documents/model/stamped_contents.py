@@ -50,7 +50,7 @@ RESOURCE_SEPARATOR = "~"
 
 
 WANTED = "wanted"
-"""The collection of notes that a document embeds a key under which there is no document."""
+"""The collection of notes. A note records that some document embeds a key that has no document."""
 
 
 def path_of(key: str) -> str:
@@ -76,7 +76,7 @@ class Stamp:
 
     @classmethod
     def from_record(cls, reserved: object) -> Self | None:
-        """Return the stamp in a reserved map, or None if it has none."""
+        """Return the stamp in a reserved map, or None if the map has no stamp."""
         match reserved:
             case {
                 "version": int(version),
@@ -199,7 +199,7 @@ def check_body(key: str, body: Any) -> Surveyed:
 def counts_as_linked(document: Document | None) -> bool:
     """Return whether some document may embed this one: only a stored false means that none does.
 
-    A put stores the same about the document that it replaces. No document embeds one that does not exist.
+    A put keeps what is stored about the document that it replaces. A document that does not exist is not linked.
     """
     return document is not None and document.linked is not False
 
@@ -240,7 +240,7 @@ def contents_of(records: Iterable[Mapping[str, Any] | None]) -> list[Surveyed]:
 
 
 def is_large(record: Mapping[str, Any] | None) -> bool:
-    """Return whether an event with this record may not arrive. It is enough that the record's metadata was read."""
+    """Return whether an event with this record may not arrive. Only the record's metadata needs to have been read."""
     if record is None:
         return False
     reserved = record.get(RESERVED)

@@ -62,9 +62,9 @@ def put_each(ports: Ports, request: BulkPutRequest, *, documents_wanted: bool = 
 
 
 def waves(targets: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
-    """Iterate over waves of documents, given the targets of each.
+    """Iterate over waves of documents, given the targets of each document.
 
-    If possible, the documents of a wave link only to those of earlier waves.
+    If possible, the documents of a wave link only to documents of earlier waves.
     """
     waiting = dict(targets)
     for _ in range(LIMITS.bulk_waves_max - 1):
@@ -124,7 +124,7 @@ class BulkPut:
         return self._ports.store.read(*paths, fields=METADATA_FIELDS) if paths else ()
 
     def _write_wave(self, wave: Sequence[str]) -> None:
-        """Write a wave. Write documents that lose their guard again."""
+        """Write a wave. Documents that lose their guard are written again."""
         losers = self._write(wave)
         for attempt in range(CORE_LIMITS.rounds_max - 1):
             if not losers:
@@ -136,7 +136,10 @@ class BulkPut:
         self._outcomes |= {key: Unavailable(f"{key} is written by many clients at once") for key in losers}
 
     def _write(self, keys: Iterable[str]) -> list[str]:
-        """Write documents in groups, each document under a separate guard. Return those that lost their guard."""
+        """Write documents in groups, each document under a separate guard.
+
+        Return the documents that lost their guard.
+        """
         losers: list[str] = []
         group: dict[str, DocumentWrite] = {}
         group_bytes = 0
@@ -165,7 +168,10 @@ class BulkPut:
         return self._sources if path.startswith(f"{COLLECTION}/") else self._transforms
 
     def _has_history(self, key: str) -> bool:
-        """Return whether a document's versions are kept. Then the document that it replaces must be read whole."""
+        """Return whether a document's versions are kept.
+
+        If so, the document that is replaced must be read whole.
+        """
         before = self._found[key].document
         return HISTORY.rule_of(key, self._contents[key].content) is not None or bool(before and before.history)
 
@@ -178,7 +184,7 @@ class BulkPut:
         self._sources.pop(key, None)
 
     def _prepared(self, key: str) -> DocumentWrite | None:
-        """Return a document's write, or None after noting why it cannot be stored."""
+        """Return a document's write. If the document cannot be stored, note the reason and return None."""
         try:
             embedded = links.embed_links(key, self._contents[key], Embedding(self._sources, self._transforms))
             return put_write(self._found[key], embedded)
@@ -201,7 +207,7 @@ class BulkPut:
     def _keep(self, key: str, made: DocumentWrite) -> None:
         """Keep a stored content for the documents that embed it, if there is room.
 
-        If there is none, they are put alone.
+        If there is no room, those documents are put alone.
         """
         self._sources.pop(key, None)
         if key in self._all_targets and self._stored_bytes < CORE_LIMITS.read_bytes_max:

@@ -73,10 +73,10 @@ def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
 def delete_late_dependent(ports: Ports, record: Snapshot, key: str) -> bool:
     """Delete a document that was put while the one that it depends on was deleted.
 
-    Return whether it is such a document. `key` was absent in a read after that of the document. The document still
-    shows the content of `key` from its put. A document that was put without that content stays. So do one that has been
-    refreshed since, and an imported one, whose stamp is older than its record. Raises `Unavailable` if it is written
-    meanwhile.
+    Return whether `record` is such a document. `key` was absent in a read after the read of the document, and the
+    document still shows the content of `key` from its put. A document that was put without that content stays. A
+    document that has been refreshed since also stays, and so does an imported document, whose stamp is older than its
+    record. Raises `Unavailable` if the document is written meanwhile.
     """
     found = Found.of(record)
     if found.document is None or not _was_put_with(found.document, record, key):
@@ -114,7 +114,7 @@ class Cascade:
         self._resources: dict[str, bool] = {}
 
     def run(self, key: str) -> bool:
-        """Delete the documents that depend on a deleted one, at any distance. Return whether none is left."""
+        """Delete the documents that depend on a deleted one, at any distance. Return whether no dependent is left."""
         pending = [key]
         while pending:
             if not self._left:
@@ -150,8 +150,8 @@ class Cascade:
     def _may_have_dependents(self, found: Found) -> bool:
         """Return whether a document is linked, or any document depends on an item of its resource.
 
-        The search for dependents takes one query for each resource. Its answer may be old, which matters only for
-        linked documents.
+        The search for dependents takes one query for each resource. The answer of a query may be old, which matters
+        only for linked documents.
         """
         if counts_as_linked(found.document):
             return True
@@ -161,10 +161,10 @@ class Cascade:
         return self._resources[resource]
 
     def _delete(self, page: Sequence[Snapshot]) -> list[str]:
-        """Delete the documents of a page that have not changed since they were read; the others are read again.
+        """Delete the documents of a page that have not changed since they were read.
 
-        A deletion that needs a task or creates a version is a separate commit. Return the keys of the deleted documents
-        that have dependents.
+        Other documents are read again later. A deletion that needs a task or creates a version is a separate commit.
+        Return the keys of the deleted documents that have dependents.
         """
         with_dependents, plain = [], []
         for found in map(Found.of, page):
@@ -187,7 +187,10 @@ def _deletion(ports: Ports, found: Found) -> Deletion:
 
 
 def deletions_of(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
-    """Iterate over the deletions of documents. Read only those that may have versions, or all without events."""
+    """Iterate over the deletions of documents.
+
+    Only documents that may have versions are read. If documents have no events, all of them are read.
+    """
     needed = [path_of(key) for key in keys if HISTORY.may_apply(key) or WRITERS.only_the_kit]
     records = ports.store.read(*needed) if needed else ()
     read = {record.id: Found.of(record) for record in records if record.data is not None}

@@ -39,7 +39,7 @@ from signalbox.documents.storage.writes import DocumentWrite, put_write
 from signalbox.history import model
 
 Outcome = tuple[StoredDocument | None, list[str]]
-"""The document as stored, or None and the paths that the next attempt must read."""
+"""The stored document, or None if the attempt lacked inputs, and the paths that the next attempt must read."""
 
 
 def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
@@ -55,7 +55,10 @@ def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
 
 
 def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome:
-    """Merge, if all inputs of the merged document's links are among `paths`. Return the inputs that it needs."""
+    """Merge if all inputs of the merged document's links are among `paths`.
+
+    Return the stored document, or None if an input was missing, and the paths of the inputs that the links need.
+    """
 
     def merged(own: Found) -> Surveyed:
         return Surveyed(patches.patched(own.content or {}, request.patch, request.null))
@@ -102,7 +105,7 @@ def _write_back(ports: Ports, request: PatchRequest, paths: list[str]) -> Outcom
 
 @dataclass(frozen=True, slots=True)
 class _WholeRead:
-    """A read of records at one instant, the document first. Raises `TooLarge` if they exceed a request's memory.
+    """A read of records at one instant, the document first. Raises `TooLarge` if the records exceed a request's memory.
 
     The document is also returned with its wanted note, if its write needs that.
     """
@@ -180,7 +183,7 @@ class WriteBack:
         return bool(lacking)
 
     def _lacks_header(self, key: str, merged: Surveyed) -> bool:
-        """Note the header of a document's log if it is needed and has not been read; return whether that is so."""
+        """Return whether the header of a document's log is needed and has not been read. If so, note the header."""
         path = model.header_path(key)
         lacks = path not in self._read and needs_header(self.found(key), merged)
         self.missing += [path] if lacks else []
@@ -188,7 +191,10 @@ class WriteBack:
 
 
 def sources_first(key: str, shown: Mapping[str, Iterable[str]], reached: dict[str, None]) -> Iterator[str]:
-    """Iterate over a document after the documents among `shown` that it shows, each once."""
+    """Iterate over a document and the documents among `shown` that it shows.
+
+    Each comes once, after all the documents that it shows.
+    """
     reached[key] = None
     for source in shown[key]:
         if source in shown and source not in reached:

@@ -41,7 +41,10 @@ def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocu
 
 
 def check_precondition(precondition: Precondition, found: Found) -> None:
-    """Raise `PreconditionFailed` unless a write is allowed. The content is hashed only if there is a precondition."""
+    """Raise `PreconditionFailed` unless a write is allowed.
+
+    The content is hashed only if the request has a precondition.
+    """
     if precondition != UNCONDITIONAL:
         precondition.check_write(found.etag)
 

@@ -37,7 +37,10 @@ Kind = TypeVar("Kind", bound="Transaction")
 
 
 def not_read_yet(wanted: Iterable[str], read: Mapping[str, Snapshot]) -> list[str]:
-    """Return the paths of documents that have not been read. A second read would replace the guard of the first."""
+    """Return the paths of documents that have not been read.
+
+    A document is read only once, since a second read would replace the guard of the first read.
+    """
     return [path_of(key) for key in dict.fromkeys(wanted) if key not in read]
 
 
@@ -114,7 +117,7 @@ class Transaction:
             outbox.commit(self._ports, writes, effects)
 
     def _writes(self) -> Iterator[Write]:
-        """Iterate over the writes, each guarded by its read. A document that was only read is guarded by a no-op.
+        """Iterate over the writes. Each is guarded by its read; a document that was only read has a no-op with a guard.
 
         The contents are surveyed only now, since the code may change what it has put until it ends.
         """
@@ -170,7 +173,7 @@ class Transaction:
 
 
 def guarded_no_op(read: Snapshot) -> Write:
-    """Return a write that changes nothing in a record, and fails if the record has changed since its read."""
+    """Return a write that changes nothing in a record. It fails if the record has changed since its read."""
     return Change(read.path, {}, read.guard)
 
 

@@ -68,7 +68,7 @@ def embedding_from(read: Iterable[Snapshot]) -> Embedding:
 
 
 def changed_inputs(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
-    """Return the inputs, as they are now, that have changed between two reads of the same paths."""
+    """Return the inputs that have changed between two reads of the same paths, as they were in the second read."""
 
     def differs(then: Snapshot, now: Snapshot) -> bool:
         if is_transform(then):
@@ -181,7 +181,10 @@ class GroupedEmbedding:
         return chosen
 
     def _made(self, found: Sequence[Link]) -> Iterator[tuple[Path, Content, Version]]:
-        """Iterate over copies, each made from the read of one group. A field with a transform has its own groups."""
+        """Iterate over copies.
+
+        A copy is made from the read of one group; a field with a transform has its own groups.
+        """
         fields = {field_of(at) for at, _ in found}
         plain = fields - set(self._transformed(fields))
         yield from self._read([(at, link) for at, link in found if field_of(at) in plain], plain, ())
@@ -214,7 +217,10 @@ class GroupedEmbedding:
 
 
 def read_in_groups(store: Store, paths: Sequence[str], needed: Sequence[str] = ()) -> Iterator[Sequence[Snapshot]]:
-    """Iterate over groups of records that can be kept in memory together, each preceded by the `needed` records."""
+    """Iterate over groups of records that can be kept in memory together.
+
+    Each group begins with the `needed` records.
+    """
     waiting = list(paths)
     while waiting:
         group = store.read_some(needed, waiting, LIMITS.read_bytes_max)

@@ -18,10 +18,10 @@ from signalbox.history.model import HISTORY, header_path
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document's record as it was read, and the document in it, decoded once.
+    """A document's record as it was read, and the decoded document.
 
-    It is None if the record does not exist. `whole` is false if only the record's metadata was read. `wanted` is true
-    if the document does not exist and its wanted note was read: some document embeds its key.
+    `document` is None if the record does not exist. `whole` is false if only the record's metadata was read. `wanted`
+    is true if the document does not exist and its wanted note was read: some document embeds its key.
     """
 
     record: Snapshot
@@ -57,7 +57,10 @@ class Found:
 
 
 def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
-    """Read records at one instant, in order. Raises `TooLarge` if they exceed what one request may keep in memory."""
+    """Read records at one instant, in order.
+
+    Raises `TooLarge` if the records exceed what one request may keep in memory.
+    """
     read = store.read_some((), paths, LIMITS.read_bytes_max) if paths else ()
     if len(read) < len(paths):
         raise TooLarge(f"The documents that are read at once take more than {LIMITS.read_bytes_max:,} bytes.")
@@ -89,5 +92,8 @@ def needs_header(found: Found, content: Surveyed | None) -> bool:
 
 
 def log_header(store: Store, found: Found, content: Surveyed | None) -> Snapshot | None:
-    """Return the header of the document's log if a write of `content` needs it. It is read after the document."""
+    """Return the header of the document's log if a write of `content` needs it.
+
+    The header is read after the document.
+    """
     return store.read(header_path(found.key))[0] if needs_header(found, content) else None

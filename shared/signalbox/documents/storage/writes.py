@@ -191,25 +191,24 @@ def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] |
 
 
 def unwanted_guard(before: Found) -> tuple[Write, ...]:
-    """Return the guard that no document embeds the key of a new one.
-
-    Without the guard, the event of the new document checks for a wanted note. If the note was read, the new document is
-    stored as linked, which replaces the note: so the note is deleted.
-    """
+    """Return the guard which ensures that no document embeds the key of a new document."""
     if before.document is not None or not WRITERS.only_the_kit:
         return ()
     return (Delete(wanted_path(before.key), None if before.wanted else Must.NOT_EXIST),)
 
 
 def _event_id(before: Snapshot, after: Mapping[str, Any] | None) -> str:
-    """Return an id of the write that leaves `after`, or of a deletion. No other write of any document has it."""
+    """Return an id of the write that leaves `after`, or of a deletion.
+
+    No other write of any document has the same id.
+    """
     version = "deleted" if after is None else after[RESERVED]["version"]
     replaced = "" if before.update_time is None else microseconds(before.update_time)
     return name_of("follow up", before.path, replaced, version)
 
 
 def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect, ...]:
-    """Return the tasks of the write that leaves `after`, or of a deletion. A small document needs none.
+    """Return the tasks of the write that leaves `after`, or of a deletion. A small document needs no tasks.
 
     The task does the same as an event without data.
     """
@@ -254,7 +253,7 @@ def _groups(made: Sequence[DocumentWrite]) -> Iterator[list[DocumentWrite]]:
 
 
 def _committed_group(ports: Ports, group: Sequence[DocumentWrite]) -> list[Outcome]:
-    """Commit some documents together. If that fails for one of them, commit each separately."""
+    """Commit some documents together. If the commit fails because of one document, commit each separately."""
     if len(group) == 1:
         return [_committed(ports, group[0])]
     writes = [write for each in group for write in each.writes]

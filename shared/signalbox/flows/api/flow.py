@@ -96,11 +96,11 @@ def step(
     no_retry: tuple[type[Problem], ...] = (),
     timeout_seconds: float | None = None,
 ) -> Step[T] | Inline[T]:
-    """Return a command that runs a task or an inline step, again after a `Problem`, `attempts_max` times in all.
+    """Return a command that runs a task or an inline step, and retries it after a `Problem`: `attempts_max` attempts.
 
     - `pause_seconds` is the time before the second attempt. Each further pause is `pause_factor` times as long, up to
       `pause_max_seconds` (29 days).
-    - `no_retry` are classes of a `Problem` that is raised at once.
+    - `no_retry` are the classes of `Problem` that are not retried, but raised at once.
     - `timeout_seconds` is the time in which an inline step must end: by default 60, at most 480. A task has the
       time-out of its function.
 
@@ -127,9 +127,10 @@ def run(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Inlin
 def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
     """Return a command that runs a function in this process, without a task: an inline step. Its result is stored.
 
-    The function runs at least once; its outcome is in the log once. If its first parameter is a `TaskContext`, it
-    receives one; `operation` is the same in every start. After an error other than a `Problem` the function is started
-    again, ten times in all. Raises `TypeError` for an `async def` and for a function with `yield`.
+    The function may be started several times, but the log has one outcome. If its first parameter is a `TaskContext`,
+    the function receives a context, whose `operation` is the same in every start. After an error other than a `Problem`
+    the function is started again, ten times in all. Raises `TypeError` for an `async def` and for a function with
+    `yield`.
     """
     check_plain(function, "step")
 
@@ -140,7 +141,7 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
 
 
 def _result_of(function: Callable[..., Any]) -> Codec:
-    """Return the codec of a function's result. Raises `TypeError` for a type that has none."""
+    """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
     annotation = getattr(function, "__annotations__", {}).get("return")
@@ -154,7 +155,7 @@ def _result_of(function: Callable[..., Any]) -> Codec:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function, which replay compares."""
+    """Return the name of a function. Replay compares this name with the name in the log."""
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
@@ -188,11 +189,12 @@ def _first_parameter(function: Callable[..., Any], *, eval_str: bool) -> inspect
 
 
 def callback(event: str, *, through: str, expires_seconds: float, question: str = "") -> Inline[str]:
-    """Return a command whose result is an address that admits one `event` of this run, once, for `expires_seconds`.
+    """Return a command whose result is an address at which `event` can be sent to this run once, for `expires_seconds`.
 
     `through` is a function that calls `app.callbacks()`. The page at the address shows `question`, and its button sends
-    the event with the value null; a POST with a JSON body sends the body. The address is a secret, and is signed in an
-    inline step, so it is the same in every replay. Raises `BadFlow` for more than a year or 300 bytes of a question.
+    the event with the value null; a POST with a JSON body sends the body. The address is a secret. An inline step signs
+    it, so the address is the same in every replay. Raises `BadFlow` if `expires_seconds` is more than a year, or
+    `question` has more than 300 bytes.
     """
     driver = running_flow("flow.callback")
     if not 0 < expires_seconds <= LIMITS.flow_callback_seconds_max:
@@ -225,10 +227,11 @@ def event(name: str, type: type[T]) -> NextEvent[T]: ...
 
 
 def event(name: str, type: Any = Any) -> NextEvent[Any]:
-    """Return a command that waits for the next event of a name; its result is the value. Earlier events are kept.
+    """Return a command that waits for the next event called `name`. The result of the command is the event's value.
 
-    `type` is the type of the value, for instance `str` or a dataclass. A value of another type is raised as a
-    `BadArgument`. Raises `TypeError` for a type that an argument of a task cannot have.
+    Events that arrive before the wait are kept. `type` is the type of the value, for instance `str` or a dataclass. A
+    value of another type is raised as a `BadArgument`. Raises `TypeError` for a type that an argument of a task cannot
+    have.
     """
     codec_of(type, f"the event {name!r}")
     return created(NextEvent(name, type), "flow.event()")
@@ -244,7 +247,7 @@ def lock(
 ) -> Lock:
     """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`.
 
-    `key` and `priority` are those of `semaphore(…).wait`: while others wait, keys and priorities share the permits.
+    `key` and `priority` mean the same as in `semaphore(…).wait`: they decide how waiters share the permits.
     """
     return created(Lock(semaphore, permits, lease_seconds, key, priority), "flow.lock()")
 
@@ -262,10 +265,10 @@ def batch(
     rate: str = "",
     weight: int | str = 1,
 ) -> Batch:
-    """Return a command that runs many calls of one task. Its result has `size`, `succeeded` and `failed`.
+    """Return a command that runs many calls of one task. The command's result has `size`, `succeeded` and `failed`.
 
-    With `semaphore`, each unit runs under a permit of the semaphore of this name, and with `rate` and `weight` it takes
-    permits of the rate of this name when it starts, as in `batch(…).populate`.
+    With `semaphore`, each unit runs under a permit of the semaphore that has this name. With `rate`, each unit takes
+    `weight` permits of the rate that has this name when the unit starts, as in `batch(…).populate`.
     """
     return created(batch_of(calls, failures_max, semaphore, rate, weight), "flow.batch()")
 
@@ -293,10 +296,10 @@ def all(*items: Awaitable[T]) -> AllOf[list[T]]: ...
 
 
 def all(*items: Awaitable[Any]) -> AllOf[Any]:
-    """Return a command that waits for all of several commands and coroutines at once.
+    """Return a command that waits until all of several commands and coroutines have ended. They run concurrently.
 
-    Its result is the list of their results. The first error is raised once the others are cancelled and have ended. As
-    with `asyncio.gather`, a type checker sees a tuple if there are only a few.
+    Its result is the list of their results. The first error is raised once the other items have been cancelled and have
+    ended. As with `asyncio.gather`, a type checker sees a tuple if there are only a few items.
     """
     return created(AllOf(items), "flow.all()")
 
@@ -310,10 +313,10 @@ def first(**named: Awaitable[T]) -> AnyOf[tuple[str, T]]: ...
 
 
 def first(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]:
-    """Return a command that waits for the first of several. The others are abandoned.
+    """Return a command that waits for the first of several commands to end. The other commands are abandoned.
 
-    Its result is `(which, result)`: the name of the command, or its position from 0. Raises `TypeError` for a
-    coroutine, which could be abandoned half done.
+    The result is `(which, result)`; `which` is the name of the command that ended, or its position, counted from 0.
+    Raises `TypeError` for a coroutine, which could be abandoned half done.
     """
     return created(first_of(items, named), "flow.first()")
 
@@ -327,20 +330,24 @@ def first_success(**named: Awaitable[T]) -> FirstSuccessOf[tuple[str, T]]: ...
 
 
 def first_success(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]:
-    """Return a command that waits for the first of several that succeeds. The others are abandoned.
+    """Return a command that waits for the first of several commands that succeeds. The others are abandoned.
 
-    Its result has the form of that of `first`. If all fail, it raises `flow.AllFailed`, a `Problem` with the `errors`.
+    The result has the same form as the result of `first`. If all commands fail, the command raises `flow.AllFailed`, a
+    `Problem` with the `errors`.
     """
     return created(first_of(items, named, FirstSuccessOf, "flow.first_success()"), "flow.first_success()")
 
 
 def settled(*items: Awaitable[T]) -> SettledOf[list[Settled[T]]]:
-    """Return a command that waits for all of several. Its results are `Settled`, each with its result or its error."""
+    """Return a command that waits for several commands. The result is a list of `Settled`, also if commands fail.
+
+    A `Settled` has the result or the error of one command.
+    """
     return created(SettledOf(items), "flow.settled()")
 
 
 def shield(item: Awaitable[T]) -> Shield[T]:
-    """Return a command that waits for another, or for a coroutine, and that a cancel of the flow does not interrupt.
+    """Return a command that waits for a command or a coroutine, and that a cancel of the flow does not interrupt.
 
     The cancel is raised at the next `await`.
     """
@@ -351,8 +358,8 @@ def begin(item: Awaitable[T]) -> Handle[T]:
     """Begin a command now, and return a handle that can be awaited later, any number of times.
 
     A cancel of the run, an error of its code, or a `first` that another command wins ends the wait for the handle, but
-    not the command. `handle.cancel()` abandons it, and so does the end of the code. `handle.done` is True once it has
-    ended. Raises `TypeError` for a coroutine, which could be abandoned half done.
+    not the command. `handle.cancel()` abandons the command, and so does the end of the code. `handle.done` is True once
+    the command has ended. Raises `TypeError` for a coroutine, which could be abandoned half done.
     """
     return _begun(item, "flow.begin()", called_at(2))
 
@@ -368,8 +375,8 @@ def _begun(item: Any, name: str, location: str) -> Handle[Any]:
 def as_completed(*items: Awaitable[T]) -> "AsCompleted[T]":
     """Begin several commands now, and iterate over their handles in the order in which they end, with ``async for``.
 
-    ``await handle`` then returns its result at once, or raises its error. An item that already is a handle is returned
-    as it is. Raises `TypeError` for a coroutine.
+    ``await handle`` then returns the result of the command at once, or raises its error. An item that already is a
+    handle is yielded unchanged. Raises `TypeError` for a coroutine.
     """
     location = called_at(2)
     return AsCompleted([_begun(item, "flow.as_completed()", location) for item in items])
@@ -395,9 +402,9 @@ class AsCompleted(Generic[T]):
 
 
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
-    """Wait for a command for at most `timeout_seconds`, then abandon it, as `first` does.
+    """Wait for a command, and return its result. After `timeout_seconds`, abandon the command, as `first` does.
 
-    Returns its result. Raises `flow.TimedOut`, and `TypeError` for a coroutine, which could be abandoned half done.
+    Raises `flow.TimedOut` if the time is over, and `TypeError` for a coroutine, which could be abandoned half done.
     """
     check_commands((item,), "flow.wait_for()")
     which, result = await first(done=item, late=sleep(timeout_seconds))
@@ -407,10 +414,10 @@ async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
 
 
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
-    """Call a function for each of many items, and wait for the commands that it returns, `at_once` at a time.
+    """Call a function for each of many items, and await each result. At most `at_once` items are in progress at a time.
 
-    Returns the results in the order of the items. The first error is raised once the others are cancelled and have
-    ended. Raises `ValueError` for `at_once` outside of 1 to 90.
+    Returns the results in the order of the items. The first error is raised once the other calls have been cancelled
+    and have ended. Raises `ValueError` for `at_once` outside of 1 to 90.
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
@@ -434,10 +441,10 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
 
 
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
-    """Return the value that makes the flow start again with other arguments and an empty log, if its code returns it.
+    """Return a value for the flow's code to return: the flow then starts again with these arguments and an empty log.
 
-    Events that it has not waited for are kept. Raises `WrongArguments` (a `TypeError`) for arguments that do not fit
-    the flow.
+    Events that the code has not waited for are kept. Raises `WrongArguments` (a `TypeError`) for arguments that do not
+    fit the flow.
     """
     written = running_flow("flow.continue_as_new").encode(arguments) if is_running() else arguments
     return created(ContinueAsNew(written), CONTINUE_AS_NEW)
@@ -457,20 +464,21 @@ def progress(value: Any) -> None:
 
 
 def label(name: str, value: str | None) -> None:
-    """Set a label of the run, by which lists and counts find it; None removes it. The commit of this turn stores it.
+    """Set a label of the run; None removes the label. Lists and counts can select runs by their labels.
 
-    Raises `BadFlow` for a name that does not match `[a-z][a-z0-9_-]{0,62}`, a value of more than 200 bytes, or more
-    than 10 labels.
+    The commit of this turn stores the change. Raises `BadFlow` for a name that does not match `[a-z][a-z0-9_-]{0,62}`,
+    a value of more than 200 bytes, or more than 10 labels.
     """
     running_flow("flow.label").label(name, value)
 
 
 def answer(query: str, function: Callable[..., Any]) -> None:
-    """Register the function that answers a query such as `flows(…).query("basket")`, until another one is registered.
+    """Register the function that answers a query such as `flows(…).query("basket")`.
 
-    A query replays the log, calls the function and drops the code. The function sees the variables of the code as they
-    are where the code waits, takes the arguments of the query by name, and returns JSON. It must not act: of `flow`,
-    only `now` and `context` work in it. Nothing is recorded, so a deployment may add queries for runs under way.
+    A later call for the same query replaces the function. A query replays the log, calls the function and drops the
+    code. The function sees the variables of the code as they are where the code waits, takes the arguments of the query
+    by name, and returns JSON. It must not act: of `flow`, only `now` and `context` work in it. Nothing is recorded, so
+    a deployment may add queries for runs under way.
 
     Raises `BadFlow` for a name that does not match `[A-Za-z][A-Za-z0-9_]{0,99}` or more than 100 queries, and
     `TypeError` for an `async def`.
@@ -485,7 +493,7 @@ def context() -> FlowContext:
 
 
 def _is_outside(line: logging.LogRecord) -> bool:
-    """Return False for a log line of a flow's code: the commit of its turn writes it."""
+    """Return False for a log line of a flow's code: the commit of the turn writes such lines."""
     if not is_running():
         return True
     running_flow("flow.log").log(line)
@@ -493,7 +501,8 @@ def _is_outside(line: logging.LogRecord) -> bool:
 
 
 log = logging.getLogger("signalbox.flow")
-"""A logger for the code of a flow. A line begins with the run, and is written when its turn has committed."""
+"""A logger for the code of a flow. Each line begins with the run, and is written once the turn that logged it commits.
+"""
 
 log.addFilter(_is_outside)
 
@@ -519,7 +528,7 @@ def uuid() -> str:
 def patched(name: str) -> bool:
     """Return whether the new code runs here.
 
-    It does not if this run passed this place before the patch was deployed.
+    The old code runs if this run passed this place before the patch was deployed.
     """
     holds: bool = running_flow("flow.patched").position.patched(name)
     return holds

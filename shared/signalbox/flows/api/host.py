@@ -34,7 +34,7 @@ from signalbox.tasks.model.contexts import Context, OfStep
 
 
 class InFlow(RuntimeError):
-    """A read or write by the code of a flow, which each replay would repeat. The run is stuck."""
+    """A flow's code made a read or a write, which each replay would repeat. The run is stuck."""
 
 
 CONTEXT = "task_context_"
@@ -44,7 +44,10 @@ KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
 class FlowHost:
-    """The flows of a function. A function without flows also has one if it runs steps of another function's flows."""
+    """The flows of a function.
+
+    A function without flows also has a host if it runs steps of another function's flows.
+    """
 
     def __init__(self, function: str) -> None:
         self._function = function

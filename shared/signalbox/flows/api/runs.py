@@ -82,7 +82,7 @@ class FlowStatus:
 
     @classmethod
     def of(cls, header: FlowHeader) -> Self:
-        """Return the status of a run from its header, with the stuck sub-flows below it."""
+        """Return the status of a run from its header and from the stuck sub-flows below the run."""
         outcome = header.end.outcome.to_json() if header.end else {}
         return cls(
             header.address.key,
@@ -101,7 +101,7 @@ class FlowStatus:
 
 
 class FlowRun:
-    """A run of a flow, by its id. It may not exist."""
+    """A run of a flow, addressed by the run's id. The run may not exist."""
 
     def __init__(
         self, address: FlowAddress, labels: Mapping[str, str] = NO_LABELS, timeout_seconds: float | None = None
@@ -116,7 +116,7 @@ class FlowRun:
         return self._address.key
 
     def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> Self:
-        """Return the same run, which starts with labels or with a time-out. Other options keep their values."""
+        """Return the same run with other labels or another time-out for its start. Other options keep their values."""
         labels_after = self._labels if labels is None else labels
         return type(self)(
             self._address, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -132,7 +132,7 @@ class FlowRun:
         return started(NO_FLOWS, self._address, written, on_complete, self._labels, self._timeout_seconds)
 
     def event(self, name: str, value: Any = None, *, id: str | None = None) -> None:
-        """Send an event. It is kept until the flow waits for it. A repeat with the same `id` is the same event.
+        """Send an event, which is kept until the flow waits for it. Calls with the same `id` send the same event once.
 
         Raises `NoFlow` or `FlowEnded`.
         """
@@ -141,28 +141,34 @@ class FlowRun:
         messages.post_event(runtime.ports(), self._address, name, sent, id_)
 
     def cancel(self, reason: str = "") -> None:
-        """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""
+        """Cancel the run: `flow.Cancelled` is raised at the place where the run's code waits.
+
+        An ended run does not change.
+        """
         key = idempotency_key("cancel", self._address.base)
         messages.cancel(runtime.ports(), self._address, reason, key)
 
     def terminate(self, reason: str = "") -> None:
-        """End the run as cancelled without running its code. Its locks are released, batches and sub-flows cancelled.
+        """End the run as cancelled without running its code. Locks are released; batches and sub-flows are cancelled.
 
-        It is for code that catches `flow.Cancelled` and continues. An ended run does not change. Raises `NoFlow`.
+        Use this for code that catches `flow.Cancelled` and continues. An ended run does not change. Raises `NoFlow`.
         """
         sweep.terminate(runtime.ports(), self._address, reason)
 
     def suspend(self, reason: str = "") -> None:
         """Let the run take no further step until `resume`. Events and the outcomes of its steps are kept.
 
-        Tasks that it has scheduled run, and its locks expire with their leases. A cancel takes effect when the run is
-        resumed; `terminate` ends it at once. A run that is already suspended does not change. Raises `NoFlow` or
-        `FlowEnded`.
+        Tasks that the run has already scheduled still run, and its locks expire with their leases. A cancel takes
+        effect when the run is resumed; `terminate` ends it at once. A run that is already suspended does not change.
+        Raises `NoFlow` or `FlowEnded`.
         """
         suspensions.suspend(runtime.ports(), self._address, reason)
 
     def resume(self) -> None:
-        """Let a suspended run continue, and replay a stuck one with the code that is deployed now. Raises `NoFlow`."""
+        """Let a suspended run continue. If the run is stuck, replay it with the code that is deployed now.
+
+        Raises `NoFlow`.
+        """
         suspensions.resume(runtime.ports(), self._address)
 
     def status(self) -> FlowStatus:
@@ -170,7 +176,7 @@ class FlowRun:
         return FlowStatus.of(reads.get(runtime.ports(), self._address))
 
     def wait(self, seconds: float) -> FlowStatus:
-        """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
+        """Wait until the run has ended, for at most `seconds`, and return its status. The run is read once a second."""
         return FlowStatus.of(reads.wait(runtime.ports(), self._address, seconds))
 
     def query(self, name: str, /, **arguments: Any) -> Any:
@@ -222,10 +228,10 @@ class Flow(Generic[P, R]):
         labels: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> Self:
-        """Return the same flow whose runs end with a task, which receives the `Outcome`, or have labels or a time-out.
+        """Return the same flow with other options for its runs.
 
-        A run that has not ended after `timeout_seconds`, a year at most, is cancelled; `continue_as_new` does not
-        extend the time.
+        When a run ends, the task `on_complete` receives the `Outcome`. A run that has not ended after
+        `timeout_seconds`, a year at most, is cancelled; `continue_as_new` does not extend the time.
 
         Lists and counts find runs by a label. A name must match `[a-z][a-z0-9_-]{0,62}`, and a value is a string of at
         most 200 bytes. Options that are left out keep their values.
@@ -245,9 +251,9 @@ class Flow(Generic[P, R]):
         return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
 
     def start_new(self, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
-        """Start a run under an id that the kit draws; the returned run has it.
+        """Start a run under an id that the kit draws, and return the run.
 
-        In a task, a second delivery draws the same ids as the first one. Raises `WrongArguments` (a `TypeError`).
+        In a task, a second delivery draws the same ids as the first delivery. Raises `WrongArguments` (a `TypeError`).
         """
         arguments = self._checked(args, kwargs)
         address = _drawn(self.name, arguments, self._on_complete, self._labels, self._timeout_seconds)
@@ -256,12 +262,13 @@ class Flow(Generic[P, R]):
     def fork(self, run: str, id: str, from_entry: int, *, arguments: Mapping[str, Any] | None = None) -> FlowRun:
         """Start a run under `id` from the first `from_entry` entries of another run's log.
 
-        What the code has done up to there counts as done; what it waits for there is scheduled again. Arguments and
-        labels are those of the other run, unless others are given. The other run may have ended, and does not change. A
-        repeat changes nothing.
+        The effects of the code up to that entry count as done; commands that the code waits for there are scheduled
+        again. The new run has the other run's arguments and labels, unless `arguments` or labels are given. The other
+        run may have ended, and does not change. A repeat changes nothing.
 
-        Raises `CannotFork` if there are fewer entries, or if the code has ended at the last of them, holds a lock there
-        or does not fit them; `OtherBody` if the id was used in another way, `NoFlow`, and `BadArgument`.
+        Raises `CannotFork` if the log has fewer entries, or if the code has ended at the last of these entries, holds a
+        lock there, or does not fit the entries. Also raises `OtherBody` if the id was used in another way, `NoFlow`,
+        and `BadArgument`.
         """
         follow = self._on_complete and deployed(self._on_complete, "on_complete")
         labels = None if self._labels is NO_LABELS else self._labels
@@ -284,7 +291,7 @@ class Flow(Generic[P, R]):
         return created(command, f"{self.name}.call()")
 
     def call_as(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
-        """Return the same command as `call`, for a run with the given id, by which callers can address it.
+        """Return the same command as `call`, for a run with the given id. Callers can address the run by this id.
 
         If there is a run with this id, even one that has ended, the command raises `FlowExists`, a `Problem`.
         """
@@ -298,7 +305,7 @@ class Flow(Generic[P, R]):
 
 
 class NewRun:
-    """A run that has not been started, of the flow with a name. Its start draws the id."""
+    """A run of a flow. The run has not been started, and its start draws its id."""
 
     def __init__(self, flow: str, labels: Mapping[str, str] = NO_LABELS, timeout_seconds: float | None = None) -> None:
         self._flow = flow
@@ -306,7 +313,7 @@ class NewRun:
         self._timeout_seconds = timeout_seconds
 
     def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> Self:
-        """Return the same run, which starts with labels or with a time-out. Other options keep their values."""
+        """Return the same run with other labels or another time-out for its start. Other options keep their values."""
         labels_after = self._labels if labels is None else labels
         return type(self)(
             self._flow, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -331,7 +338,7 @@ def flows(name: str) -> NewRun: ...
 
 
 def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
-    """Return a run of a flow, by the flow's name and the run's id. Without an id, the start of the run draws one.
+    """Return a run of a flow, by the flow's name and the run's id. Without an id, the start of the run draws an id.
 
     Raises `BadFlow` or `BadKey`.
     """
@@ -343,7 +350,10 @@ def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
 def _drawn(
     flow: str, arguments: Mapping[str, Json], on_complete: Call | None, labels: Mapping[str, str], seconds: float | None
 ) -> FlowAddress:
-    """Return the address of a new run. In a task it follows from the arguments, so a second delivery repeats it."""
+    """Return the address of a new run.
+
+    In a task, the id follows from the arguments: a second delivery has the same id.
+    """
     new_id = runtime.ports().store.new_id
     follow = content_of(on_complete) if on_complete else ""
     id_ = idempotency_key("start", flow, arguments, follow, dict(labels), seconds) or new_id()
@@ -353,14 +363,14 @@ def _drawn(
 def _flows_of(flow: str) -> Flows:
     """Return the flows of the running function.
 
-    Outside of requests, as in a test, return those of the function that has the flow.
+    Outside of requests, as in a test, return the flows of the function that has `flow`.
     """
     served = SERVED.get(current_function.get() or function_of(flow))
     return served() if served else NO_FLOWS
 
 
 def _written(value: Any, field: str) -> Json:
-    """Return a value as JSON by its own type. Raises `BadFlow`."""
+    """Return a value as JSON, encoded by its own type. Raises `BadFlow` if that is impossible."""
     try:
         return encode_unannotated(value, field)
     except WrongValue as error:
@@ -375,7 +385,7 @@ def started(
     labels: Mapping[str, str] = NO_LABELS,
     timeout_seconds: float | None = None,
 ) -> FlowRun:
-    """Start a run, with the first turn if `local` has the flow's code."""
+    """Start a run. If `local` has the flow's code, the start includes the first turn."""
     follow = on_complete and deployed(on_complete, "on_complete")
     function = local.function if address.name in local.definitions else function_of(address.name)
     starts.start(runtime.ports(), local, function, address, dict(arguments), follow, labels, timeout_seconds)
@@ -383,7 +393,7 @@ def started(
 
 
 def function_of(flow: str) -> str:
-    """Return the function that has the code of a flow. Raises `BadFlow` if there is none."""
+    """Return the function that has the code of a flow. Raises `BadFlow` if no function has the flow."""
     functions = catalogue_settings(settings(), lambda known: flow in known.flow_functions).flow_functions
     if flow not in functions:
         detail = f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."

@@ -39,7 +39,7 @@ class Threads:
         self._codes.put(begun)
 
     def close(self) -> None:
-        """End the threads, each when its code has ended."""
+        """End each thread when its code has ended."""
         for _ in range(self._threads):
             self._codes.put(None)
 
@@ -49,7 +49,10 @@ class Threads:
             del begun  # an idle thread keeps no reference to its last step
 
     def _outcome(self, path: str, context: Context, code: turns.Code) -> CallOutcome:
-        """Run code and return its outcome. In a thread, `SystemExit` does not end the process: it is a failed start."""
+        """Run code and return its outcome.
+
+        If the code raises `SystemExit`, the process does not end: the start has failed.
+        """
         try:
             return context.run(code)
         except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
@@ -57,9 +60,9 @@ class Threads:
             return CallOutcome(raised=error)
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one; after `seconds`, return an empty list.
+        """Wait until code has ended, and return the outcomes by path. After `seconds`, return an empty dictionary.
 
-        The outcome of abandoned code is ignored, even if other code has begun under its path since.
+        The outcome of abandoned code is ignored, even if other code has begun under the same path since.
         """
         ended = {}
         with suppress(Empty):

@@ -91,9 +91,9 @@ class FlowWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A call at a line of a file, and the reason why a flow should not make it.
+    """A call at a line of a file, and the reason why a flow should not make the call.
 
-    An error is a call that is never right.
+    A call that is never right is an error.
     """
 
     file: str
@@ -114,7 +114,7 @@ def check(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
 
 
 def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[Finding]:
-    """Return the calls that a flow's code should not make, or none if its source cannot be read."""
+    """Return the calls that a flow's code should not make. If its source cannot be read, return an empty list."""
     seen: dict[Callable[..., Any], list[Finding]] = {}
     unseen = [code]
     while unseen:
@@ -147,14 +147,17 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
 
 
 def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_task: Callable[[Any], bool]) -> bool:
-    """Return whether a call creates a command: a function of `flow`, or `call` of a task or of a flow."""
+    """Return whether a call creates a command.
+
+    Commands are created by functions of `flow`, and by the method `call` of a task or a flow.
+    """
     if isinstance(called, ast.Attribute) and called.attr == "call":
         return is_task(_named(called.value, function)[0])
     return name in COMMANDS
 
 
 def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
-    """Iterate over the sets that a function iterates over, unless the order of their elements has no effect."""
+    """Iterate over the sets that a function iterates over, except where the order of their elements has no effect."""
     assigned = (node for node in nodes if isinstance(node, ast.Assign) and _is_set(node.value, frozenset()))
     names = frozenset(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))
     unordered = {part for node in nodes if isinstance(node, ast.Call) and _ignores_order(node) for part in node.args}
@@ -204,7 +207,7 @@ def _reason(name: str) -> str:
 
 @lru_cache(maxsize=16)
 def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
-    """Return all parts of a function's body, or none if its source cannot be read."""
+    """Return all nodes of a function's body. If its source cannot be read, return an empty list."""
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
     definition = _definitions(source).get((code.co_name, code.co_firstlineno))
@@ -213,7 +216,7 @@ def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
 
 @lru_cache(maxsize=1)
 def _definitions(source: str) -> dict[tuple[str, int], ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the functions of a file by name and first line, which is that of the first decorator.
+    """Return the functions of a file by name and first line. A function's first line is that of its first decorator.
 
     The whole file is parsed once: `inspect.getsource` tokenizes each function, which took 7 % of a cold start.
     """
@@ -238,8 +241,8 @@ def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 def _named(node: ast.expr, function: Callable[..., Any]) -> tuple[Any, str]:
     """Return the value and the full name of an expression that is a global name or an attribute of one.
 
-    The value of other expressions is None. A name that the function itself imports has a full name but no value, since
-    nothing is imported here.
+    For any other expression, the value is None. A name that the function itself imports has a full name but no value,
+    since nothing is imported here.
     """
     if isinstance(node, ast.Attribute):
         value, name = _named(node.value, function)

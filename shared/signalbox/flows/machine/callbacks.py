@@ -39,7 +39,10 @@ PURPOSE = "signalbox callback"
 
 
 def keys_of(text: str) -> Sequence[bytes]:
-    """Return the keys in a secret, one a line. The first one signs, all of them verify. Raises `ValueError`."""
+    """Return the keys in a secret, which has a key on each line. Raises `ValueError`.
+
+    The first key signs; all keys verify.
+    """
     keys = [line.strip() for line in text.splitlines() if line.strip()]
     if not keys or any(len(key) < KEY_LETTERS_MIN for key in keys):
         raise ValueError(
@@ -52,8 +55,8 @@ def keys_of(text: str) -> Sequence[bytes]:
 class Callback:
     """The right to send `event` to the run `id` of `flow`, through `function`, until `expires_at`.
 
-    `incarnation` distinguishes runs of one id, and `operation` callbacks of one run. `expires_at` is in seconds since
-    1970, UTC. The page shows `question`.
+    `incarnation` distinguishes the runs that have had the same id; `operation` distinguishes the callbacks of one run.
+    `expires_at` is in seconds since 1970, UTC. The page shows `question`.
     """
 
     function: str
@@ -103,7 +106,7 @@ class Callback:
         return callback
 
     def check(self, header: FlowHeader, now: datetime) -> None:
-        """Raise `NoCallback` if the header belongs to another run, and `CallbackExpired` if the time is over."""
+        """Raise `NoCallback` if the header belongs to another run, and `CallbackExpired` after `expires_at`."""
         if header.incarnation != self.incarnation:
             raise not_valid()
         if now.timestamp() >= self.expires_at:
@@ -114,12 +117,12 @@ class Callback:
 
 
 def not_valid() -> NoCallback:
-    """Return the refusal of every invalid token, which does not disclose the reason."""
+    """Return the problem for any invalid token. It does not disclose why the token is invalid."""
     return NoCallback("This address is not valid: it was cut off or changed, or its run does not exist any more.")
 
 
 def _id_of(key: bytes) -> str:
-    """Return the id of a key, which does not disclose the key."""
+    """Return an id for a key. The id does not disclose the key."""
     return hashlib.sha256(PURPOSE.encode() + b" key " + key).hexdigest()[:8]
 
 

@@ -54,7 +54,7 @@ class Next(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BegunStep:
-    """A step whose code has begun under a claim. `ends_at` is the end of its time."""
+    """A step whose code has begun under a claim. The step times out at `ends_at`."""
 
     wait: Wait
     claim: Claim
@@ -68,22 +68,22 @@ class BegunStep:
 
 @dataclass(frozen=True, slots=True)
 class CarriedSteps:
-    """The steps that a delivery carries, and the times that it has noted."""
+    """The inline steps that a delivery runs, and the times that the delivery has noted."""
 
     begun: Mapping[str, BegunStep] = field(default_factory=dict)
-    """The steps by path, also those that have ended."""
+    """The steps by path, including the steps that have ended."""
     ended: tuple[Result, ...] = ()
     """The outcomes that no commit has applied yet."""
     sent_at: float = 0.0
-    """The time before the last commit: the claims are renewed some time after it."""
+    """The time just before the last commit. A fixed interval after this time, the claims are renewed."""
     answered_at: float = 0.0
-    """The time after the last commit, which is the time of its answer."""
+    """The time at which the last commit was answered."""
     looked_at: float = 0.0
     """The time of the last look for messages."""
     must_read: bool = False
     cancel_waits: bool = False
     has_lost_thread: bool = False
-    """Whether a step has timed out whose code still runs in its thread."""
+    """Whether a step has timed out. Its code may still run in its thread."""
     has_left: bool = False
     """Whether outcomes have been left in the mailbox."""
 
@@ -94,28 +94,28 @@ class CarriedSteps:
         return replace(self, looked_at=now, must_read=False)
 
     def applied(self, *, cancel_waits: bool, complete: bool) -> Self:
-        """Return the steps after the turn of a read, which has applied the outcomes if it is `complete`."""
+        """Return the steps after the turn of a read. If the turn is `complete`, it has applied the outcomes."""
         return replace(self, cancel_waits=cancel_waits, ended=() if complete else self.ended)
 
     def committed(self, sent_at: float, answered_at: float, *, claims: bool) -> Self:
         """Return the steps after a commit.
 
-        If the commit has made `claims` and its answer is late, the claims may be over soon.
+        If the commit has made `claims` and its answer is late, the claims may expire soon, so the mailbox must be read.
         """
         is_slow = answered_at - sent_at >= LIMITS.inline_renewal_seconds
         return replace(self, sent_at=sent_at, answered_at=answered_at, must_read=claims and is_slow)
 
     def with_begun(self, path: str, wait: Wait, claim: Claim, ends_at: float) -> Self:
-        """Return the steps, with another one whose code has begun."""
+        """Return the steps with one more step, whose code has begun."""
         return replace(self, begun={**self.begun, path: BegunStep(wait, claim, ends_at)})
 
     def with_outcomes(self, outcomes: Mapping[str, CallOutcome], delivery: str) -> Self:
-        """Return the steps with the outcomes of code that has ended, or whose time is over."""
+        """Return the steps with these outcomes of code that has ended or timed out."""
         results = (Result(self.begun[path].wait, outcome, delivery=delivery) for path, outcome in outcomes.items())
         return replace(self, ended=(*self.ended, *results))
 
     def with_timed_out(self, paths: Collection[str], delivery: str) -> Self:
-        """Return the steps with `StepTimedOut` as the outcome of those whose time is over."""
+        """Return the steps with `StepTimedOut` as the outcome of the steps at `paths`, which have timed out."""
         error = CallOutcome.from_problem(StepTimedOut("The step did not end within its time-out."))
         after = self.with_outcomes(dict.fromkeys(paths, error), delivery)
         return replace(after, has_lost_thread=self.has_lost_thread or bool(paths))
@@ -133,7 +133,7 @@ class CarriedSteps:
     # --- what is decided ---
 
     def next(self, running: Collection[str], now: float) -> Next:
-        """Return the next action, while the code of the steps `running` runs."""
+        """Return the next action. `running` are the paths of the steps whose code runs."""
         if self.must_read:
             return Next.READS
         if self.repeated:
@@ -146,7 +146,10 @@ class CarriedSteps:
 
     @property
     def repeated(self) -> Sequence[Result]:
-        """The outcomes of repeated starts, without errors other than a `Problem`, which are retried."""
+        """The outcomes of repeated starts.
+
+        Errors other than a `Problem` are left out, since their steps are retried.
+        """
         return [one for one in self.ended if self.begun[one.wait.path].is_repeated and not one.outcome.raised]
 
     def waits_until(self, running: Collection[str]) -> float:
@@ -155,7 +158,7 @@ class CarriedSteps:
         return min(self.looked_at + LIMITS.inline_look_seconds, self.sent_at + LIMITS.inline_renewal_seconds, ends_at)
 
     def timed_out(self, running: Collection[str], now: float) -> Iterator[str]:
-        """Iterate over the steps that run although their time is over."""
+        """Iterate over the paths of running steps that have exceeded their time."""
         return (path for path in running if self.begun[path].ends_at <= now)
 
     def must_look(self, now: float) -> bool:
@@ -163,5 +166,5 @@ class CarriedSteps:
         return now - self.looked_at >= LIMITS.inline_look_seconds
 
     def server_time(self, answered: datetime, now: float) -> datetime:
-        """Return the server's time now, counted from `answered`, its time at the last commit."""
+        """Return the server's present time. `answered` is the server's time at the last commit."""
         return answered + timedelta(seconds=now - self.answered_at)

@@ -42,10 +42,10 @@ Steps = Mapping[str, tuple[Inline[object], Wait]]
 class Carrier:
     """A delivery that can run inline steps.
 
-    - `running` are the paths whose code it runs now.
-    - `seconds_left` is the time that it has left, and `seconds` the time that it had in all.
-    - `identify` draws its id, at the first step.
-    - `sees_all` is whether its turn applies all messages that wait.
+    - `busy` are the paths of the steps whose code the delivery runs now.
+    - `seconds_left` is the time that the delivery has left, and `seconds` is its whole time.
+    - `identify` draws the delivery's id at the first step.
+    - `sees_all` is whether the turn applies all messages that wait.
     """
 
     identify: Callable[[], str]
@@ -60,11 +60,14 @@ class Carrier:
         return self.identify()
 
     def has_time_for(self, step: Inline[object]) -> bool:
-        """Return whether a step can end in time. One that may take very long gets the time of a new delivery."""
+        """Return whether enough time is left for a step.
+
+        Enough is the step's time-out and a margin, or half of the delivery's whole time if that is less.
+        """
         return self.seconds_left >= min(step.timeout_seconds + LIMITS.inline_margin_seconds, self.seconds / 2)
 
     def owns(self, claim: Claim) -> bool:
-        """Return whether a claim is of this delivery."""
+        """Return whether a claim belongs to this delivery."""
         return bool(claim.delivery) and claim.delivery == self.delivery
 
     def may_start_again(self, claim: Claim) -> bool:
@@ -72,26 +75,27 @@ class Carrier:
         return self.sees_all or not claim.delivery or self.owns(claim)
 
     def may_interrupt(self, claim: Claim, path: str, now: datetime) -> bool:
-        """Return whether no code runs under a claim, so that a cancel need not wait for it."""
+        """Return whether a cancel may be applied now, because no code runs under the claim."""
         if self.owns(claim):
             return path not in self.busy
         return not claim.delivery or claim.until <= now
 
 
 NOBODY = Carrier(str, seconds_left=0)
-"""A turn that is not a carrier's, but that of a start or of a step's task. It claims nothing."""
+"""The carrier of a turn that runs no inline steps: the turn of a start or of a step's task. It claims nothing."""
 
 
 def due_at(step: Inline[object], wait: Wait) -> datetime | None:
-    """Return the end of the pause before an attempt, or None if there is none."""
+    """Return the end of the pause before an attempt, or None if the attempt has no pause."""
     pause_seconds = step.pause_before(wait.attempt)
     return datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=pause_seconds) if pause_seconds else None
 
 
 def kept_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:
-    """Return the claims of steps that are still waited for. Claims whose code runs here are renewed.
+    """Return the claims of steps for which the code still waits. Claims whose code runs here are renewed.
 
-    A claim of the carrier whose code it has not begun is released: the answer of the commit that made it was lost.
+    If the carrier has a claim but has not begun the step's code, the claim is released: the answer of the commit that
+    made the claim was lost.
     """
     kept: dict[str, Claim] = {}
     for path, claim in claims.items():
@@ -105,7 +109,7 @@ def kept_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now
 
 
 def new_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:
-    """Return the claims that a carrier's turn makes, by path, next to those that are kept."""
+    """Return the new claims that a carrier's turn makes, by path, in addition to the kept claims."""
     until = now + timedelta(seconds=LIMITS.inline_claim_seconds)
     free = {
         path: Claim(carrier.delivery, claims[path].starts + 1 if path in claims else 1, until)
@@ -135,7 +139,7 @@ def is_free(claim: Claim | None, step: Inline[object], wait: Wait, now: datetime
 
 
 def is_given_up(claim: Claim, now: datetime) -> bool:
-    """Return whether all starts of a step are used up, and the last one is over."""
+    """Return whether all starts of a step have been made, and the claim of the last start has expired."""
     return claim.starts >= LIMITS.inline_starts_max and claim.until <= now
 
 

@@ -15,10 +15,10 @@ from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 ANY_PATCH = "signalbox.any"
-"""The patch since which an `any` schedules all of its commands, unless one of them is decided."""
+"""The patch with which an `any` schedules all of its commands, unless one of them is already decided."""
 
 DECIDED_PATCH = "signalbox.decided"
-"""The patch since which a cancel does not take the outcome of a `first` that a kept event has decided."""
+"""The patch with which a cancel leaves a `first` its outcome, if a kept event has decided the `first`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,10 @@ class First(tuple[int | str, Any]):
 def first_of(
     items: Sequence[Any], named: Mapping[str, Any], kind: type[AnyOf[Any]] = AnyOf, name: str = "flow.first()"
 ) -> AnyOf[Any]:
-    """Return the first of commands, by position or by name. Raises `TypeError` for both at once, and for a branch."""
+    """Return the command that waits for the first of several commands, which have positions or names.
+
+    Raises `TypeError` if some have positions and others have names, and for a coroutine.
+    """
     if bool(items) == bool(named):
         raise TypeError(f"{name} needs at least one command: all of them by position, or all by name.")
     known = (*items, *named.values())
@@ -62,7 +65,7 @@ def first_of(
 
 
 def check_commands(items: Iterable[Any], name: str) -> None:
-    """Raise `TypeError` if there are coroutines among the items of the function of this name."""
+    """Raise `TypeError` if there are coroutines among the items; `name` is the function that the message names."""
     branches = [branch for item in items for branch in branches_in(item)]
     for branch in branches:
         branch.close()  # Python would warn in addition that it was never awaited
@@ -79,9 +82,9 @@ class Mode(Enum):
     ALL = auto()
     FIRST = auto()
     SUCCESS = auto()
-    """The first that succeeds."""
+    """The outcome of the first command that succeeds."""
     SETTLED = auto()
-    """All, each with its result or its error."""
+    """All outcomes, whether they are results or errors."""
 
 
 class Group:
@@ -110,7 +113,7 @@ class Group:
         return self
 
     def _place(self) -> None:
-        """Add the items that are left, unless one of them decides the group."""
+        """Add the items that have not been added, until one of them decides the group."""
         for number, item in self._items:
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
             if self._takes_one and self.stops():
@@ -147,7 +150,7 @@ class Group:
             self._end(self._error or CallOutcome(self._results))
 
     def take_success(self, slot: int, outcome: CallOutcome) -> None:
-        """Decide with a success; after a failure, wait for the others, and add those that have not been added yet."""
+        """Decide the group with a success. After a failure, add the items that are left, and wait for the others."""
         error = outcome.exception()
         if not isinstance(error, Problem):
             self._decide(outcome if error else CallOutcome(First((self._keys[slot], outcome.value))))
@@ -192,9 +195,10 @@ class Group:
         return iter([child for child, done in zip(self._children, self._done, strict=False) if not done])
 
     def cancel(self, outcome: CallOutcome) -> bool:
-        """Cancel all nodes that have not ended. A group that has failed before reports the cancel, not its error.
+        """Cancel all nodes that have not ended.
 
-        A `first` with a shielded command is not cancelled: its branch waits until it is decided.
+        If the group has already failed, it reports the cancel and not the error. A `first` with a shielded command is
+        not cancelled: its branch waits until it is decided.
         """
         if self._left == 0 or (self._takes_one and self.shielded):
             return False
@@ -216,14 +220,14 @@ class Group:
         self._release_locks()
 
     def _release_locks(self) -> None:
-        """Release the locks among the results, which the code never receives."""
+        """Release the locks among the results, since the code never receives these results."""
         for lock in locks_in(self._results):
             if not any(handle.has(lock) for handle in self.tree.handles):
                 lock.release()
 
 
 def locks_in(results: list[Any]) -> Iterator[HeldLock]:
-    """Iterate over the locks in results: those of groups contain results in turn."""
+    """Iterate over the locks in results, including the locks in the results of nested groups."""
     waiting: list[Any] = [results]
     seen = set()
     while waiting:

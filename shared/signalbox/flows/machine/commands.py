@@ -141,7 +141,10 @@ class Sleep(Command[None]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextEvent(Command[T]):
-    """Wait for the next event of a name. The result is the event's value, or an error if it is not of the `type`."""
+    """Wait for the next event of a name.
+
+    The result is the event's value, or an error if the value is not of the `type`.
+    """
 
     kind = "event"
     event: str
@@ -199,7 +202,7 @@ class Lock(Command["HeldLock"]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatePermits(Command[None]):
-    """Wait for permits of a rate. They become free again with time."""
+    """Wait for permits of a rate. The permits become free again with time."""
 
     kind = "rate"
     refusals = (NoRate, BadRate)
@@ -253,7 +256,7 @@ class ObjectCall(Command[Any]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubFlow(Command[T]):
-    """Run another flow. `function` has its code. `id` is that of the run; one is made if it is empty."""
+    """Run another flow. `function` has its code. `id` is the id of the run; if it is empty, an id is made."""
 
     kind = SUB_FLOW
     function: str
@@ -275,7 +278,7 @@ class SubFlow(Command[T]):
 
 
 class BatchResult(TypedDict):
-    """A batch that has ended, with the numbers of its units: all, those that succeeded, and those that failed.
+    """A batch that has ended: the number of its units, and how many of them succeeded and how many failed.
 
     `state` is completed or cancelled.
     """
@@ -305,7 +308,10 @@ class Batch(Command[BatchResult]):
 
 
 def command_of(value: Any) -> Command[Any] | None:
-    """Return an awaited value as a command, or None if it is not one. The call of a task is a step with one attempt."""
+    """Return an awaited value as a command, or None for a value of another kind.
+
+    The call of a task becomes a step with one attempt.
+    """
     if isinstance(value, Call):
         return Step(value)
     return value if isinstance(value, Command) else None
@@ -314,7 +320,7 @@ def command_of(value: Any) -> Command[Any] | None:
 def batch_of(
     calls: Iterable[Call], failures_max: int | None, semaphore: str, rate: str = "", weight: int | str = 1
 ) -> Batch:
-    """Return a batch of calls. Raises `BadFlow` if they are not all of one task."""
+    """Return a batch of calls. Raises `BadFlow` unless all calls are of the same task."""
     known = tuple(calls)
     if len({(call.function, call.task, call.queue) for call in known}) > 1:
         raise BadFlow("All calls of a flow's batch must be of one task.", field="calls")
@@ -343,7 +349,7 @@ class AllOf(Awaited[T]):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class AnyOf(Awaited[T]):
-    """The first of several commands. The others are abandoned. `keys` are their names in the result."""
+    """The first of several commands. The others are abandoned. `keys` are the names of the commands in the result."""
 
     items: tuple[Any, ...]
     keys: tuple[int | str, ...]
@@ -356,7 +362,7 @@ class FirstSuccessOf(AnyOf[T]):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class SettledOf(Awaited[T]):
-    """All of several commands, each as a `Settled`. No error is raised."""
+    """All of several commands. The result has a `Settled` for each command, and no error is raised."""
 
     items: tuple[Any, ...]
 
@@ -397,7 +403,8 @@ class LeaseHolder(Protocol):
 class HeldLock:
     """A lease of `semaphore` until `ends_at`, released at the end of a ``with`` block or of the flow at the latest.
 
-    `token` is a fencing token: what the lock protects can refuse a caller whose token is smaller than one it has seen.
+    `token` is a fencing token: the protected resource can refuse a caller whose token is smaller than a token that the
+    resource has seen.
     """
 
     semaphore: str
@@ -419,13 +426,14 @@ class HeldLock:
         return f"{self._path}.".startswith(f"{path}.")
 
     def release(self) -> bool:
-        """Release the permits; return whether the flow still held them, as far as it knows."""
+        """Release the permits; return whether the flow still held them, as far as the flow knows."""
         return self._holder.release(self._path)
 
     def renew(self, lease_seconds: float | None = None) -> Renew:
-        """Return a command that extends the lease, by the original number of seconds if none is given.
+        """Return a command that extends the lease, by `lease_seconds` or by the original number of seconds.
 
-        Its error is `LeaseEnded` if the lease has expired. Raises `LeaseEnded` if the lock was released.
+        Awaiting the command raises `LeaseEnded` if the lease has expired. This method raises `LeaseEnded` if the lock
+        was released.
         """
         if self._path not in self._holder.held:
             raise LeaseEnded(f"The lock of {self.semaphore} was released.")

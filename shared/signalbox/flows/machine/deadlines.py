@@ -21,7 +21,7 @@ from signalbox.flows.problems import BadFlow
 
 
 def checked_timeout(seconds: Any) -> float | None:
-    """Return the time-out of a start, or None if it has none. Raises `BadFlow`."""
+    """Return the time-out of a start, or None if the start has no time-out. Raises `BadFlow`."""
     most = LIMITS.flow_timeout_seconds_max
     if seconds is None:
         return None
@@ -31,7 +31,7 @@ def checked_timeout(seconds: Any) -> float | None:
 
 
 def with_deadline(header: FlowHeader, timeout_seconds: float | None, now: datetime) -> FlowHeader:
-    """Return the header of a run that starts now, with its deadline if it has a time-out."""
+    """Return the header of a run that starts now. A run with a time-out has a deadline."""
     return replace(header, deadline_at=now + timedelta(seconds=timeout_seconds)) if timeout_seconds else header
 
 
@@ -42,6 +42,6 @@ def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, C
 
 
 def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the wake-up at the deadline of a run, if it has one."""
+    """Iterate over the wake-up at the deadline of a run. There is none if the run has no deadline."""
     if header.deadline_at:
         yield wake_flow(header.address.base, header.function, header.deadline_at)

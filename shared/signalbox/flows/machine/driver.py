@@ -84,7 +84,7 @@ Code = Callable[[], Coroutine[Any, Any, Any]]
 UNNAMED = FlowContext("", "")
 
 REFUSED_PATCH = "signalbox.refused"
-"""The patch since which a replay checks the arguments of calls. The code takes another path if a call is refused."""
+"""The patch with which a replay checks the arguments of calls. If a call is refused, the code takes another path."""
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -97,9 +97,10 @@ class Position:
     - `seed` is the execution id.
     - `committed` is the number of positions that earlier commits contain.
     - `patches` has the position from which each patch holds, by its name.
-    - `origins` are those of a fork: at their entries it draws the same numbers as the runs that it comes from.
+    - `origins` are the origins of a fork: at their entries, the fork draws the same numbers as the runs that it comes
+      from.
     - `at` is the server's time at the position, or None if no record was read. `needs_time` is whether the code has
-      asked for it nevertheless.
+      asked for the time nevertheless.
     """
 
     seed: str = ""
@@ -138,7 +139,10 @@ class Position:
         return name_of("random", next(drawn_by, self.seed), self.number, self.draws)
 
     def patched(self, name: str) -> bool:
-        """Return whether the new code runs here: from the first uncommitted position on at which this was called."""
+        """Return whether the new code of a patch runs here.
+
+        The new code runs from the first uncommitted position at which this method was called for the patch.
+        """
         if name not in self.patches and self.number > self.committed:
             self.patches[name] = self.number
         return self.number >= self.patches.get(name, self.number + 1)
@@ -154,11 +158,11 @@ class Driver:
     - `logged` are the lines that it has logged for the first time.
     - `refusals` are the errors of commands that the kit refused.
     - `ended` is its outcome, or None.
-    - `encode` returns arguments of the code as JSON, and raises an error for those that do not fit it.
+    - `encode` returns arguments of the code as JSON, and raises an error for arguments that do not fit the code.
     - `runs` is the branch whose code runs, and `continuing` is whether a branch below the flow's own code has returned
       `flow.continue_as_new()`.
-    - `labels` are those that the code has set; None removes one.
-    - `handles` are the begun commands, and `completed` counts those that have ended.
+    - `labels` has the labels that the code has set; the value None removes a label.
+    - `handles` are the begun commands, and `completed` counts the begun commands that have ended.
     - `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
     """
 
@@ -197,7 +201,10 @@ class Driver:
     # --- commands of a turn ---
 
     def start(self, at: datetime | None) -> "Driver":
-        """Start the code. `at` is the server's time, if a record was read. Raises `Stuck`, as `apply` does."""
+        """Start the code. `at` is the server's time if a record was read, else None.
+
+        Raises `Stuck`, as `apply` does.
+        """
         self.position.advance(at)
         self.ready.append((Branch(self, "", self.code(), self, 0), 0, CallOutcome()))
         return self.resume()
@@ -266,7 +273,10 @@ class Driver:
         return self
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Receive the outcome of the flow's own code. Raises `Stuck` if it is a refusal, which other code may fix."""
+        """Receive the outcome of the flow's own code.
+
+        Raises `Stuck` if the outcome is a refusal, since a deployment may fix the code.
+        """
         for refusal in self.refusals:
             if outcome.raised is refusal:
                 raise failed(refusal) from refusal
@@ -288,7 +298,7 @@ class Driver:
         self.complete(pending, self._outcome(pending, entry))
 
     def _outcome(self, pending: PendingCommand, entry: Result) -> CallOutcome:
-        """Return the outcome that the code receives: that of the entry, or the lock."""
+        """Return the outcome that the code receives: for a lock the `HeldLock`, else the outcome in the entry."""
         if problem := entry.outcome.problem():
             if pending.command.is_refusal(str((entry.outcome.error or {}).get("type"))):
                 self.refusals.append(problem)
@@ -320,7 +330,7 @@ class Driver:
 
     @property
     def replayed(self) -> bool:
-        """Whether the code runs at a position that an earlier turn has passed, and no call was refused before it."""
+        """Whether an earlier turn has passed the position at which the code runs, and no call was refused before it."""
         committed = self.position.committed
         return self.position.number < min(committed, self.position.patches.get(REFUSED_PATCH, committed))
 
@@ -422,7 +432,7 @@ class Driver:
         self.created.clear()
 
     def release(self, path: str) -> bool:
-        """Release the lease of a lock; return whether it was held."""
+        """Release the lease of a lock; return whether the lease was held."""
         return not self.dropped and self.held.pop(path, None) is not None
 
     def show(self, progress: Any) -> None:
@@ -431,7 +441,10 @@ class Driver:
             self.progress = copied(stored_json(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max))
 
     def answer(self, query: str, function: Callable[..., Any]) -> None:
-        """Let a function answer a query from now on. Raises `BadFlow`, in each replay alike, and `TypeError`."""
+        """Let a function answer a query from now on.
+
+        Raises `BadFlow`, which each replay raises again, and `TypeError`.
+        """
         if not isinstance(query, str) or not FLOW_NAME.fullmatch(query):
             raise BadFlow(f"The name of a query must match {FLOW_NAME.pattern}; {query!r:.80} does not.", field="query")
         if not inspect.isroutine(function):
@@ -442,7 +455,10 @@ class Driver:
         self.answers[query] = function
 
     def label(self, name: str, value: str | None) -> None:
-        """Set or remove a label. Raises `BadFlow`, in each replay alike: earlier executions do not count."""
+        """Set or remove a label.
+
+        Raises `BadFlow`, which each replay raises again, since earlier executions do not count.
+        """
         check_label(name, "-" if value is None else value)
         if name not in self.labels and len(self.labels) >= LIMITS.flow_labels_max:
             raise BadFlow(f"The code of one execution can set at most {LIMITS.flow_labels_max} labels.")
@@ -451,7 +467,7 @@ class Driver:
 
 
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
-    """Return an outcome of the log with a result that the code may change. Raises `Stuck`."""
+    """Return an outcome of the log, with a new result object that the code may change. Raises `Stuck`."""
     codec, result = pending.command.codec, outcome.result
     if codec is JSON:
         return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
@@ -474,7 +490,7 @@ def waits_for(pending: PendingCommand, event: str) -> bool:
 def replay(driver: Driver, at: datetime | None, log: Sequence[Message], *, began_before: bool = True) -> Driver:
     """Start a driver and apply a log. Raises `Stuck`.
 
-    If the execution `began_before`, what the code sends during the replay was sent by earlier turns.
+    If the execution `began_before`, earlier turns have already sent the tasks that the code sends during the replay.
     """
     driver.start(at)
     for entry in log:

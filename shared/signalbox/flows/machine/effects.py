@@ -68,7 +68,7 @@ def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
 
 
 def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
-    """Return the task that renews the lease of a lock. It specifies the lease as it was granted."""
+    """Return the task that renews the lease of a lock. The task's payload has the lease as it was granted."""
     members = {"lease": dict(renew.granted), "lease_seconds": renew.lease_seconds}
     return _command_effect(header, wait, "renew", **members)
 
@@ -103,14 +103,14 @@ def cancel_batch_effect(header: FlowHeader, wait: Wait) -> Effect:
 
 
 def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect:
-    """Return the task that releases a lease. It specifies the lease as it was granted."""
+    """Return the task that releases a lease. The task's payload has the lease as it was granted."""
     payload = {"act": "release", "lease": dict(lease)}
     name = name_of("release", base, lease["semaphore"], lease["id"])
     return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
 
 
 def archive_effect(header: FlowHeader, again: str = "") -> Effect:
-    """Return the task that writes the archive of an ended run. `again` distinguishes the repeats of one that failed."""
+    """Return the task that writes the archive of an ended run. `again` distinguishes repeats after a failed task."""
     base = header.address.base
     payload = {"act": "archive", "flow": base, "run": header.incarnation}
     name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"

@@ -38,7 +38,7 @@ def forked_header(source: FlowHeader, entries: int, new: FlowHeader, arguments: 
 
 
 def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
-    """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
+    """Return the header after a turn of code of this revision. The header has the old log. Raises `Stuck`."""
     written_by = max(revision, turn.header.written_by)
     kept = sum(map(len, turn.driver.kept.values()))
     kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
@@ -66,7 +66,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
 
 
 def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
-    """Return the labels of a run. Raises `Stuck` if they are too many."""
+    """Return the labels of a run. Raises `Stuck` if there are too many labels."""
     changed = {**turn.header.labels, **turn.driver.labels}
     labels = {name: value for name, value in changed.items() if value is not None}
     if len(labels) > LIMITS.flow_labels_total_max:
@@ -99,8 +99,8 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
 def new_entries(turn: FlowTurn) -> list[Message]:
     """Return the new entries of the log.
 
-    If the flow continues as new, these are the first ones of the next log: the kept events, and a cancel that the code
-    has not received.
+    If the flow continues as new, these are the first entries of the next log: the kept events, and a cancel that the
+    code has not received.
     """
     if turn.continued is None:
         return turn.applied

@@ -47,7 +47,7 @@ class Answer:
 def answer(
     definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], query: str, arguments: Mapping[str, Any]
 ) -> Answer:
-    """Return the answer of a run's code. Raises the errors of the table, and `BadArgument`."""
+    """Return the answer of a run's code. Raises the errors in the module's table, and `BadArgument`."""
     with _replayed(definition, header, log) as (driver, entries):
         if query not in driver.answers:
             known = ", ".join(sorted(driver.answers)) or "none"
@@ -64,7 +64,7 @@ def queries(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messag
 
 @contextmanager
 def _replayed(definition: FlowDefinition, header: FlowHeader, log: Sequence[Message]) -> Iterator[tuple[Driver, int]]:
-    """Provide the code at the last entry that it can receive, and the number of those entries."""
+    """Provide the code after the last entry that it can receive, and the number of entries that it has received."""
     driver, entries = Driver.of(definition, header), len(log)
     try:
         while (received := _receive(driver, header, log[:entries])) < entries:
@@ -108,7 +108,10 @@ def _answered(driver: Driver, query: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _signature_of(function: Callable[..., Any], query: str) -> Signature:
-    """Return the signature of a function that answers. Raises `CannotQuery` if no request can call it."""
+    """Return the signature of a function that answers a query.
+
+    Raises `CannotQuery` if no request can call the function.
+    """
     try:
         return replace(Signature.from_function(function), task=f"the query {query}")
     except Exception as error:  # an annotation may have a name that Python cannot resolve

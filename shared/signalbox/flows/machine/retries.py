@@ -10,10 +10,10 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
 class Retried:
-    """A step that runs again after a `Problem`: `attempts_max` times in all, except after one of `no_retry`.
+    """A step that runs again after a `Problem`, with `attempts_max` attempts in all.
 
-    The pause before the second attempt is `pause_seconds`. Each further one is `pause_factor` times as long, and none
-    is longer than `pause_max_seconds`.
+    Problems of the classes `no_retry` are not retried. The pause before the second attempt is `pause_seconds`. Each
+    further pause is `pause_factor` times as long, and none is longer than `pause_max_seconds`.
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class Retried:
             raise BadFlow("`no_retry` must be a tuple of subclasses of `Problem`.", field="no_retry")
 
     def pause_before(self, attempt: int) -> float:
-        """Return the seconds of the pause before an attempt. The first one has none."""
+        """Return the seconds of the pause before an attempt. The first attempt has no pause."""
         if attempt == 1:
             return 0
         try:

@@ -76,9 +76,10 @@ READS = frozenset({"flow.context", "flow.now"})
 
 
 def running_flow(name: str) -> Any:
-    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function.
+    """Return the driver of the flow whose code runs.
 
-    Raises `CannotQuery` in a query, unless the function only reads.
+    Raises `BadFlow` if no flow's code runs; `name` is the called function. Raises `CannotQuery` in a query, unless the
+    function only reads.
     """
     if (flow := _current.get()) is None:
         raise BadFlow(f"`{name}` works only inside the code of a flow.")
@@ -88,7 +89,10 @@ def running_flow(name: str) -> Any:
 
 
 def refusal_of_query(does: str) -> CannotQuery | None:
-    """Return the error of a query whose function acts, or None if no query is answered. `does` describes the action."""
+    """Return the error for a query whose function acts, or None if no query is being answered.
+
+    `does` describes the action.
+    """
     flow = _current.get()
     if flow is None or not flow.answering:
         return None
@@ -99,7 +103,7 @@ def refusal_of_query(does: str) -> CannotQuery | None:
 def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
     """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
 
-    `instead_of` is the command that it wraps. Raises `CannotQuery` in a query.
+    `instead_of` is the command that `command` wraps. Raises `CannotQuery` in a query.
     """
     if refusal := refusal_of_query(f"creates the command {name}"):
         raise refusal

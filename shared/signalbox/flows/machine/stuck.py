@@ -20,7 +20,7 @@ PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
 
 FOREIGN = (PACKAGE, f"{json.__file__.rpartition('/json/')[0]}/", "<")
-"""Prefixes of files that are not the user's: those of the kit, and Python's own."""
+"""The prefixes of the paths of files that are not the user's: the files of the kit and of Python."""
 
 DETAIL_LETTERS_MAX = 1_000
 
@@ -31,9 +31,9 @@ NO_EVENT_LOOP = (
 
 
 class Cancelled(BaseException):
-    """The flow was cancelled: raised where its code waits, so that it can clean up.
+    """The flow was cancelled. The error is raised where the flow's code waits, so that the code can clean up.
 
-    It is a `BaseException`, as in asyncio, so that a loop that retries after each `Problem` does not catch it.
+    The class is a `BaseException`, as in asyncio, so that a loop that retries after each `Problem` does not catch it.
     """
 
 
@@ -50,20 +50,24 @@ class Stuck(Exception):
 
 
 def diverged(recorded: str, now: str, location: str) -> Stuck:
-    """Return the error of code that does not schedule the commands of its log. Both texts are clauses."""
+    """Return the error of code that does not schedule the commands of its log.
+
+    `recorded` and `now` are clauses of the message.
+    """
     advice = "Guard the change with `flow.patched(...)` or deploy the previous code."
     return Stuck("flow-changed", f"{recorded}, but the code now {now}{_at(location)}. {advice}", location)
 
 
 def misused(detail: str, location: str) -> Stuck:
-    """Return the error of code that awaits what cannot be waited for, or forgets a command."""
+    """Return the error of code that awaits an unsuitable object, or creates a command and keeps no reference to it."""
     return Stuck("flow-changed", f"{detail}{_at(location)}.", location)
 
 
 def failed(error: BaseException, awaited_at: str = "") -> Stuck:
     """Return the error of code that raised an error other than a `Problem`.
 
-    `awaited_at` is where the flow's own code waits: it is the location if the error was not raised in the user's code.
+    `awaited_at` is where the flow's own code waits: this place is the error's location if the error was not raised in
+    the user's code.
     """
     cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
     places = (location_of_error(each.__traceback__) for each in (error, cause) if each)
@@ -88,7 +92,7 @@ def too_large(detail: str, location: str = "") -> Stuck:
 
 
 def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> Any:
-    """Return a value as JSON. Raises `Stuck` if it is not of its type or too large."""
+    """Return a value as JSON. Raises `Stuck` if the value is not of its declared type, or is too large."""
     try:
         written = encode(codec, value, name)
         size_bytes = len(json.dumps(written))
@@ -103,7 +107,7 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
 
 
 def checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
-    """Return a caller's value. Raises `BadFlow` if it is not JSON, `TooLarge` if it is too large."""
+    """Return a caller's value. Raises `BadFlow` if the value is not JSON, and `TooLarge` if the value is too large."""
     try:
         stored_json(value, name, bytes_max)
     except Stuck as error:
@@ -127,7 +131,7 @@ def is_misuse(error: BaseException) -> bool:
     """Return whether the kit refused a call of the code, for instance because of impossible arguments.
 
     A deployment can fix that, so the flow must not fail. A released lock and a wait that took too long are not misuse:
-    code may handle them. The outcome of a command, which is raised in its `__await__`, is not one either.
+    code may handle them. The outcome of a command, which is raised in the command's `__await__`, is not misuse either.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -153,7 +157,7 @@ def location_of(code: Any) -> str:
 def frame_of(code: Any) -> FrameType | None:
     """Return the frame of a coroutine, or of the generator of an `__await__`.
 
-    Return None if it has ended, or for other objects.
+    Return None if the code has ended, and for all other objects.
     """
     match code:
         case CoroutineType():
@@ -176,9 +180,9 @@ def location_of_error(trace: TracebackType | None) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the stack trace of an error, in Python's order: the frames of the user's code, each with its line.
+    """Return the stack trace of an error, in Python's order: the frames of the user's code, and the line of each frame.
 
-    Of a long one, the innermost frames are kept.
+    If the trace is long, only the innermost frames are kept.
     """
     kept: list[str] = []
     for frame in reversed(_own_frames(error.__traceback__)):

@@ -25,14 +25,15 @@ DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
 HELD, RELEASED = "held", "released"
 
 ARGUMENTS_LETTERS_MAX = 20_000
-"""Letters of a command's arguments in a timeline: longer ones are left out."""
+"""The largest number of letters of a command's arguments in a timeline. Longer arguments are left out."""
 
 
 @dataclass(slots=True)
 class Span:
-    """A command from its schedule to its end, or a lock while it is held. `entry` is the index of its last entry.
+    """A command from its schedule to its end, or a lock while it is held.
 
-    `started_at` is None if no record was read at the start of the run. `due_at` is the end of a sleep or of a pause.
+    `entry` is the index of the entry that ended it. `started_at` is None if no record was read at the start of the run.
+    `due_at` is the end of a sleep or of a pause.
     """
 
     path: str
@@ -147,7 +148,7 @@ class _Spans:
         return more
 
     def _attempts(self, path: str) -> Iterator[tuple[str, Any]]:
-        """Iterate over the attempts of a pending command, as the header has them: their number, and the last error."""
+        """Iterate over the span's members about attempts of a pending command: their number, starts and last error."""
         wait, claim = self.header.pending.get(path), self.header.running.get(path)
         if wait:
             yield from wait.shown_attempts().items()
@@ -161,9 +162,9 @@ class _Spans:
 
 
 def recorded_spans(turn: FlowTurn, after: FlowHeader) -> list[RecordedSpan]:
-    """Return the spans that a turn's commit has recorded: of attempts of commands, and of the run if it has ended.
+    """Return the spans that a turn's commit has recorded. They are of commands' attempts, and of a run that has ended.
 
-    Their keys follow from the run, the execution, the path and the attempt, so a repeated turn gives the same ones.
+    Their keys follow from the run, the execution, the path and the attempt, so a repeated turn gives the same keys.
     """
     if turn.now is None:
         return []

@@ -23,10 +23,11 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 T = TypeVar("T")
 
 CLOSES_MAX = 1_000
-"""Waits of a clean-up that `Branch.close` skips. Code that waits more often catches every exception in a loop."""
+"""The number of waits in a clean-up that `Branch.close` skips. Code with more waits catches every exception in a loop.
+"""
 
 UNENDING: list[Any] = []
-"""Coroutines that cannot be closed. Python's collector would run their code once more, so they are kept."""
+"""Coroutines that cannot be closed. They are kept here, since Python's collector would run their code once more."""
 
 
 class Parent(Protocol):
@@ -179,7 +180,7 @@ class Branch:
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
-        """Wait for an item. If a cancel is due, raise it instead, and do not begin the item."""
+        """Wait for an item. If a cancel is due, raise the cancel instead, and do not begin the item."""
         path = self.next_path()
         if self.cancel_due:
             due, self.cancel_due = self.cancel_due, None
@@ -197,7 +198,7 @@ class Branch:
     def cancel(self, outcome: CallOutcome) -> bool:
         """Raise `Cancelled` where the code waits, or at its next wait.
 
-        It is raised only once, so that a clean-up can wait.
+        The error is raised only once, so that the code can wait during its clean-up.
         """
         if not self._cancelled:
             self._cancelled = True
@@ -217,7 +218,7 @@ class Branch:
         raise AssertionError("a `first` has no branches below it")
 
     def close(self) -> None:
-        """Close the code; if it waits in its clean-up, it is closed again there.
+        """Close the code. If the code waits in its clean-up, close it again there.
 
         The clean-up runs as the flow's code does, so the calls in it are commands, or are refused. Raises `Stuck` for
         code that never ends.
@@ -259,9 +260,10 @@ def awaits_foreign(code: Any) -> bool:
 
 
 def innermost(code: Any) -> Any:
-    """Return the innermost coroutine that waits: the code itself, or one that it awaits, directly or through others.
+    """Return the innermost coroutine that waits.
 
-    Closing the outer one would end it at once if the inner one waits in its clean-up, and leave that to the collector.
+    It is `code`, or a coroutine that `code` awaits, directly or indirectly. If the inner coroutine waits in its
+    clean-up, closing the outer coroutine would end the outer one at once, and leave the inner one to the collector.
     """
     while is_open(inner := awaited_by(code)):
         code = inner
@@ -269,7 +271,7 @@ def innermost(code: Any) -> Any:
 
 
 class Shielded:
-    """A node that a cancel does not reach. The branch that waits for it is cancelled at its next wait."""
+    """A node that a cancel does not reach. The branch that waits for the node is cancelled at its next wait."""
 
     def __init__(self, tree: Tree, parent: Parent, slot: int) -> None:
         self.tree, self.parent, self.slot = tree, parent, slot
@@ -301,8 +303,8 @@ class Shielded:
 class Handle(Awaited[T]):
     """A command that the code has begun with `flow.begin` and can await later, any number of times.
 
-    It is not cancelled or abandoned with the branch that awaits it. It ends by itself, by `cancel`, or with the code of
-    the run.
+    If the branch that awaits the command is cancelled or abandoned, the command continues. The command ends by itself,
+    by `cancel`, or with the code of the run.
     """
 
     __slots__ = ("__weakref__", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
@@ -320,7 +322,7 @@ class Handle(Awaited[T]):
         return self._outcome is not None
 
     def cancel(self) -> bool:
-        """Abandon the command, as `flow.first` does, and return whether it had not ended.
+        """Abandon the command, as `flow.first` does. Return True if the command had not ended yet.
 
         An `await` of the handle then raises `CommandCancelled`, a `Problem`.
         """
@@ -371,12 +373,12 @@ class Handle(Awaited[T]):
         return True
 
     def has(self, lock: HeldLock) -> bool:
-        """Return whether the command has been granted a lock: the code may still receive it."""
+        """Return whether a lock was taken by the command. The code may still receive such a lock."""
         return lock.is_below(self.path)
 
 
 def earliest(handles: Iterable[Handle[T]]) -> Handle[T]:
-    """Return the handle that has ended before the others. At least one has ended."""
+    """Return the handle that has ended before the others. At least one of the handles must have ended."""
     return min((handle for handle in handles if handle.done), key=lambda handle: handle.number)
 
 

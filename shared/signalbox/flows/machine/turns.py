@@ -119,10 +119,10 @@ class FlowTurn:
     - `retried` are the paths of steps that are scheduled again.
     - `repeats` is whether the turn schedules again all commands that were pending before, since their tasks may be
       lost.
-    - `leases` are those that were held before, by the paths of their locks, and `dropped_leases` those of dropped
-      results.
-    - `carrier` is the delivery that runs inline steps after the commit, `running` the claims of all inline steps, and
-      `claimed` those that the turn makes for the carrier.
+    - `leases` are the leases that were held before, by the paths of their locks, and `dropped_leases` are the leases in
+      dropped results.
+    - `carrier` is the delivery that runs inline steps after the commit, `running` has the claims of all inline steps,
+      and `claimed` has the claims that the turn makes for the carrier.
     - `result` is the codec of the flow's result.
     """
 
@@ -165,9 +165,9 @@ class FlowTurn:
     def fork(cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime) -> Self:
         """Return the first turn of a fork, whose log begins with the entries of another run.
 
-        Tasks that the code sent during these entries are not sent again. Commands that it waits for after them are
-        scheduled. The caller must close the turn. Raises `Stuck`, or `CannotFork` if the code has ended there or holds
-        a lock, whose lease is the other run's.
+        Tasks that the code sent during these entries are not sent again. Commands that the code waits for after these
+        entries are scheduled. The caller must close the turn. Raises `Stuck`, or `CannotFork` if the code has ended
+        there, or holds a lock there: the lock's lease belongs to the other run.
         """
         position = replace(Position.of(header), committed=1 + len(log))
         turn = cls._at_start(definition, header, position, now)
@@ -204,11 +204,11 @@ class FlowTurn:
 
     @property
     def is_over(self) -> bool:
-        """Whether the flow continues as new, so that the other messages are for its next execution."""
+        """Whether the flow continues as new. The remaining messages are then for its next execution."""
         return self.continued is not None
 
     def replay_log(self, log: Sequence[Message]) -> Self:
-        """Replay a log, and compare the pending commands with those of the header. Raises `Stuck`."""
+        """Replay a log, and compare the pending commands with those in the header. Raises `Stuck`."""
         replay(self.driver, self.start_at, log, began_before=self.header.begun)
         if self.header.begun:
             self.compare_waits()
@@ -273,13 +273,14 @@ class FlowTurn:
     def _is_for_this(self, cancel: Cancel) -> bool:
         """Return whether a cancel is for this run.
 
-        It is if it comes from a caller, or from the flow that waits for this run and not for an earlier one.
+        A cancel by a caller is. A cancel by a parent flow is if the parent waits for this run, and not for an earlier
+        run.
         """
         parent = self.header.parent
         return not cancel.parent or (parent is not None and cancel.parent == parent_key(parent.base, parent.wait))
 
     def take_result(self, message: Result, now: datetime) -> None:
-        """Apply a success of any attempt, and a failure of the current one."""
+        """Apply a success of any attempt, or a failure of the current attempt."""
         path, failed = message.wait.path, message.outcome.failed
         wait = self.pending.get(path)
         if (
@@ -321,8 +322,8 @@ class FlowTurn:
     def counts_failure(self, message: Result, now: datetime) -> bool:
         """Return whether a failure ends the attempt of an inline step.
 
-        It must come from the delivery that has the claim. An error other than a `Problem` only ends a start, unless it
-        was the last one.
+        The failure must come from the delivery that has the claim. An error other than a `Problem` ends only the start,
+        unless it was the last start.
         """
         path, raised = message.wait.path, message.outcome.raised
         claim = self.running.get(path)
@@ -354,8 +355,8 @@ class FlowTurn:
     def must_wait(self, message: Message) -> bool:
         """Return whether a message is left in the mailbox: a cancel, while the code of an inline step may run.
 
-        The commit notes it in the header. So the next commit of the delivery that runs the code fails; that delivery
-        reads the mailbox, and claims nothing more.
+        The commit notes the waiting cancel in the header. So the next commit of the delivery that runs the code fails;
+        that delivery reads the mailbox, and claims nothing more.
         """
         if not isinstance(message, Cancel) or self.now is None or not self._is_for_this(message):
             return False
@@ -365,7 +366,7 @@ class FlowTurn:
         return waits
 
     def claim_steps(self) -> None:
-        """Claim the inline steps that the carrier runs after the commit. Do so once no message is left to apply."""
+        """Claim the inline steps that the carrier runs after the commit. Call this once no message is left to apply."""
         steps = self.inline_steps
         if not steps or self.now is None:
             self.running = {}
@@ -381,7 +382,7 @@ class FlowTurn:
     def wake_times(self) -> list[datetime | None]:
         """Return the times at which the inline steps that the commit leaves need a carrier; None means at once.
 
-        A delivery that runs a step looks for others after it, and the end of a claim has its own wake-up.
+        A delivery that runs a step looks for other steps after it, and the end of a claim has its own wake-up.
         """
         steps, now = self.inline_steps, self.now
         if not steps or self.driver.ended is not None:
@@ -398,7 +399,10 @@ class FlowTurn:
         return [*later, *([None] if waits else [])]
 
     def drop(self, message: Message) -> None:
-        """Drop a message, and release the lease in it. A duplicate of a grant that the flow holds releases nothing."""
+        """Drop a message, and release the lease in it.
+
+        If the message duplicates a grant, and the flow holds the lease, nothing is released.
+        """
         held = {lease["granted"]["id"] for lease in self.driver.held.values()}
         if isinstance(message, Result) and message.lease and message.lease["id"] not in held:
             self.dropped_leases.append(message.lease)
@@ -409,7 +413,7 @@ class FlowTurn:
         self._update_pending()
 
     def _update_pending(self) -> None:
-        """Add the waits of new commands, and remove those of commands that are not pending any more."""
+        """Add the waits of new commands, and remove the waits of commands that are no longer pending."""
         scheduled_at = rfc3339(self.now) if self.now else ""
         new = {
             path: Wait(self.header.execution_id, path, 1, pending.command.signature, scheduled_at, _id_in(pending))
@@ -455,7 +459,7 @@ class FlowTurn:
 
     @property
     def released(self) -> list[dict[str, Any]]:
-        """The leases that the commit releases: at the end of the flow, all of them."""
+        """The leases that the commit releases. At the end of the flow, these are all of its leases."""
         kept = {} if self.driver.ended else self.driver.held
         had = self.leases | self.driver.granted
         return [*(dict(lease["granted"]) for path, lease in had.items() if path not in kept), *self.dropped_leases]
@@ -476,7 +480,7 @@ class FlowTurn:
 
     @property
     def changes_anything(self) -> bool:
-        """Whether there is anything to commit, apart from the messages that it drops."""
+        """Whether there is anything to commit, apart from the messages that the turn drops."""
         claims = self.claimed or self.moves_claims or (self.cancels_left and not self.header.cancel_waits)
         changes = self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck
         return bool(changes or claims)

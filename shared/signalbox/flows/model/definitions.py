@@ -30,7 +30,7 @@ class FlowDefinition:
     def from_function(
         cls, code: Callable[..., Any], own: tuple[type, ...] = (), keeping: Keeping = AS_LONG_AS_NEEDED
     ) -> Self:
-        """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow.
+        """Return the definition of a user's function. Raises `TypeError` if the function cannot be a flow.
 
         Results of the classes `own` are for the kit and not for callers.
         """

@@ -69,7 +69,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ParentFlow:
-    """The flow that runs this one as a sub-flow, and the wait of that flow.
+    """The parent flow, which runs this flow as a sub-flow, and the parent's wait for it.
 
     `depth` is the number of flows above this one.
     """
@@ -111,7 +111,7 @@ class FlowHeader:
     - `labels` are those of the start, with the changes that the code has made since.
     - `deadline_at` is the time at which the run is cancelled.
     - `suspended` has the time and the reason of a suspension: no turn runs until the run is resumed.
-    - `origins` are those of a fork's log; the last one is the run that it was made from.
+    - `origins` are the origins of a fork's log; the last origin is the run that was forked.
     - `keeping` is the retention that the code of the last turn specified.
     - `written_by` is the revision of the code that wrote the header.
     - `stuck` is the reason why replay fails, if it does.
@@ -156,7 +156,7 @@ class FlowHeader:
 
     @property
     def archive(self) -> str:
-        """The file or the object of the ended run's archive, or an empty text. No other run has the same one."""
+        """The name of the file or object of the ended run's archive, or an empty text. Each run has another name."""
         if not self.keeping.archive or self.end is None:
             return ""
         place = f"{self.keeping.archive}/flow={self.address.name}/date={self.end.at:%Y-%m-%d}"
@@ -182,7 +182,7 @@ class FlowHeader:
 
     @property
     def label_entries(self) -> list[str]:
-        """The labels in the listing: each alone, and each with the state."""
+        """The labels in the listing: each label once alone, and once with the run's state."""
         return [label_entry(name, value, of) for of in ("", self.state) for name, value in sorted(self.labels.items())]
 
     @property
@@ -206,7 +206,10 @@ class FlowHeader:
         return replace(self, end=end, stuck=None, suspended=None, **waits)
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
+        """Return the fields of the header's record, except for the mailbox's fields.
+
+        A user's JSON is stored as text.
+        """
         errors = {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
         return {
             "function": self.function,

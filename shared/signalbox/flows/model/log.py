@@ -20,12 +20,12 @@ def entries_to_text(entries: Sequence[Message]) -> str:
 
 
 def joined(text: str, entries: Sequence[Message]) -> str:
-    """Return the text of entries with further ones appended."""
+    """Return the text of entries with further entries appended."""
     return texts_joined(text, entries_to_text(entries))
 
 
 def texts_joined(text: str, added: str) -> str:
-    """Return the text of the entries of both texts, in this order."""
+    """Return one text with the entries of `text`, followed by the entries of `added`."""
     return added if text == "[]" else text if added == "[]" else f"{text[:-1]},{added[1:]}"
 
 
@@ -62,7 +62,7 @@ class StoredLog:
     """The parts of the log: the last entries in the header, the earlier ones in chunks.
 
     Only the first `held` entries of the chunks count: a chunk may be newer than the header that was read with it.
-    `text` is that of the tail, if it is known: most turns append to it.
+    `text` is the text of the tail, if it is known. Most turns append to this text.
     """
 
     tail: tuple[Message, ...] = ()

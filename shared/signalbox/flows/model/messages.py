@@ -82,7 +82,7 @@ class Event:
 class Cancel:
     """A request to cancel the flow.
 
-    If it has a `parent`, it comes from the flow that waits for this one under that key.
+    If the cancel has a `parent`, it comes from the flow that waits for this flow under that key.
     """
 
     kind: ClassVar[str] = "cancel"
@@ -128,7 +128,7 @@ def timer_id(address: FlowAddress, wait: Wait) -> str:
 def child_id(address: FlowAddress, wait: Wait) -> str:
     """Return the id of a command's record: a semaphore's waiter, a batch, a sub-flow, a message to an object.
 
-    A refused wait is repeated under another id, since its first one may have ended.
+    A refused wait is repeated under another id, since the record with the first id may have ended.
     """
     again = [wait.attempt] if wait.attempt > 1 else []
     return name_of("of a flow", address.base, wait.execution_id, wait.path, *again)

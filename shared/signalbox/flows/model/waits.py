@@ -18,7 +18,7 @@ class Wait:
     - `child` is the id that the code has given to a sub-flow, and empty for a generated id. Only the header has it.
     - `last_error` is the error of the previous attempt. Only the header has it.
 
-    Tasks and messages have the other three.
+    Tasks and messages have only the other three fields.
     """
 
     execution_id: str
@@ -38,7 +38,7 @@ class Wait:
         return cls(str(value["life"]), str(value["path"]), int(value["attempt"]))
 
     def shown_attempts(self) -> dict[str, Any]:
-        """Return the number of the attempt and the error of the one before, if this is not the first."""
+        """Return the attempt's number and the error of the previous attempt, or nothing for the first attempt."""
         return {"attempt": self.attempt, "last_error": self.last_error} if self.attempt > 1 else {}
 
 

@@ -91,7 +91,7 @@ def count_flows(ports: Ports, runs: Runs) -> int:
 
 
 def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsShown:
-    """Return runs in the order of their ids, or by their starts."""
+    """Return a page of runs, sorted by their ids or by their starts."""
     most = LIMITS.flows_listed_max
     after = read_page_token(page_token, FlowAddress.COLLECTION, int(runs.by_start)) if page_token else ()
     page = ports.store.query(replace(runs.query(), limit=most, after=after))

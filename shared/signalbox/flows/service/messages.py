@@ -48,9 +48,10 @@ def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
 
 
 def post_callback(ports: Ports, callback: Callback, value: Any) -> None:
-    """Send the event of a callback to its run. A repeat with the same value changes nothing, also after the end.
+    """Send the event of a callback to its run.
 
-    Raises `OtherBody` for another value, and the errors of `get_callback` and `post_event`.
+    A repeat with the same value changes nothing, even after the run has ended. Raises `OtherBody` for another value,
+    and the errors of `get_callback` and `post_event`.
     """
     event = replace(_event(callback.event, value), incarnation=callback.incarnation)
     _send_event(ports, get_callback(ports, callback), event, f"callback {callback.operation}")
@@ -71,7 +72,7 @@ def _send_event(ports: Ports, header: FlowHeader, event: Event, id_: str) -> Non
 
 
 def _refusal_of_events(header: FlowHeader) -> Problem | None:
-    """Return why a flow takes no more events, or None."""
+    """Return the reason why a flow accepts no more events, or None if the flow accepts them."""
     if header.end:
         return FlowEnded(f"The flow is {header.end.state} and receives no more events.")
     if header.kept >= LIMITS.flow_events_kept_max or header.kept_bytes >= LIMITS.flow_events_kept_bytes_max:
@@ -91,8 +92,8 @@ def is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
 def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None, *, parent: str = "") -> None:
     """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
 
-    A repeat with the same `id_` changes nothing, even in a later generation. With `parent`, only the sub-flow of that
-    wait is cancelled (`parent_key`). Raises `NoFlow`.
+    A repeat with the same `id_` changes nothing, even in a later generation. With `parent`, the run is cancelled only
+    if it is the sub-flow of that wait (`parent_key`). Raises `NoFlow`.
     """
     header = get(ports, address)
     if not header.end:

@@ -23,9 +23,9 @@ def get(ports: Ports, address: FlowAddress) -> FlowHeader:
 
 
 def stuck_below(store: Store, header: FlowHeader) -> dict[str, FlowHeader]:
-    """Return a stuck sub-flow for each wait of a flow that has one below it, by the wait's path.
+    """Return one stuck sub-flow for each wait of a flow with stuck sub-flows below it, by the path of the wait.
 
-    It reads the sub-flows level by level, up to a page of each level, and nothing if there are none.
+    The sub-flows are read level by level, up to a page of each level. A flow without sub-flows needs no read.
     """
     found: dict[str, FlowHeader] = {}
     level = [(wait.path, child) for wait, child in _sub_flows(header)]
@@ -48,7 +48,7 @@ def _sub_flows(header: FlowHeader) -> Iterator[tuple[Wait, FlowAddress]]:
 
 
 def wait(ports: Ports, address: FlowAddress, seconds: float) -> FlowHeader:
-    """Return a flow once it has ended, at the latest after `seconds`. Raises `NoFlow`."""
+    """Wait until a flow has ended, for at most `seconds`, and return the flow. Raises `NoFlow`."""
     return poll(ports.clock, lambda: get(ports, address), lambda header: header.end is not None, seconds)
 
 
@@ -61,7 +61,7 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
 def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Message]:
     """Return the entries of a flow's log after the first `count`.
 
-    Reads chunks only if the header does not have all of them.
+    Chunks are read only if the header does not have all of these entries.
     """
     if count >= header.log.held:
         return header.log.tail[count - header.log.held :]

@@ -119,7 +119,10 @@ def _server_time(ports: Ports, header: FlowHeader) -> datetime:
 def _first_turn(
     ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None
 ) -> Commit | None:
-    """Return the commit of the first turn, or None if it needs the server's time and no record was read."""
+    """Return the commit of the first turn.
+
+    Return None if the turn needs the server's time and no record was read.
+    """
     with closing(FlowTurn.begin(definition, header, (), now)) as turn:
         if turn.new_sub_flows:
             return _created(header)  # the turn checks that the ids are free
@@ -130,7 +133,10 @@ def _first_turn(
 
 
 def _check_same_start(ports: Ports, header: FlowHeader) -> None:
-    """Raise `OtherBody` if the flow was started with other arguments. If its code has not been started, wake it."""
+    """Raise `OtherBody` if the flow was started with other arguments.
+
+    If the code has not been started, wake the flow.
+    """
     [read] = ports.store.read(header_path(header.address.base))
     before = header_of(read, header.address)
     if before is None:
@@ -146,7 +152,7 @@ def _check_same_start(ports: Ports, header: FlowHeader) -> None:
 class Fork:
     """A new run under an id, from the first `from_entry` entries of another run's log.
 
-    Arguments and labels that are None are those of the other run.
+    If the arguments or the labels are None, the new run has those of the other run.
     """
 
     id: str
@@ -177,7 +183,7 @@ class Fork:
 
 
 def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
-    """Start a run from a prefix of another run's log, in one commit: the commands that are pending there are scheduled.
+    """Start a run from a prefix of another run's log. The same commit schedules the commands that are pending there.
 
     The other run does not change. The prefix is one of its current execution, since `continue_as_new` removes earlier
     logs. A repeat changes nothing.
@@ -206,7 +212,7 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
 
 
 def _prefix(ports: Ports, header: FlowHeader, count: int) -> Sequence[Message]:
-    """Return the first entries of a log. Raises `CannotFork` if it has fewer."""
+    """Return the first entries of a log. Raises `CannotFork` if the log has fewer entries."""
     entries = read_log(ports.store, header).entries
     if not header.begun:
         raise CannotFork(f"The code of {header.address.key!r} has not been started: start another run instead.")

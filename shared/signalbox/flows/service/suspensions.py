@@ -22,7 +22,7 @@ from signalbox.mailboxes.model.messages import header_path
 def suspend(ports: Ports, address: FlowAddress, reason: str = "") -> None:
     """Suspend a flow: its messages are kept, and no turn takes them until it is resumed. A repeat changes nothing.
 
-    Tasks that it has scheduled run. Raises `NoFlow`, or `FlowEnded`.
+    Tasks that the flow has already scheduled still run. Raises `NoFlow`, or `FlowEnded`.
     """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
@@ -38,9 +38,9 @@ def suspend(ports: Ports, address: FlowAddress, reason: str = "") -> None:
 
 
 def resume(ports: Ports, address: FlowAddress) -> None:
-    """Wake a flow: a suspended one continues, a running one repeats its commands.
+    """Wake a flow: a suspended flow continues, and a running flow repeats its commands.
 
-    A stuck one is replayed with the code that is deployed now. Raises `NoFlow`.
+    A stuck flow is replayed with the code that is deployed now. Raises `NoFlow`.
     """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[FlowHeader, datetime]]:
@@ -54,8 +54,8 @@ def resume(ports: Ports, address: FlowAddress) -> None:
 def resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
     """Return the writes and the wake-up that let a suspended flow continue.
 
-    There are no writes if it is not suspended. Waiting messages need the new wake-up, since their own ones found a
-    suspended flow and ended.
+    There are no writes if the flow is not suspended. Waiting messages need the new wake-up, since their own wake-ups
+    found a suspended flow and ended.
     """
     writes = _moved(read, header, replace(header, suspended=None)) if header.suspended else ()
     return Decision(writes, (header, read.read_time), (repeat_flow(header.address.base, header.function),))

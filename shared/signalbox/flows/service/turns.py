@@ -39,7 +39,7 @@ from signalbox.mailboxes.storage import Mailbox
 class FlowMailbox:
     """A flow's mailbox as it was read.
 
-    - `own` is the result of the step whose task runs the turn, if one does.
+    - `own` is the result of the step whose task runs the turn, if a step's task runs it.
     - `repeats` is whether the turn schedules the pending commands again.
     - `carrier` is the delivery that runs inline steps after the commit.
     - `ended` are the results of the carrier's inline steps whose code has ended; they come before the messages.
@@ -60,9 +60,9 @@ class FlowMailbox:
 
 @dataclass(frozen=True, slots=True)
 class LiveTurn:
-    """A turn whose commit has landed, with its driver: the next one needs no read while `snapshot` is the header.
+    """A turn whose commit has landed, with its driver.
 
-    `now` is the server's time at the commit.
+    The next turn needs no read as long as `snapshot` is still the header. `now` is the server's time at the commit.
     """
 
     turn: FlowTurn
@@ -71,7 +71,7 @@ class LiveTurn:
     now: datetime
 
     def close(self) -> None:
-        """Close the code. Code that never ends is noticed by a turn that is not live."""
+        """Close the code. If the code never ends, a later turn that is not live notices that."""
         with suppress(Stuck):
             self.turn.close()
 
@@ -80,10 +80,11 @@ class LiveTurn:
 class Advanced:
     """A turn that has ended.
 
-    - `claims` are those of inline steps, by path. If `cancel_waits`, a cancel waits until their code ends.
-    - `leaves_steps` is whether it has committed nothing and left inline steps to another carrier, for lack of time.
-    - `complete` is whether none of the outcomes in hand are left. They are left if the flow is stuck, or if the turn is
-      so large that its commit has room for earlier messages only.
+    - `claims` are the claims of inline steps, by path. If `cancel_waits`, a cancel waits until their code ends.
+    - `leaves_steps` is whether the turn has committed nothing and left inline steps to another carrier, for lack of
+      time.
+    - `complete` is whether the turn has applied all outcomes in hand. It has not if the flow is stuck, or if the turn
+      is so large that its commit has room for earlier messages only.
     - `live` is the turn if its carrier has inline steps to run; it must be closed.
     """
 
@@ -205,7 +206,7 @@ def _commit_that_fits(
 ) -> tuple[FlowTurn, Commit | None, bool]:
     """Return the commit of a turn that takes all messages, or as many as fit into one commit.
 
-    The outcome in hand is the last message. Also return the turn, and whether it takes all of them.
+    The outcome in hand is the last message. Also return the turn, and whether the turn takes all messages.
     """
     total = count = len(read.mailbox.waiting) + (read.own is not None)
     while True:
@@ -270,10 +271,10 @@ def refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
 def take_page(
     turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None
 ) -> tuple[Sequence[StoredMessage], bool]:
-    """Apply messages until the turn is over, each cancel before the page's events.
+    """Apply messages until the turn is over. Cancels are applied before the events of the page.
 
-    Return the applied messages. A cancel that must wait for the code of an inline step is left; also return whether it
-    is due at once.
+    Return the applied messages. A cancel that must wait for the code of an inline step is not applied; also return
+    whether such a cancel is due at once.
     """
     taken: list[StoredMessage] = []
     left: list[StoredMessage] = []
@@ -292,7 +293,7 @@ def take_page(
 
 
 def is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
-    """Return whether a cancel that was left need not wait any more: a message behind it has ended the step."""
+    """Return whether a cancel that was left need not wait any more, because a later message has ended the step."""
     left = turn.cancels_left
     due = turn.is_over or not all(turn.must_wait(message_from_record(stored.data)) for stored in cancels)
     turn.cancels_left = left

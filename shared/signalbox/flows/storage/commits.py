@@ -32,10 +32,10 @@ from signalbox.mailboxes.storage import header_put, message_put, revision_of
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it.
+    """The writes and the tasks of one commit, and the logged lines of the code, which are written after the commit.
 
-    `header` is the flow's new header. `last_chunk` is the text of the last chunk of its log. `spans` are those of the
-    commands that have ended.
+    `header` is the flow's new header. `last_chunk` is the text of the last chunk of its log. `spans` are the spans of
+    the commands that have ended.
     """
 
     writes: Sequence[Write]
@@ -58,7 +58,7 @@ class Commit:
 
 
 def timed(commit: Commit, header: FlowHeader, timeout_seconds: float) -> Commit:
-    """Return the commit that creates a run with the message and the wake-up of its deadline, unless it has ended."""
+    """Return the commit of a start with the message and the wake-up of the deadline added, unless the run has ended."""
     if commit.header and commit.header.end:
         return commit
     id_, message = deadline_message(header, timeout_seconds)
@@ -80,10 +80,10 @@ def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
 class TurnCommit:
     """A turn with its input records: the header as read, the log, and the messages that it has applied.
 
-    - `revision` is that of the code.
+    - `revision` is the revision of the code.
     - `more` is whether messages are left for another turn.
-    - `live` is whether the turn follows another one of its process and has read nothing. Then it writes the revision of
-      the header, as it has not checked the code against the log.
+    - `live` is whether the turn follows another turn of the same process and has read nothing. Then it writes the
+      header's old revision, since it has not checked the code against the log.
     """
 
     snapshot: Snapshot

@@ -11,7 +11,8 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 
 DUE_AT, ARCHIVED_AT = "due_at", "archived_at"
-"""The fields of a listing for the sweeper, and for the archive of an ended run."""
+"""The fields of a listing with the time at which the sweeper visits it, and the time at which the archive was written.
+"""
 
 LABELS = "labels"
 """The field of a listing that queries search for a label."""
@@ -31,7 +32,7 @@ INDEXES = tuple(parse(FlowAddress.COLLECTION, fields) for fields in _BY_START)
 def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Write]:
     """Iterate over the write of the listing, which changes with the flow's state and labels only.
 
-    The time of the start stays as it was written, since lists are sorted by it and have pages after a time.
+    The time of the start never changes, since lists are sorted by this time and a page begins after such a time.
     """
     if snapshot.data is None:
         listing = listing_of(after, snapshot.read_time, checked_at=SERVER_TIME)
@@ -44,9 +45,9 @@ def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) ->
 def listing_of(header: FlowHeader, now: datetime, checked_at: Any = None) -> dict[str, Any]:
     """Return a listing without its `created_at`. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
 
-    An ended one with an archive is due when the archive may be late; once the archive is written, it is due at the end
-    of its retention (`archived_writes`). A running flow has `checked_at` instead, the time at which the sweeper last
-    saw that it had a turn. A suspended one has neither.
+    An ended flow with an archive is due when the archive may be late; once the archive is written, the flow is due at
+    the end of its retention (`archived_writes`). A running flow has `checked_at` instead: the time at which the sweeper
+    last saw that the flow had a turn. A suspended flow has neither field.
     """
     listing = shown_in_lists(header)
     if header.end:
@@ -65,7 +66,10 @@ def archive_due_at(now: datetime) -> datetime:
 
 
 def archived_writes(read: Snapshot, header: FlowHeader) -> list[Write]:
-    """Return the writes that note the archive of an ended run in its listing. Its header, as read, is their guard."""
+    """Return the writes that note the archive of an ended run in its listing.
+
+    The run's header, as read, is their guard.
+    """
     noted: dict[tuple[str, ...], Any] = {(ARCHIVED_AT,): read.read_time, (DUE_AT,): header.kept_until}
     return [Change(read.path, {}, read.guard), Change(header.address.base, noted, Must.EXIST)]
 

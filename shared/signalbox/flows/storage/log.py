@@ -51,7 +51,8 @@ def chunk_paths(header: FlowHeader) -> list[str]:
 def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live: bool) -> tuple[FlowHeader, list[Put]]:
     """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long.
 
-    A `live` turn reads no log, so it may move the tail earlier. But it writes the last chunk again, whole.
+    A `live` turn reads no log, so it may move its tail into the chunks earlier. Each move rewrites the whole last
+    chunk.
     """
     tail, text = (*header.log.tail, *new), joined(header.log.tail_text, new)
     last = log.last_chunk if header.log.chunks else "[]"
@@ -67,9 +68,10 @@ def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live
 
 
 def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> bool:
-    """Return whether the turns since the last move have written about as many bytes of their tails as the chunk has.
+    """Return whether a move of the tail into the last chunk is worth a rewrite of the chunk.
 
-    The estimate assumes that each turn added the same number of bytes. The entries that a turn adds have the same time.
+    It is if the turns since the last move have written about as many bytes of tails as the chunk has. The estimate
+    assumes that each turn added the same number of bytes. All entries that one turn adds have the same time.
     """
     if len(text) <= LIMITS.flow_live_tail_bytes_max:
         return False
@@ -78,7 +80,7 @@ def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> boo
 
 
 def _packed(last: str, entries: Sequence[Message]) -> list[str]:
-    """Return the texts of the last chunk and of new chunks after it, with these entries added."""
+    """Return the texts of the last chunk and of the new chunks after it, which contain the added entries."""
     texts, added, size = [last], list[Message](), len(last)
     for entry in entries:
         bytes_ = len(entries_to_text([entry]))

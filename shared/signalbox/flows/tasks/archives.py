@@ -35,7 +35,7 @@ def is_archive(payload: Mapping[str, Any]) -> bool:
 
 
 def archive(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:
-    """Write the archive of an ended run, and note it in the listing. After a failure, the sweeper repeats the task."""
+    """Write the archive of an ended run, and note it in the listing. The sweeper repeats a failed task."""
     address = FlowAddress.of_base(payload["flow"])
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)

@@ -41,7 +41,7 @@ from signalbox.flows.storage.commits import header_of as flow_of
 from signalbox.mailboxes.model.messages import header_path
 
 DONE, SKIPPED = "done", "skipped"
-"""The results of units."""
+"""The results of a unit: the run was acted on, or it no longer matched."""
 
 Act = Callable[[Ports, FlowAddress, Mapping[str, Any]], None]
 
@@ -69,7 +69,7 @@ class ActionOnRuns:
             raise BadFlow("Choose the runs by `state`, `label` or `prefix`.", field="state")
 
     def payload(self, batch: str, until: str) -> dict[str, Any]:
-        """Return the arguments of all units of a batch. Runs that have begun or changed after `until` do not count."""
+        """Return the arguments of all units of a batch. Runs that have begun or changed after `until` are skipped."""
         return {
             "flow": self.runs.flow,
             "action": self.action,
@@ -138,7 +138,7 @@ def _check_count(ports: Ports, runs: Runs) -> None:
 
 
 def _populated(ports: Ports, batch: str, runs: Runs) -> int:
-    """Load the runs that a batch does not have yet, and seal it. Return the number of its units."""
+    """Load the runs that a batch does not have yet, and seal the batch. Return the number of its units."""
     page, after = loaded_last(ports, batch)
     appended = pages.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
     return lifecycle.seal(ports, batch, SealRequest(appended.page)).counts.size
@@ -171,7 +171,10 @@ def _ids(ports: Ports, runs: Runs, after: str) -> Iterator[str]:
 
 
 def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
-    """Act on a run if it still matches. Return the result. Raises the `Problem` with which the run refuses it."""
+    """Act on a run if it still matches, and return the result.
+
+    Raises the `Problem` with which the run refuses the action.
+    """
     address = FlowAddress(payload["flow"], payload["id"])
     [read] = ports.store.read(header_path(address.base))
     header = flow_of(read, address)

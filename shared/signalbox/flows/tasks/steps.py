@@ -113,7 +113,7 @@ def _outcome_of_step(
 
 
 def is_over(ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep]) -> bool:
-    """Return whether a flow does not wait any more for this attempt of a step: it is done, or was cancelled.
+    """Return whether a flow no longer waits for this attempt of a step: the step is done, or was cancelled.
 
     If the outcome of an earlier delivery is in the mailbox, wake the flow.
     """
@@ -132,7 +132,10 @@ def is_over(ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep]) -> boo
 
 
 def apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
-    """Run a turn that applies the result; return whether it was applied, or dropped because it is not waited for."""
+    """Run a turn that applies the result.
+
+    Return whether the result was applied, or dropped because the flow does not wait for it.
+    """
     if step.address.name not in flows.definitions or step.together > LIMITS.flow_siblings_max:
         return False
     for _ in range(MAILBOXES_LIMITS.fast_rounds_max):
@@ -174,10 +177,10 @@ def wake_again(ports: Ports, base: str, function: str) -> None:
 def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Context) -> None:
     """Post the result in the context of a task.
 
-    If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is woken. If no
-    delivery has posted it, an operator may have ended the lease, so the wait is repeated. If the flow does not wait any
-    more, an earlier delivery may have repeated the wait and died, so the wait is removed from the wait queue. A lease
-    that was granted to it in the meantime is kept: the flow may hold it.
+    If the lease in the result has ended, an earlier delivery may have posted the result before it died, so the flow is
+    woken. If no delivery has posted the result, an operator may have ended the lease, so the wait is repeated. If the
+    flow no longer waits, an earlier delivery may have repeated the wait and died, so the wait is removed from the wait
+    queue. A lease that was granted to that wait in the meantime is kept: the flow may hold it.
     """
     outcome = _outcome_of_context(ports, context)
     if outcome is not None:
@@ -217,7 +220,7 @@ def _outcome_of_context(ports: Ports, context: Context) -> CallOutcome | None:
 def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Wait for a lock. If the wait is refused, or a repeat finds that it has ended, the error is the lock's outcome.
 
-    If an earlier delivery has posted the lock, the flow takes that first, and drops the error.
+    If an earlier delivery has posted the lock, the flow applies the lock first, and drops the error.
     """
     name, lease_seconds, permits = payload["semaphore"], payload["lease_seconds"], payload["permits"]
     again = Call(payload["function"], FLOW_COMMAND_TASK, payload)
@@ -249,7 +252,7 @@ def _cancel_wait(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Wait for permits of a rate. If the wait is refused, the error is the outcome.
 
-    If a repeat finds that they were granted, the task that posts the result may be lost, so it is posted here.
+    If a repeat finds that the permits were granted, the task that posts the result may be lost, so it is posted here.
     """
     try:
         request = RateWaitRequest(_child_id(payload), _result_call(payload), payload["weight"])
@@ -262,13 +265,13 @@ def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 
 def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Cancel the wait for permits of a rate. If it was granted, its result is dropped."""
+    """Cancel the wait for permits of a rate. If the permits were granted, the result of the wait is dropped."""
     with suppress(NotFound):
         rates.cancel(ports, payload["rate"], _child_id(payload), by_flow=True)
 
 
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Renew a lease, whichever delivery has claimed it. If it has ended, the error is the renewal's outcome."""
+    """Renew a lease, even if an earlier delivery has claimed it. If the lease has ended, the error is the outcome."""
     try:
         ends_at = leases.renew_granted(ports, Granted.from_context(payload["lease"]), payload["lease_seconds"])
         if ends_at is None:
@@ -285,10 +288,10 @@ def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 
 def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Populate a batch. Its completion is the result of the command; if it is refused, the error is.
+    """Populate a batch. The batch's completion is the result of the command. Its refusal is the error.
 
     A batch that its flow has abandoned is not populated. If the flow abandons it in the meantime, the task that cancels
-    it may have found none, so it is cancelled here, or in the next delivery if this one dies.
+    the batch may have found no batch, so the batch is cancelled here, or in the next delivery if this one dies.
     """
     if is_awaited(ports, payload):
         task = Call.from_record(payload["task"]) if payload["task"] else None

@@ -48,7 +48,7 @@ Code = Callable[[], CallOutcome]
 
 
 class Workers(Protocol):
-    """Run the code of inline steps next to the delivery that carries them, each under its path."""
+    """Runs the code of inline steps next to the delivery that carries them. The path of a step identifies its code."""
 
     @property
     def running(self) -> Collection[str]:
@@ -58,9 +58,9 @@ class Workers(Protocol):
     def begin(self, path: str, code: Code) -> None: ...
 
     def wait(self, seconds: float) -> Mapping[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one.
+        """Wait until code has ended, and return the outcomes by path.
 
-        After `seconds`, return an empty list.
+        After `seconds`, return an empty mapping.
         """
         ...
 
@@ -96,7 +96,7 @@ class FlowDelivery:
         self._steps = CarriedSteps()
 
     def run(self) -> None:
-        """Run the mailbox. Outcomes that cannot be applied here are left in it."""
+        """Run the mailbox. Outcomes that cannot be applied here are left in the mailbox."""
         try:
             wake = self._wake(self.delivery.wake.until)
             run(self.ports, self.delivery, wake, self._turn, self.has_work)
@@ -198,7 +198,10 @@ class FlowDelivery:
             self._workers.abandon(path)
 
     def _begin(self, live: LiveTurn, sent_at: float) -> None:
-        """Begin the code of the steps that the last commit has claimed; abandon those it does not wait for."""
+        """Begin the code of the steps that the last commit has claimed.
+
+        Abandon running code whose step the flow no longer waits for.
+        """
         turn = live.turn
         self._steps = self._steps.committed(sent_at, self._workers.seconds(), claims=bool(turn.claimed))
         if self._steps.must_read:
@@ -237,7 +240,7 @@ class FlowDelivery:
         return code
 
     def _wait(self) -> None:
-        """Wait for the code of a step to end, until its time is over, or until it is time to renew or to look."""
+        """Wait until the code of a step ends, until its time is over, or until a renewal or a look is due."""
         seconds = self._steps.waits_until(self._workers.running) - self._workers.seconds()
         outcomes = self._workers.wait(max(0.0, seconds))
         self._steps = self._steps.with_outcomes(outcomes, self.identify())
@@ -260,7 +263,7 @@ class FlowDelivery:
         self._steps = self._steps.looked(now, messages, changed=is_changed)
 
     def leave_repeated(self) -> None:
-        """Leave outcomes of repeated starts in the mailbox, which is read next."""
+        """Leave outcomes of repeated starts in the mailbox, which the delivery reads next."""
         for result in self._steps.repeated:
             message = message_put(self._base, result.id_for(self._address), message_to_record(result))
             with suppress(AlreadyExists):
@@ -276,7 +279,7 @@ class FlowDelivery:
             self.ports.queue.create(complete_wake_ups([self._wake(min(later))], now))
 
     def leave_outcomes(self) -> None:
-        """Leave the outcomes of steps in the mailbox, those of running code included: this code cannot apply them."""
+        """Wait for running code, and leave all outcomes in the mailbox, since this delivery cannot apply them."""
         while self._workers.running and self._workers.seconds_left() > LIMITS.inline_margin_seconds:
             self._wait()
         for result in self._steps.ended:

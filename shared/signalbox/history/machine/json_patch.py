@@ -32,8 +32,9 @@ def patch_to_nothing() -> Patch:
 
 
 def patched(value: Any, patch: Patch) -> Any:
-    """Return a value after a patch; None means that the value does not exist. Raises `LookupError` if a path does not
-    exist.
+    """Return a value after a patch; None means that the value does not exist.
+
+    Raises `LookupError` if a path of the patch does not exist.
     """
     value = copy.deepcopy(value)
     for operation in patch:

@@ -69,7 +69,7 @@ COMMIT_TIME_MAX = timedelta(hours=1)
 class State:
     """The state that a write replaces. `content` is None if there was no document.
 
-    `mark` is the mark of the document or, if it has none, the mark of the log's header.
+    `mark` is the mark of the document. If the document has no mark, it is the mark of the log's header.
     """
 
     content: Content | None
@@ -117,7 +117,7 @@ class _Log:
         self._obsolete_before = 0
 
     def add(self, time: int, action: Action, author: str, content: Content | None) -> None:
-        """Add an entry. It is whole if the log lacks the version before, or if the entry begins a segment."""
+        """Add an entry. The entry is whole if the log lacks the previous version, or if the entry begins a segment."""
         version = max(time, self._mark.version + 1 if self._mark else 0)
         begins = self._mark is None or self._is_over(self._mark.segments[-1])
         patch, whole = _patch(self._content if self._known and not begins else None, content)

@@ -55,7 +55,10 @@ Landed = set[tuple[str, datetime | None]]
 
 
 def normalize_or_report(ports: Ports, key: str, hops: int, *, by_another: bool = True) -> bool:
-    """Normalize a document; log a permanent error, since a retry would not help. Return whether it is normalized."""
+    """Normalize a document, and return whether that succeeded.
+
+    A permanent error is logged and not raised, since a retry would not help.
+    """
     try:
         normalize(ports, key, hops, by_another=by_another)
     except Problem as problem:
@@ -143,7 +146,7 @@ def refresh(
 def _refresh(
     ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int, timed: bool
 ) -> list[str]:
-    """Refresh documents as `refresh` does; return those that have become too large to be read together."""
+    """Refresh documents as `refresh` does. Return the documents that have become too large to be read together."""
     paths = [snapshot.path for snapshot in linking]
     input_paths = [snapshot.path for snapshot in inputs]
     left: list[str] = []
@@ -176,11 +179,11 @@ def _hops(changed: Sequence[Snapshot]) -> int:
 def write_copies(
     ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
 ) -> tuple[list[str], Landed]:
-    """Write the copies that differ in groups that fit into memory, each document under its own guard.
+    """Write the copies that differ, in groups that fit into memory. Each document is written under its own guard.
 
-    Return the documents that lost their guard, or whose write may not have been committed, and the commits. A permanent
-    error is logged, and the copies that the store refuses are replaced by marks. A retry would not help, and the other
-    documents must not wait for it.
+    Return the documents that lost their guard or whose write may not have been committed. Also return the commits. A
+    permanent error is logged, and the copies that the store refuses are replaced by marks. A retry would not help, and
+    the other documents must not wait for it.
     """
     embedding = embedded_copies.embedding_from(inputs)
     losers: list[str] = []
@@ -266,8 +269,8 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
 def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]) -> None:
     """Compare the copies of `targets`, which a put changed, with the present targets.
 
-    It is for a put that has no event. The document is compared as it is now: a later write that changed a copy has its
-    own task. If another client has written it since, it is normalized.
+    This is the check after a put that has no event. The document is compared as it is now: a later write that changed a
+    copy has its own task. If another client has written the document since, the document is normalized.
     """
     document = Document.from_record(ports.store.read(path_of(key))[0].data)
     if document is None:
@@ -282,7 +285,7 @@ def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]
 def verify_copies(
     ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
 ) -> Sequence[Snapshot]:
-    """Compare the copies that a put embedded with the present targets; enqueue a task for each that differs.
+    """Compare the copies that a put embedded with the present targets; enqueue a task for each copy that differs.
 
     It does not write the copies itself, because a redelivery of this event would still describe the put and not the
     writes of the first delivery. Returns the records at `extra_paths`, which are read in the same round trip.

@@ -111,14 +111,14 @@ def verify_page(ports: Ports, run: str, cursor: str) -> None:
 
 @dataclass(slots=True)
 class _PageFindings:
-    """The keys of a page, by the finding."""
+    """The keys of a page's documents and targets, by the finding."""
 
     drifted: list[str] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def note(self, key: str, read: Sequence[Snapshot]) -> None:
-        """Note a key whose records differ, as moving or drifted."""
+        """Note a key as moving or drifted. `read` are the records of the difference."""
         written = [snapshot.update_time for snapshot in read if snapshot.update_time]
         now = max(snapshot.read_time for snapshot in read)
         (self.moving if machine.is_moving(written, now) else self.drifted).append(key)
@@ -148,7 +148,10 @@ def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
 
 
 def _marked_targets(ports: Ports, page: Sequence[Snapshot], found: _PageFindings) -> dict[str, Snapshot]:
-    """Return targets of these documents, each read under its mark: all of them, if they fit into memory together."""
+    """Return the targets of these documents, each read after it was marked as linked.
+
+    If they do not fit into memory together, only some of them are returned.
+    """
     contents = contents_of(snapshot.data for snapshot in page)
     waiting = sorted({key for content in contents for key in content.link_keys})
     marked: dict[str, Snapshot] = {}
@@ -164,7 +167,7 @@ def _marked_targets(ports: Ports, page: Sequence[Snapshot], found: _PageFindings
 def _marked_group(
     ports: Ports, waiting: Sequence[str], room: int, page: Sequence[Snapshot], found: _PageFindings
 ) -> dict[str, Snapshot]:
-    """Return some of the waiting targets, each read under its mark."""
+    """Return some of the waiting targets, each read after it was marked as linked."""
     paths = [path_of(key) for key in waiting[: LIMITS.verify_targets_max]]
     targets = ports.store.read_some((), paths, room)
     unmarked = storage.unmarked(ports, targets)
@@ -177,7 +180,7 @@ def _marked_group(
 
 
 def _repair_large(ports: Ports, snapshot: Snapshot, keys: Sequence[str], found: _PageFindings) -> None:
-    """Mark the targets of a document whose targets do not fit into memory together, and normalize the document."""
+    """Mark the targets of a document and normalize it, if the targets do not fit into memory together."""
     waiting = list(keys)
     read, hops = [snapshot], 0
     while waiting:

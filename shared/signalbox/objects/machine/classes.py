@@ -78,7 +78,7 @@ def is_running() -> bool:
 def running_object(what: str) -> ObjectAddress:
     """Return the object whose method is running.
 
-    Outside a method, raise `BadObjectCall`, with the name of the call in `what`.
+    Outside a method, raise `BadObjectCall`. `what` is the name of the call for the message.
     """
     return _method(what)[0]
 
@@ -140,17 +140,17 @@ class ObjectClass:
         return cls(code.__name__, code, int(getattr(code, "version", 1)), fields, types, dict(_methods(code)))
 
     def method(self, name: str) -> MethodCode:
-        """Return a method. Raises `NoSuchMethod`, naming the methods that exist."""
+        """Return a method. Raises `NoSuchMethod`, whose message names the methods that exist."""
         if name not in self.methods:
             known = ", ".join(sorted(self.methods)) or "none"
             raise NoSuchMethod(f"{self.name} has no method {name!r}. It has: {known}.", field="method")
         return self.methods[name]
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
-        """Run a method on a state's text. If it raises, the error is the outcome, the state is unchanged, and nothing
-        is sent.
+        """Run a method on a state's text.
 
-        Raises `Unavailable` for a state of a newer version.
+        If the method raises, the error is the outcome, the state is unchanged, and nothing is sent. Raises
+        `Unavailable` for a state of a newer version.
         """
         instance = self._instance(address, state, now)
         with running(address) as sent:
@@ -197,7 +197,7 @@ class ObjectClass:
         return dict(stored["fields"])
 
     def _checked(self, fields: Any) -> dict[str, Any]:
-        """Return the fields that `upgrade` has returned. Raises `TypeError` if they are not those of a state."""
+        """Return the fields that `upgrade` has returned. Raises `TypeError` if they are not the fields of a state."""
         if not isinstance(fields, dict):
             raise TypeError(f"it returned {type(fields).__name__}, not the fields")
         for name in self.fields.keys() & fields.keys():
@@ -205,7 +205,10 @@ class ObjectClass:
         return fields
 
     def _read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a stored state for the code. Raises `Unavailable` for one that is not of its type."""
+        """Return the fields of a stored state for the code.
+
+        Raises `Unavailable` for a field whose value is of another type.
+        """
         try:
             return {
                 name: value if is_plain(self._codec(name)) else decode(self._codec(name), value, name, stored=True)

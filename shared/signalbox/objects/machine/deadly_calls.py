@@ -23,9 +23,9 @@ from signalbox.tasks.model.failures import Failure
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The starts of a call that may end its process: `attempts` of them.
+    """The starts of a call that may end its process; `attempts` is their number.
 
-    The last one was by the run `run`; no other run starts the call before `until`. The mark is in the call's own
+    The run `run` made the last start; no other run starts the call before `until`. The mark is in the call's own
     record. If deliveries of the run were counted instead, an innocent call at the head of the mailbox would be given up
     for the deaths of another on its page. In the header, each mark would make the run before it lose its race.
     """
@@ -62,8 +62,8 @@ class Mark:
 def leads(waiting: Sequence[StoredMessage], kept_wake_up: str) -> bool:
     """Return whether the process that has kept this wake-up applies the waiting messages.
 
-    It does if it is the first one. If runs have marked the first message, which may end its process, the messages are
-    left to them.
+    It does if its wake-up is the first kept one in the mailbox. If a run has marked the first message, which may end
+    its process, the messages are left to runs.
     """
     if not waiting or Mark.from_record(waiting[0].data):
         return False
@@ -86,5 +86,5 @@ def call_payload(address: ObjectAddress, method: str, arguments: Mapping[str, An
 
 
 def is_call_given_up(failure: Mapping[str, Any]) -> bool:
-    """Return whether the record of a failure is of a call that was given up."""
+    """Return whether a failure record is about a call that was given up."""
     return bool(failure["call"]["task"] == CALL_OBJECT and failure["problem"] == GaveUp.slug())

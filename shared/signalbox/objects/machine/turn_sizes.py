@@ -12,7 +12,7 @@ from signalbox.objects.model import Applied, call_bytes
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A share of a commit. `task_bytes` is the part of the tasks, which share an outbox record."""
+    """A share of a commit. `task_bytes` counts the bytes of the tasks, which share one outbox record."""
 
     writes: int = 0
     tasks: int = 0
@@ -39,7 +39,7 @@ class Size:
 
     @classmethod
     def of(cls, applied: Applied, then: Sequence[Call]) -> Self:
-        """Return the largest share that a call takes, with its continuations, which each receive the outcome."""
+        """Return the largest share that a call and its continuations take. Each continuation receives the outcome."""
         outcome, sent = len(applied.outcome.to_text()), applied.sent
         posts = sum(post.message.size_bytes for post in sent.posts)
         tasks = sum(map(call_bytes, sent.tasks)) + sum(call_bytes(call) + outcome for call in then)

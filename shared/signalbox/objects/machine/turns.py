@@ -74,8 +74,8 @@ class Turn:
 
     - `state` is the object's state as text.
     - `calls` are the calls that the turn has read, by id.
-    - `revision` is that of the header that the turn will write.
-    - `changed` are the calls that it has changed. Those in `held` wait for another call's outcome from now on.
+    - `revision` is the revision of the header that the turn will write.
+    - `changed` are the calls that the turn has changed. Those in `held` wait for another call's outcome from now on.
     - `resumed` are calls that were held and wait in the mailbox again, each with its `since`.
     - `posted` are the messages and `tasks` the tasks that the turn sends.
     """
@@ -124,7 +124,10 @@ class Turn:
         return True
 
     def is_cut(self) -> bool:
-        """Return whether held calls wait again. They precede the rest of the page, which could overtake them."""
+        """Return whether held calls wait again.
+
+        If so, the turn ends here, since the rest of the page could overtake them.
+        """
         return bool(self.resumed)
 
     # --- calls and deletions ---
@@ -154,7 +157,7 @@ class Turn:
         return Size(writes=1, tasks=1, size_bytes=message.size_bytes)
 
     def refused(self, message: Message, *, gave_up: bool) -> Problem | None:
-        """Return the reason why a call is not run, or None."""
+        """Return the problem because of which a call is not run, or None if the call is run."""
         if gave_up:
             return GaveUp(f"Gave up after {LIMITS.call_attempts_max} attempts.")
         if message.not_after is not None and self.now > message.not_after:
@@ -179,21 +182,30 @@ class Turn:
         return name_of(self.address.base, self.revision, self._ids)
 
     def message_id(self) -> str:
-        """Return an id that sorts after the turn's earlier messages: all of a commit have the same create time."""
+        """Return an id that sorts after the ids of the turn's earlier messages.
+
+        All messages of a commit have the same create time, so their ids decide the order.
+        """
         self._ids += 1
         return f"{name_of(self.address.base, self.revision)}-{self._ids:04}"
 
     # --- ends of calls ---
 
     def _resolve(self, id_: str, since: datetime, outcome: CallOutcome) -> None:
-        """Record a call's outcome, run its continuations in order, and let the calls on its result wait again."""
+        """Record a call's outcome, and run its continuations in order.
+
+        The calls on its result wait in the mailbox again.
+        """
         call = self.calls[id_]
         self.end(id_, since, replace(call, outcome=outcome))
         for continuation in call.message.then:
             self._run(id_, continuation, outcome)
 
     def end(self, id_: str, since: datetime, call: CallRecord) -> None:
-        """Record the end of a call. The calls that it held get its `since`, in order, so they precede later ones."""
+        """Record the end of a call.
+
+        The calls that waited for its outcome get its `since`, in order, so they precede later calls.
+        """
         self.resumed |= {held: since + timedelta(microseconds=place) for place, held in enumerate(call.held)}
         self.calls[id_] = replace(call, held=())
         self.changed.add(id_)
@@ -205,7 +217,10 @@ class Turn:
     # --- messages that follow a call ---
 
     def follow(self, message: Message, id_: str, since: datetime) -> None:
-        """Run a task with the outcome of a call: now, once it exists, or where the call was forwarded."""
+        """Run a task with the outcome of a call, now or when the call has one.
+
+        If the call was forwarded, the message is sent to the object that the call was forwarded to.
+        """
         target, continuation = message.target, message.continuation
         call = self.calls.get(target)
         if call is None:
@@ -223,13 +238,16 @@ class Turn:
         self._resolve(id_, since, CallOutcome())
 
     def _hold(self, target: str, call: CallRecord, id_: str) -> None:
-        """Let a message wait for the outcome of a call. It stays in its own record."""
+        """Let a message wait for the outcome of a call. The message stays in its own record."""
         self.calls[target] = call.holding(id_)
         self.changed |= {target, id_}
         self.held.add(id_)
 
     def _call_result_of(self, target: str, id_: str, since: datetime) -> None:
-        """Call the object that a call results in: now, once it exists, or where the call was forwarded."""
+        """Call the object that is the result of a call, now or when the result exists.
+
+        If the call was forwarded, the message is sent to the object that the call was forwarded to.
+        """
         call = self.calls.get(target)
         if call is None:
             self._resolve(id_, since, _unknown(target))
@@ -243,7 +261,7 @@ class Turn:
             self._hold(target, call, id_)
 
     def _call_object(self, outcome: CallOutcome, id_: str, since: datetime) -> None:
-        """Forward a call to the object that an outcome is. An error is also the outcome of the calls on it."""
+        """Forward a call to the object in an outcome. An outcome that is an error is also the outcome of the call."""
         if outcome.error is not None:
             self._resolve(id_, since, outcome)
         elif outcome.object is None:
@@ -257,7 +275,7 @@ class Turn:
     ) -> None:
         """Post a call to another object.
 
-        Its record names that object, and messages that follow the call are sent there.
+        The call's record names that object, and messages that follow the call are sent there.
         """
         call, place = self.calls[id_], CallPlace(address, self.message_id())
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}

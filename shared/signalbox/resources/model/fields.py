@@ -25,9 +25,10 @@ from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_S
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A type of single values. `check` returns a JSON value as stored, `parse` the value of a query parameter.
+    """A type of single values.
 
-    Both raise `ValueError` with a text that describes a valid value.
+    `check` returns a JSON value as stored, and `parse` returns the value of a query parameter. Both raise `ValueError`
+    with a text that describes a valid value.
     """
 
     name: str
@@ -80,7 +81,7 @@ def _datetime(value: Any) -> str:
 
 
 def stored_time(moment: datetime) -> str:
-    """Return a time as stored, a text that sorts as the time does. Raises `OverflowError` beyond the calendar."""
+    """Return a time as stored: a text whose order is that of the times. Raises `OverflowError` beyond the calendar."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -186,7 +187,10 @@ class Field:
         return self.default is Missing.REQUIRED
 
     def errors_of(self, value: Any) -> Iterator[tuple[str, str]]:
-        """Iterate over the errors of a JSON value: the place of each, and a description of a valid value."""
+        """Iterate over the errors of a JSON value.
+
+        Each error is the place of the error and a description of a valid value.
+        """
         parts = enumerate(value) if self.is_list and isinstance(value, list) else [(None, value)]
         if value is None and self.is_optional:
             return
@@ -264,7 +268,7 @@ def shown_reference(value: Any, owner: str | None) -> Any:
 
 
 def is_visible(content: dict[str, Any], owner: str | None) -> bool:
-    """Return whether an owner's item may show another item, which must have no owner or the same one."""
+    """Return whether an owner's item may show another item: an item without an owner, or with the same owner."""
     meta = content.get(RESOURCE_META)
     return not isinstance(meta, dict) or meta.get("owner") in (None, owner)
 

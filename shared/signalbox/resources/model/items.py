@@ -66,7 +66,7 @@ def default_of(field: Field) -> Any:
 
 
 def to_content(resource: Resource, values: Values, before: Item | None, owner: str | None, now: datetime) -> Content:
-    """Return the document of an item. `modified` changes only if the fields do."""
+    """Return the document of an item. `modified` changes only if the item's fields change."""
     time, fields = stored_time(now), resource.model.fields
     meta: dict[str, Any] = {"name": resource.name, "created": time, "modified": time}
     if before is not None:
@@ -108,7 +108,7 @@ def shown(resource: Resource, item: Item) -> dict[str, Any]:
 
 
 def editable(model: Model, values: Values) -> dict[str, Any]:
-    """Return all fields, including hidden ones, in the form of a request, for hooks that change them."""
+    """Return all fields, including hidden ones, in the form of a request. Hooks can change them."""
     return {
         name: resources_fields.as_ids(value) if model.fields[name].refers_to else value
         for name, value in values.items()

@@ -51,7 +51,7 @@ class Standing:
 
     @classmethod
     def from_record(cls, data: Mapping[str, Any] | None) -> Self:
-        """Parse a record. Without one, nothing is counted."""
+        """Parse a record. Without a record, return a standing that counts nothing."""
         if data is None:
             return cls()
         return cls(
@@ -108,7 +108,7 @@ class Counted:
     """The share of a yoke in the standings.
 
     - `version` is the update time of the yoke when it was counted, or None if it was deleted.
-    - `revision` is that of the declarations.
+    - `revision` is the revision of the declarations.
     - `keys` are the standings that include the yoke, with `value`.
     - `logged` are the standings with an adjustment of this yoke that may not be added yet.
     - `since` is the create time of the yoke, and `gone_at` the time when a visit found it deleted.
@@ -132,7 +132,7 @@ class Counted:
         return cls(data["version"], data["revision"], data["value"], keys, logged, since, gone_at)
 
     def to_record(self, key: YokeKey) -> dict[str, Any]:
-        """Return the record, with `times` and `values` by standing, each a field that Firestore indexes."""
+        """Return the record. It has `times` and `values` by standing, in fields that Firestore indexes."""
         return {
             "user": key.user,
             "item": key.item,

@@ -52,7 +52,7 @@ class StandingDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """`call` is enqueued once for each standing when its `field` is first found to be `reaches` or more."""
+    """`call` is enqueued once for each standing when the standing's `field` is first found to be `reaches` or more."""
 
     field: StandingField
     reaches: float
@@ -153,7 +153,10 @@ class Declarations:
         return replace(self, revision=self.revision + 1, kinds=kinds)
 
     def remove(self, kind: str) -> Self:
-        """Return the declarations without a kind. Raises `NoStanding`, or `BadStanding` for one that always exists."""
+        """Return the declarations without a kind.
+
+        Raises `NoStanding`, or `BadStanding` for a kind that always exists.
+        """
         if kind in RESERVED:
             raise BadStanding(f"The kind `{kind}` is built in and cannot be removed.", field="kind")
         self.check(kind)

@@ -13,7 +13,7 @@ from signalbox.standings.storage import pending
 def get_standing(ports: Ports, key: StandingKey) -> StandingView:
     """Return a standing, which is zero if nothing was counted. Raises `NoStanding` for an unknown kind.
 
-    The pending adjustments are counted before the standing is read, so the standing includes all others.
+    The pending adjustments are counted before the standing is read, so the standing includes all other adjustments.
     """
     behind = pending(ports.store, key)
     declared, read = ports.store.read(DECLARED, key.path)

@@ -159,7 +159,7 @@ class TaskMethods:
         )
 
     async def _check_free(self, queue: LocalQueue, name: str, now: float) -> None:
-        """Raise `RpcError` for a name that is or was in use. If a task has the name, wait until it is on disk.
+        """Raise `RpcError` for a name that is or was in use. If a task has the name, wait until the task is on disk.
 
         "Already exists" tells a caller that its task will run, so a crash must not lose the task afterwards.
         """

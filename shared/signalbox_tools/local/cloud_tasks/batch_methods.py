@@ -66,7 +66,7 @@ class BatchMethods:
         return self._operations[request.name]
 
     def _finish(self, name: str, metadata_type: Message, outcomes: Sequence[Message], response: Message) -> Message:
-        """Return the finished operation with the failures by index; if everything failed, it is an error."""
+        """Return the finished operation with the failures by index. If everything failed, the operation is an error."""
         failed = {
             index: status_pb2.Status(code=outcome.code.value[0], message=outcome.message)
             for index, outcome in enumerate(outcomes)

@@ -73,7 +73,10 @@ class Dispatcher:
 
 
 def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
-    """Return the headers of a delivery: those of the task that Cloud Tasks does not replace, and its own."""
+    """Return the headers of a delivery.
+
+    They are the task's headers that Cloud Tasks does not replace, and those that Cloud Tasks sets.
+    """
     signed = bool(spec.http_request.oidc_token.service_account_email)
     kept = {name: value for name, value in spec.http_request.headers.items() if not _replaced(name.lower(), signed)}
     queue_name, _, task_id = spec.name.rpartition("/tasks/")

@@ -15,7 +15,7 @@ from signalbox_tools.local.cloud_tasks.queue_rules import RETENTION_SECONDS, Ret
 
 THROTTLING_STATUSES = frozenset({429, 503})
 DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
-"""The reasons for a missing response, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
+"""The reasons for a missing response, as names of `google.rpc.Code`: a passed deadline, or a failed connection."""
 
 
 class Executions(Enum):

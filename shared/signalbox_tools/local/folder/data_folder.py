@@ -38,7 +38,7 @@ HEADER = "!"
 """The id of a mailbox's header, which needs no order."""
 
 OF_A_SEMAPHORE = ("waiters", "releases")
-"""Collections below a semaphore whose records name its create time, as their `incarnation`."""
+"""Collections below a semaphore. The `incarnation` of a record in them is the create time of the semaphore."""
 
 
 _OTHER = {

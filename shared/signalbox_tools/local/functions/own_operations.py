@@ -37,7 +37,7 @@ FUNCTION = "/{function}"
 RUNS = f"{FUNCTION}/flows/{{flow}}"
 RUN = f"{RUNS}/{{id}}"
 METHOD = f"{FUNCTION}/objects/{{class_name}}/{{key}}/{{method}}"
-"""The paths of the kit's calls of which each flow and each method has its own."""
+"""The paths of the kit's calls that are described once more for each flow and each method."""
 
 
 class OwnOperations:
@@ -203,14 +203,17 @@ def _texts(code: Any, otherwise: str) -> Json:
 
 
 def _narrow(body: Json, schema: Json) -> None:
-    """Let a body or an answer also conform to a schema."""
+    """Require a body or an answer to conform also to a schema."""
     content = body["content"]["application/json"]
     content.pop("example", None)
     content["schema"] = {"allOf": [content["schema"], schema]}
 
 
 def own_operations(own: Mapping[str, Iterable[Route]], kit: Json) -> Iterator[OwnOperations]:
-    """Iterate over the operations of functions, whose routes are by the first segment of their addresses."""
+    """Iterate over the operations of functions.
+
+    `own` has the functions' routes by the first segment of their addresses.
+    """
     for segment, routes in own.items():
         described = OwnOperations(segment, kit)
         described.add(routes)

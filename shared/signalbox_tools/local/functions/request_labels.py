@@ -102,7 +102,7 @@ def _about(envelope: Mapping[str, Any]) -> str:
 
 
 def _flow(step: object, payload: Mapping[str, Any]) -> str:
-    """Return the run of a flow that a task belongs to, with the place in the log, or the object, as class and key."""
+    """Return the run that a task belongs to, with the place in its log, or the object, as class and key."""
     place = step if isinstance(step, dict) else payload
     mailbox = str(place.get("flow") or payload.get("mailbox") or "")
     named = mailbox.partition("/")[2].replace("~", "/", 1)

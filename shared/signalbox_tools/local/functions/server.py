@@ -95,7 +95,7 @@ def connect() -> None:
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
     """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, others are 404.
 
-    ``/console`` shows the state, by these calls.
+    ``/console`` shows the state, which it reads by these calls.
     """
     queues = catalogue.calling_queues
     functions = catalogue.functions.values()
@@ -130,7 +130,7 @@ def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplic
 
 
 def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
-    """Pass ``/`` as the path if it ends after the function's name, and the part that is served at this address."""
+    """Pass ``/`` instead of an empty path, and pass the part of the function that is served at this address."""
 
     def in_its_place(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         here = {"PATH_INFO": environ["PATH_INFO"] or "/", cloud_run.ENVIRONMENT_KEY: part}

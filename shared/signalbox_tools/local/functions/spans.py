@@ -95,7 +95,7 @@ class SpanFile:
         return self._begun(OpenSpan(above.trace, secrets.token_hex(8), above.id, name, "part", dict(attributes)))
 
     def record(self, recorded: RecordedSpan) -> None:
-        """Append a span that a commit has recorded, with a link to the request whose commit it was."""
+        """Append a span that a commit has recorded, with a link to the request that made the commit."""
         linked = [(_trace(trace), _span(key)) for trace, key in recorded.links]
         request = _current.get()
         self._append(
@@ -185,7 +185,7 @@ class SpanReader:
         """Return summaries of the latest traces, the newest first.
 
         With `search`, return those with a span that has this text. Traces of a commit's events and of runs are left
-        out, since they are shown with another one. Visits of the sweeper that enqueued nothing are also left out,
+        out, since they are shown with another trace. Visits of the sweeper that enqueued nothing are also left out,
         unless the search finds them.
         """
         with self._lock:
@@ -260,9 +260,9 @@ class SpanReader:
             counts.update({(function, "requests"): 1, (function, "failed"): int(bool(span["error"]))})
 
     def _above(self, trace: str, spans: Iterable[Span]) -> str:
-        """Return the trace with which another one is shown.
+        """Return the trace in which another trace is shown.
 
-        For an event it is that of its commit, for a run that of its request.
+        An event is shown in the trace of its commit, and a run in the trace of its request.
         """
         linked = (link[0] for span in spans for link in span.get("links", ())[:1])
         written = (self._commit_of(span)[0] for span in spans)
@@ -273,7 +273,7 @@ class SpanReader:
         return self._commits.get(span["attributes"].get("written_at", ""), ("", ""))
 
     def _whole(self, trace: str, below: Mapping[str, Sequence[str]]) -> list[Span]:
-        """Return the spans of a trace and of those that are shown with it. An event's parent is the commit."""
+        """Return the spans of a trace, and of the traces that are shown in it. The parent of an event is its commit."""
         found, todo = {trace}, [trace]
         while todo:
             fresh = set(below.get(todo.pop(), ())) - found

@@ -13,7 +13,7 @@ BYTES_AT_ONCE = 2**20
 
 
 class LogFollower:
-    """Calls `show` with all lines since the last call, each with its service."""
+    """Calls `show` with all lines that are new since the last call. A line comes with the name of its service."""
 
     def __init__(
         self, files: Sequence[Path], show: Callable[[Iterable[tuple[str, str]]], None], from_end: bool = False

@@ -150,7 +150,7 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
-    """Return whether a line is of a visit of the sweeper that found nothing to do, or of a check by the stack."""
+    """Return whether a line reports a visit of the sweeper that found nothing to do, or a check by the stack."""
     if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
     well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400

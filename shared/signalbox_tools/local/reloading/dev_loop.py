@@ -53,7 +53,10 @@ class DevLoop:
         self._watcher.watch(trees=trees, folders=[root, self._catalogue.parent])
 
     def _named_folders(self) -> Iterable[Path]:
-        """Return the folders that the catalogue names, if it can be read. The next correction may be in one of them."""
+        """Return the folders that the catalogue names, or none if the catalogue cannot be read.
+
+        The next correction may be in one of these folders.
+        """
         try:
             return [function.folder for function in catalogues.load(self._catalogue).functions.values()]
         except (catalogues.CatalogueError, OSError):
@@ -87,7 +90,10 @@ class DevLoop:
 
 
 def _top(folder: Path, root: Path) -> Path:
-    """Return the top folder around a function's folder: each watched one takes an inotify instance, of few."""
+    """Return the top folder around a function's folder.
+
+    Fewer folders are then watched: each takes one of the few inotify instances.
+    """
     return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
 
 

@@ -29,9 +29,9 @@ def settings_of(catalogue: Catalogue) -> Settings:
 
 
 def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
-    """Return settings with all that follows from a catalogue; a reload applies it to those of a running stack.
+    """Return settings with all values that follow from a catalogue. A reload applies them to a running stack.
 
-    They include triggers and indexes, which in the cloud are resources.
+    These values include triggers and indexes, which in the cloud are resources.
     """
     return replace(
         settings,

@@ -63,7 +63,7 @@ def plan(
 ) -> StackLayout:
     """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
 
-    It replaces the settings that name addresses, and those that follow from the catalogue.
+    The layout replaces the settings that name addresses, and those that follow from the catalogue.
     """
     functions_socket = _listen(port or 0)
     events_socket = _listen(0)

@@ -68,7 +68,7 @@ class Service:
 
 @dataclass(slots=True, eq=False)
 class _Replacement:
-    """A newer version of a service, started next to the one that serves."""
+    """A newer version of a service, started next to the version that serves."""
 
     service: Service
     process: Popen[bytes]
@@ -76,7 +76,10 @@ class _Replacement:
     ready_until: float
 
     def outcome(self) -> str | None:
-        """Return None while it loads, an empty text when it serves, or the reason why it does not."""
+        """Return None while the new version loads.
+
+        When it serves, return an empty text. If it cannot serve, return the reason.
+        """
         error = self.service.load_error(self.process.pid)
         if error is None and self.process.poll() is not None:
             return self.service.load_error(self.process.pid) or f"exit code {self.process.returncode}"
@@ -142,7 +145,7 @@ class Child:
         result.set_result("")
 
     def replace(self, service: Service, result: "Future[str]") -> None:
-        """Start a newer version next to the one that serves; it takes over when it has loaded."""
+        """Start a newer version next to the version that serves. The newer one takes over when it has loaded."""
         if self.replacement:  # it is out of date
             self._end_replacement(self.replacement, "replaced by a newer version")
         process = self._started(service)

@@ -63,7 +63,7 @@ class Supervisor:
             child_processes.kill(process)
 
     def replace(self, service: Service) -> str:
-        """Start a newer version of a service next to the one that serves, and switch to it once it has loaded.
+        """Start a newer version of a service next to the old version, and switch to the newer one once it has loaded.
 
         Returns an empty text, or the reason why the older version continues to serve.
         """

@@ -30,7 +30,7 @@ class EmulatorEvents:
     database: str = "(default)"
 
     def register(self, triggers: Iterable[Trigger]) -> None:
-        """Register these triggers and that of the markers. Raises `OSError`."""
+        """Register these triggers and the trigger of the markers. Raises `OSError`."""
         for trigger in (*triggers, MARKER):
             path = f"/emulator/v1/projects/{self.project}/eventarcTrigger?eventarcTriggerId={quote(trigger.name)}"
             document = {"value": trigger.document, "matchType": "PATH_PATTERN"}
@@ -38,7 +38,10 @@ class EmulatorEvents:
             self._send("POST", path, {"eventType": trigger.event, **place, "document": document})
 
     def mark(self, number: int) -> None:
-        """Write marker `number`. When its event arrives, those of earlier commits have arrived. Raises `OSError`."""
+        """Write marker `number`. When its event arrives, all events of earlier commits have arrived.
+
+        Raises `OSError`.
+        """
         path = f"/v1/projects/{self.project}/databases/{self.database}/documents/{MARKER_DOCUMENT}"
         self._send("PATCH", path, {"fields": {MARKER_FIELD: {"integerValue": str(number)}}})
 
