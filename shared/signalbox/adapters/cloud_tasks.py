@@ -48,8 +48,8 @@ DATABASE_DIGITS = 8
 
 
 DISPATCH_SECONDS_MAX = 600
-"""The time in which a function must respond to a task. It is the default of Cloud Tasks, and set explicitly because the
-task is delivered again after it."""
+"""The time in which a function must respond to a task. This is the default of Cloud Tasks. It is set explicitly,
+because the task is delivered again after this time."""
 
 
 AT_ONCE_MAX = 100
@@ -84,10 +84,10 @@ class QueueRefused(PartlyEnqueued, Problem):
 
 
 def raise_for(outcomes: Mapping[str, Exception | None], log: Log) -> None:
-    """Log the errors among the outcomes of tasks, by their names, and raise unless all tasks are enqueued.
+    """Log the errors in `outcomes`, which are by the tasks' names, and raise unless all tasks are enqueued.
 
-    Raises `DeploymentCannotEnqueue`, else `EnqueueUnconfirmed`, else `QueueRefused`. The last is raised only if nothing
-    else is wrong, since callers do not retry it. Each error names the tasks that are enqueued.
+    Raises `DeploymentCannotEnqueue`, else `EnqueueUnconfirmed`, else `QueueRefused`. `QueueRefused` is raised only if
+    nothing else is wrong, since callers do not retry it. Each error names the tasks that are enqueued.
     """
     errors = [error for error in outcomes.values() if error is not None]
     if errors:
@@ -101,7 +101,7 @@ RAISED = (DeploymentCannotEnqueue, EnqueueUnconfirmed, QueueRefused)
 
 
 def _rank(error: Exception) -> int:
-    """Return 0 for an error of the deployment, 1 for one of the service, 2 for one of the task."""
+    """Return 0 for an error of the deployment, 1 for an error of the service, 2 for an error of the task."""
     if isinstance(error, OF_THE_INSTALLATION):
         return 0
     return 2 if isinstance(error, OF_THE_TASK) else 1
@@ -131,14 +131,14 @@ class TaskCreator:
         self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, methodcaller("SerializeToString"), _unread)
 
     def attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
-        """Send all requests concurrently, each once; return the error of each, or None."""
+        """Send each request once, all concurrently. Return for each request its error, or None."""
         if len(requests) == 1:
             return [self._attempt(requests[0])]
         sent = [self._create.future(*self._message(request), metadata=_headers(request)) for request in requests]
         return [_translated(future.exception()) for future in sent]
 
     def _attempt(self, request: dict[str, Any]) -> Exception | None:
-        """Send one request directly. The result of a future would pass through another thread."""
+        """Send a request without a future, whose result would pass through another thread. Return its error or None."""
         try:
             self._create(*self._message(request), metadata=_headers(request))
         except grpc.RpcError as error:
@@ -203,13 +203,16 @@ class CloudTasksQueue:
         return taken
 
     def _with_addresses(self, functions: Set[str]) -> Settings:
-        """Return settings with the addresses of functions: other functions of users may be deployed twice."""
+        """Return settings that have the addresses of `functions`.
+
+        Whether other functions are deployed twice is known from the catalogue only.
+        """
         others = functions - CALLED_BY_QUEUES_ONLY - {served_name()}
         has = lambda known: others <= known.calling_queues.keys()  # noqa: E731 (a line)
         return catalogue_settings(self._settings, has) if others else self._settings
 
     def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
-        """Send all tasks; return the error of each, or None if this call enqueued it."""
+        """Send all tasks. Return for each task its error, or None if this call enqueued the task."""
         outcomes = self._attempts(requests)
         for pause_seconds in RETRY_PAUSES_SECONDS:
             again = [at for at, error in enumerate(outcomes) if isinstance(error, google.ServiceUnavailable)]

@@ -50,7 +50,7 @@ _cost: ContextVar[Cost | None] = ContextVar("cost", default=None)
 
 @contextmanager
 def measure() -> Iterator[Cost]:
-    """Count the operations inside the context, in this thread. Those of a nested measurement count only there."""
+    """Count the operations inside the context, in this thread. Those inside a nested measurement count only there."""
     cost = Cost()
     token = _cost.set(cost)
     try:

@@ -30,15 +30,16 @@ FETCH_SECONDS_MAX = 5.0
 
 
 OBJECT_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of the object; a function with ten tasks takes about 300."""
+"""Bytes of the object. A function with ten tasks takes about 300 bytes."""
 
 
 KEPT_SECONDS = 300.0
-"""Lifetime of a copy. It ends because a flow may move to another function, which no unknown name would reveal."""
+"""Lifetime of a copy. A copy expires because a flow may move to another function, and no unknown name would reveal
+that."""
 
 
 PAUSE_SECONDS = 10.0
-"""Pause between two reads for unknown names, which any caller can invent."""
+"""Pause between two reads that unknown names cause, since any caller can invent names."""
 
 
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
@@ -54,8 +55,8 @@ Has = Callable[[Settings], bool]
 def catalogue_settings(own: Settings, has: Has) -> Settings:
     """Return a process's `own` settings with the settings that all functions share.
 
-    If `has` returns False for the copy of this process, the object is read again. Raises `Unavailable` if it has never
-    been read and cannot be read now.
+    If `has` returns False for the copy of this process, the object is read again. Raises `Unavailable` if the object
+    has never been read and cannot be read now.
     """
     return _copy_of(own.catalogue).settings(own, has) if own.catalogue else own
 
@@ -127,7 +128,7 @@ def _copy_of(name: str) -> CatalogueObject:
 
 
 def check_deployed(**calls: Call | None) -> None:
-    """Check the calls of a request, each by the name of its field. Raises as `deployed` does."""
+    """Check the calls of a request, passed by the names of their fields. Raises as `deployed` does."""
     for field, call in calls.items():
         if call is not None:
             deployed(call, field)
@@ -155,12 +156,12 @@ def check_deployed_units(**calls: Call | None) -> None:
 
 
 def read_parameters() -> None:
-    """Read the arguments of tasks, which all functions share, if this process has not. Raises `Unavailable`."""
+    """Read the arguments of tasks, which all functions share, unless this process has them. Raises `Unavailable`."""
     catalogue_settings(settings(), lambda _: True)
 
 
 def deployed(call: Call, field: str = "continuation") -> Call:
-    """Return the call if this deployment can deliver it, and its task takes the arguments, as far as they are known.
+    """Return the call if this deployment can deliver it and its task is not known to refuse the arguments.
 
     Raises `BadCall`, which lists the names in the catalogue, `BadArgument`, or `Unavailable` if the catalogue cannot be
     read. `field` is the call's place, empty for the whole body.

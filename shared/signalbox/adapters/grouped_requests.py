@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 Handle = Callable[[Mapping[str, Item]], Mapping[str, Answer | Exception]]
-"""Handle a group of items by their ids: return each one's answer, or the error to raise."""
+"""Handle a group of items, passed by their ids. Return, by id, the answer to each item, or the error to raise."""
 
 
 ENDED = "the request that this one was handled with has failed"
@@ -27,7 +27,7 @@ ENDED = "the request that this one was handled with has failed"
 class _Request(Generic[Item, Answer]):
     """A request that waits for its answer, or for a group that its own thread then handles.
 
-    `answers` are the answers to its group, by the ids of the items.
+    `answers` are the answers to the request's group, by the ids of the items.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Gathering(Generic[Item, Answer]):
         self._lines: dict[Hashable, _Line[Item, Answer]] = {}
 
     def answer(self, key: Hashable, id_: str, item: Item, handle: Handle[Item, Answer]) -> Answer:
-        """Return the answer to an item, which is handled alone or in a group, or raise the error that is its answer.
+        """Handle an item, alone or in a group. Return the answer, or raise it if the answer is an error.
 
         If `handle` raises, so does the request that called it. The other requests of the group raise `Unavailable`.
         """

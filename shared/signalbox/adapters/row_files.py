@@ -124,7 +124,7 @@ def _objects(source: str) -> Iterator[tuple[str, Any]]:
 
 
 def _reading(file: Any) -> Any:
-    """Open one generation of an object: a read that finds another one raises."""
+    """Open one generation of an object. A read that finds another generation raises."""
     return file.open("rb", chunk_size=CHUNK_BYTES, if_generation_match=file.generation)
 
 

@@ -52,7 +52,7 @@ def check_permitted() -> None:
 
 
 def ports() -> Ports:
-    """Return this process's store, queue, clock and log, with store and queue metered. Built once a process.
+    """Return this process's store, queue, clock and log, with store and queue metered. They are built once.
 
     Raises as `check_permitted` does.
     """

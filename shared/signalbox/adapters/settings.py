@@ -22,7 +22,7 @@ FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetok
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 
 TIMEOUT_SECONDS = 540
-"""The catalogue's default."""
+"""The catalogue's default of `timeout_seconds`."""
 
 
 SPANS_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -65,7 +65,8 @@ class Settings:
     - ``task_parameters``: the arguments of the tasks of functions, as JSON, as far as they are known.
     - ``object_classes``, ``flow_functions``: the function that has the code of each class of objects, and of each flow.
     - ``catalogue``: the object in Cloud Storage, ``BUCKET/NAME``, that has the settings of `with_catalogue` for all
-      functions. These settings then have only this function's own entries of them. Empty: these settings have all.
+      functions. Then these settings have only this function's own entries. If ``catalogue`` is empty, they have all
+      entries.
 
     Calls that a function receives:
 
@@ -181,7 +182,7 @@ class Settings:
         return frozenset(filter(None, [self.scheduler_account]))
 
     def task_callers(self, function: str) -> frozenset[str]:
-        """Return the accounts that may call a function's tasks: those of its queues, or none if none is configured."""
+        """Return the accounts that may call a function's tasks: those of its queues, or none if there is no account."""
         if self.tasks_account and QUEUE not in self.tasks_account:
             return frozenset((self.tasks_account,))
         return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))
@@ -298,7 +299,7 @@ def bind(chosen: Settings | None) -> Settings | None:
 
 
 def declare(chosen: Settings | None) -> None:
-    """Set the declarations that decisions read to those of these settings; None: to the defaults."""
+    """Set the declarations that decisions read, as in these settings (None: as in the defaults)."""
     DECLARED["history"] = chosen.history if chosen else "[]"
     DECLARED["document_writers"] = chosen.document_writers if chosen else ANYONE
     DECLARED["task_parameters"] = chosen.task_parameters if chosen else "{}"

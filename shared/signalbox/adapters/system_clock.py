@@ -34,7 +34,8 @@ def time_budget(seconds: float) -> Budget:
 ALPHABET = string.ascii_letters + string.digits
 
 LENGTH = 20
-"""62^20 ids: among 10^15 of them, two are equal with a probability of about one in a million."""
+"""The length of a random id. Of 62^20 possible ids, two among 10^15 are equal with a probability of about one in a
+million."""
 
 
 def random_id() -> str:

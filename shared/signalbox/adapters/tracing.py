@@ -19,7 +19,7 @@ MISSING = (
 
 
 class Span(Protocol):
-    """A span that has begun. Its calls propagate `traceparent`, which is empty if nothing is exported."""
+    """A span that has begun. Calls inside it propagate `traceparent`, which is empty if nothing is exported."""
 
     traceparent: str
 

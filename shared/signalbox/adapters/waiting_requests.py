@@ -18,7 +18,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 
 Answer = TypeVar("Answer")
 Asker = tuple[Hashable, str]
-"""The key of a line, and the name of a request, under which it is repeated."""
+"""The key of a line, and the name of a request, under which the request is repeated."""
 
 LINE_MIN = 2
 """A line with fewer requests accepts any request, so that it is not empty while earlier requests are away."""
@@ -65,11 +65,11 @@ class Lines:
         look: Callable[[float], Answer | None],
         before: Callable[[], Answer | None],
     ) -> Answer | None:
-        """Wait for the first place, then call `look` with the seconds that are left. Return its result, or None.
+        """Wait for the first place, then return the result of `look`, called with the seconds that are left.
 
-        A request that does not arrive as the first calls `before`, and returns the result if there already is one. If
-        it does not reach the first place in time, it calls `before` again. A request with an empty name is not
-        remembered.
+        A request that is not the first when it arrives calls `before`, and returns the result if there is one. If it
+        does not reach the first place in time, it calls `before` again and returns that result. A request with an empty
+        name is not remembered.
         """
         ends_at, place, has_nothing = time.monotonic() + seconds, Event(), False
         try:
@@ -87,7 +87,7 @@ class Lines:
             self.remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
-        """Return the seconds until the expected turn of a request that is away, or None if they are not known."""
+        """Return the seconds until the expected turn of a request that is away, or None if the turn is not known."""
         with self._lock:
             pace, arrival = self._paces.get(key), self._arrivals.get((key, name))
             if pace is None or pace.seconds_each is None or arrival is None:
@@ -125,7 +125,7 @@ class Lines:
                 self._paces.pop(key, None)
 
     def remember(self, asker: Asker, *, comes_back: bool) -> None:
-        """Remember the arrival of a request that `comes_back` because it was refused, or forget it."""
+        """Remember the arrival of a refused request that `comes_back`, or forget a request that does not."""
         with self._lock:
             self._away.pop(asker, None)
             if comes_back and len(self._away) < AWAY_MAX:
@@ -141,7 +141,7 @@ class Lines:
             del self._away[asker], self._arrivals[asker]
 
     def _earlier(self, arrival: int, key: Hashable | None = None) -> int:
-        """Count the requests that are away and came earlier: all, or those of one line."""
+        """Count the requests that are away and came before `arrival`: in all lines, or in the line of `key`."""
         return sum(self._arrivals[asker] < arrival for asker in self._away if key is None or asker[0] == key)
 
     def _note_served(self, key: Hashable) -> None:

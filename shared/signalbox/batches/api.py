@@ -88,9 +88,10 @@ class Batch:
         return _shown(status, last_error_of_batch(runtime.ports(), self.id) if status.runs else None)
 
     def results(self, state: str = "") -> Iterator[Mapping[str, Any]]:
-        """Iterate over the units with an outcome, or only the ``succeeded`` or ``failed`` ones, in no order of indexes.
+        """Iterate over the units with an outcome, or only those in `state`, not in the order of indexes.
 
-        Each is ``{"index", "attempt", "state", "result" or "error"}``. Raises `NotFound` or `BadQuery`.
+        `state` is ``succeeded`` or ``failed``. Each unit is ``{"index", "attempt", "state", "result" or "error"}``.
+        Raises `NotFound` or `BadQuery`.
         """
         query = UnitsQuery.of_results({"state": state})
         return (shown_members(unit_shown(unit)) for unit in lists.outcomes_of(runtime.ports(), self.id, query))
@@ -161,7 +162,7 @@ class _Units:
 FRESH_SECONDS = 5.0
 
 BATCHES_MAX = 1_000
-"""Entries of a process. The cache is cleared when it has more."""
+"""Entries in the cache of a process. The cache is cleared when it has more."""
 
 _Key = tuple[str, str, bool]
 _live: dict[_Key, tuple[bool, float]] = {}

@@ -115,13 +115,13 @@ class BatchFollowing(BatchSettings):
         return own | queued | (self.then.unit_calls(f"{at}then.") if self.then else {})
 
     def check_arguments(self, at: str = "") -> None:
-        """Check the arguments of all units, those of the batches that follow too. Raises `BadArgument`."""
+        """Check the arguments of all units of this batch and of those that follow it. Raises `BadArgument`."""
         check_unit_arguments(self.units, self.task, at)
         if self.then is not None:
             self.then.check_arguments(f"{at}then.")
 
     def header(self, incarnation: str, first_pages: int, parent: PlacedUnit | None, now: datetime) -> Header:
-        """Return the header of a batch whose creating call loads `first_pages` pages; its work is that of `parent`."""
+        """Return the header of a batch whose creating call loads `first_pages` pages; its work is the unit `parent`."""
         deadline_at = now + timedelta(seconds=self.deadline_seconds)
         return Header(
             incarnation=incarnation,
@@ -210,7 +210,7 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
 
 
 def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: int | str) -> None:
-    """Check the argument that has the number of permits of each unit, if there is one. Raises `BadBatch`."""
+    """Check the argument of each unit that has its number of permits, if `weight` names one. Raises `BadBatch`."""
     if task is None or not rate or not isinstance(weight, str):
         return
     for index, unit in enumerate(units):
@@ -218,7 +218,7 @@ def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: in
 
 
 def check_unit_arguments(units: Sequence[Any], task: Call | None, at: str = "") -> None:
-    """Check the names of the arguments of units, if the catalogue has the task's. Raises `BadArgument`."""
+    """Check the names of units' arguments, if the catalogue has the arguments of the task. Raises `BadArgument`."""
     known = declared_parameters()
     if task is None or task.task not in known.get(task.function, ()):
         return

@@ -23,7 +23,8 @@ from signalbox.core.records.queries import Condition, Order
 from signalbox.core.surface.shown import RetriedTaskShown
 
 LAST_PAGE_FIRST = Order(("first",), descending=True)
-"""In the collection of counters only pages' nodes have a `first` index, so the query finds no other record."""
+"""The order of a query for the last page. In the collection of counters only pages' nodes have a `first` index, so the
+query finds no other record."""
 
 WHEN_ENDED = (ENDED_AT,)
 
@@ -62,7 +63,7 @@ def no_such_batch(batch: str) -> NotFound:
 
 
 def has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
-    """Return whether a unit has a sub-batch that was sealed; `first` is the header of the unit's first sub-batch."""
+    """Return whether a unit has a sealed sub-batch. `first` is the header of the unit's first sub-batch."""
     _, header = last_sub_batch(ports, unit, first)
     return header is not None and header.state != "open"
 
@@ -140,7 +141,7 @@ def iterate_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | 
 
 
 def read_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | None = None) -> Sequence[Snapshot]:
-    """Query one page of these units, in the order of their records' ids: that of `spread`, not of indexes."""
+    """Query one page of units with an outcome, in the order of their records' ids: by `spread`, not by index."""
     return ports.store.query(replace(_outcomes_query(run, state, after), bytes_max=None))
 
 
@@ -231,7 +232,7 @@ def forget_completion(ports: Ports, name: str) -> None:
 
 
 def repeat_completion(ports: Ports, record: Snapshot) -> None:
-    """Enqueue a task again that may be lost, or delete the record of one whose batch ended long ago."""
+    """Enqueue again a task that may be lost, or delete the task's record if the batch ended long ago."""
     assert record.data is not None, "a query finds only records that exist"
     assert record.create_time is not None, "a record that exists has a create time"
     if record.read_time - record.create_time >= timedelta(seconds=LIMITS.batch_keep_seconds):

@@ -26,7 +26,7 @@ RUNNING = ("open", "sealed")
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Handle the batches that are due, those that have ended last. Return the number of visits."""
+    """Handle the batches that are due: first the running batches, then the ended ones. Return the number of visits."""
     repeat_completions(ports, budget())
     running, others = _sweep_those(ports, budget(), ended=False)
     ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
@@ -34,7 +34,7 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 
 
 def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
-    """Handle the due batches that have ended, or those that have not. Return their number, and that of the rest."""
+    """Handle the due batches that have ended, or only the others. Return the numbers of batches handled and skipped."""
     visits = others = 0
     for snapshot in due_records(ports.store, COLLECTION, "due_at", LIMITS.batches_sweep_page, out_of_time):
         if ((snapshot.data or {}).get("state") in RUNNING) is not ended:
@@ -46,7 +46,7 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
 
 
 def repeat_completions(ports: Ports, out_of_time: OutOfTime) -> None:
-    """Enqueue the tasks of batches' ends again that have not run for an hour. One that exists has the same name."""
+    """Enqueue again the tasks of batches' ends that have not run for an hour. A task that exists has the same name."""
     for record in due_records(ports.store, COMPLETIONS, "due_at", LIMITS.batches_sweep_page, out_of_time):
         try:
             storage.repeat_completion(ports, record)
@@ -96,7 +96,7 @@ def _parent_exists(ports: Ports, header: Header) -> bool:
 
 
 def run_deadline(ports: Ports, run: BatchRun) -> None:
-    """Run the task of a run's deadline. Raises `Unavailable` if it is too early by the server's clock."""
+    """End a run at its deadline. Raises `Unavailable` before the deadline by the server's clock."""
     [read] = ports.store.read(run.header_path)
     header = header_of_run(read.data, run)
     if header is None or header.ended:

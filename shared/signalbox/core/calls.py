@@ -52,7 +52,10 @@ class Call:
 
     @classmethod
     def from_request(cls, value: Any, field: str = "") -> Self:
-        """Parse a call in a request; `field` is its place, empty for the whole body. Raises `BadCall` or `TooLarge`."""
+        """Parse a call in a request. Raises `BadCall` or `TooLarge`.
+
+        `field` is the call's place in the request, empty if the call is the whole body.
+        """
         fields = RequestFields(_object(value, field), BadCall, field).only(*_FIELDS)
         return cls(
             function=fields.value("function"),
@@ -76,21 +79,21 @@ class Call:
         return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
 
     def check_cancel(self, *, by_flow: bool) -> None:
-        """Raise `WaitOfFlow` if a wait with this continuation belongs to a flow that is not the one cancelling it."""
+        """Raise `WaitOfFlow` if this continues a flow's wait, unless the flow itself cancels that wait (`by_flow`)."""
         if self.is_of_flow and not by_flow:
             run = self.shown().get("flow", "")
             raise WaitOfFlow(f"The flow {run} waits here, and would wait forever. Cancel the flow: that ends its wait.")
 
     @property
     def is_of_flow(self) -> bool:
-        """Whether it posts a result to a flow."""
+        """Whether this call posts a result to a flow."""
         return self.task == FLOW_RESULT_TASK
 
     def shown(self) -> dict[str, str]:
-        """Return the function and the task, as lists show a call; its payload may be large.
+        """Return the function and the task, as lists show a call. The payload is left out, because it may be large.
 
         For the internal task that posts a result to a flow, also return the run (``checkout/order-7``) and the place in
-        its log.
+        the run's log.
         """
         shown = {"function": self.function, "task": self.task}
         if self.task != FLOW_RESULT_TASK or "flow" not in self.payload:
@@ -118,7 +121,7 @@ class Call:
         return cls(**{**record, "payload": json.loads(record["payload"])})
 
     def effect(self, name: str, now: datetime | None, **context: Any) -> Effect:
-        """Return this call as the effect `name`; `context` is its ``lease``, ``unit`` or ``batch``.
+        """Return this call as the effect `name`. `context` contains the ``lease``, ``unit`` or ``batch`` of the effect.
 
         `now` may be None for a call without a delay.
         """
@@ -172,7 +175,7 @@ def _delay(value: Any, field: str) -> float:
 
 
 Parameters = Mapping[str, Mapping[str, Sequence[str]]]
-"""The arguments of tasks, by the names of function and task. An optional one has a question mark: ``["size?"]``."""
+"""The arguments of tasks, by the names of function and task. Optional arguments have a question mark: ``["size?"]``."""
 
 
 def check_arguments(known: Parameters, call: Call, field: str) -> None:

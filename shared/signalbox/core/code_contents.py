@@ -57,7 +57,7 @@ def name_of_code(code: Callable[..., object]) -> str:
 
 
 def _place_and_values(code: object, caller: CodeType | None, prefix: str = "") -> tuple[list[Any], dict[str, Any]]:
-    """Return the place of code, and by name, the values that are bound to it."""
+    """Return the place of code, and the values that are bound to the code, by name."""
     if isinstance(code, partial):
         place, values = _place_and_values(code.func, caller, f"{prefix}partial ")
         given = {str(number): value for number, value in enumerate(code.args)} | code.keywords

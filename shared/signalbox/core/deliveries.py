@@ -46,7 +46,7 @@ class Delivered(Generic[Context_co]):
     """The queue's pauses between deliveries."""
 
     is_late: bool = False
-    """Whether it was delivered long after it was due."""
+    """Whether the task was delivered long after it was due."""
 
     @property
     def is_repeated(self) -> bool:

@@ -59,7 +59,7 @@ class DocumentPattern:
         return cls(text, names)
 
     def match(self, path: str) -> dict[str, str] | None:
-        """Return the values of the parts in a path of a document, or None if it does not match."""
+        """Return the values that a document's path has for the pattern's parts, or None if the path does not match."""
         pattern, segments = self.text.split("/"), path.split("/")
         if pattern[-1].endswith("=**}") and len(segments) > len(pattern):
             last = len(pattern) - 1

@@ -23,8 +23,8 @@ def due_records(
 
     A record is due when `delay` has passed since the time in its field `due_at`.
 
-    Every visit of a record must move its time past now, so the record is queued after all that are due. Then no record
-    starves: it waits only for those that were due before it. If none is due, this costs one read.
+    Every visit must move the record's time past now, so that the record comes after all records that are due. Then no
+    record starves: each waits only for the records that were due before it. If no record is due, this costs one read.
     """
     order = (Order((due_at,)),)
     first = store.query(Query(collection, order_by=order, limit=1))
@@ -50,7 +50,7 @@ def postpone(ports: Ports, snapshot: Snapshot, due_at: str) -> None:
 
 
 def _is_due(snapshot: Snapshot, due_at: str, now: datetime) -> bool:
-    """Return whether a record is due. One whose field is not a time is due: its visit has to set a time."""
+    """Return whether a record is due. A record whose field is not a time is due, so that a visit sets a time."""
     time = _time(snapshot, due_at)
     return not isinstance(time, datetime) or time <= now
 

@@ -48,8 +48,8 @@ class Effect:
     - ``path``: the rest of the URL after the function's name. It begins with ``/``.
     - ``context``: JSON of a lease, a unit or a batch, which travels with the payload in the envelope.
     - ``trace``: a W3C ``traceparent``, propagated to the function.
-    - ``wakes``: whether this is a wake-up, whose name and time follow from the time of its commit.
-    - ``operation``: the envelope's operation, if it is not the task's name. No outbox record has one.
+    - ``wakes``: whether this is a wake-up. The name and the time of a wake-up follow from the time of the commit.
+    - ``operation``: the envelope's operation, if it is not the task's name. Outbox records do not contain an operation.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Decision(Generic[State, Answer]):
 
 @dataclass(frozen=True, slots=True)
 class TaskEnvelope:
-    """The body of a task. `operation` is the same in every delivery; ``context`` has the lease or unit it runs for."""
+    """The body of a task. `operation` is the same in every delivery; ``context`` has the task's lease or unit."""
 
     operation: str
     name: str
@@ -111,7 +111,7 @@ class TaskEnvelope:
 
     @classmethod
     def of(cls, effect: Effect) -> Self:
-        """Return the envelope of an effect. Its operation is the effect's name, unless the effect names one."""
+        """Return the envelope of an effect. Its operation is the effect's, or else the effect's name."""
         return cls(effect.operation or effect.name, effect.task, effect.payload, effect.context)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class TaskEnvelope:
 
     @classmethod
     def from_json(cls, body: Json) -> Self:
-        """Parse the body of a task. Raises `BadTaskEnvelope`, and `NewerFormat` for one of a newer release."""
+        """Parse the body of a task. Raises `BadTaskEnvelope`, and `NewerFormat` for the body of a newer release."""
         match body:
             case {"operation": str(operation), "task": str(name), "payload": dict(payload), **context}:
                 named = {str(kind): value for kind, value in context.items()}
@@ -166,8 +166,8 @@ WAKE_UP_PATH = "/turns"
 class RecordedSpan:
     """A span of time that a commit has recorded, for traces. Repeating a `key` repeats the same span.
 
-    `trace` and `parent` are the keys of its trace and of the span above it, or empty. `links` has the (trace, key) of
-    other spans. `error` is empty for a success.
+    `trace` is the key of the span's trace, and `parent` the key of the span above; both may be empty. `links` has the
+    trace and the key of other spans. `error` is empty for a success.
     """
 
     name: str
@@ -182,5 +182,5 @@ class RecordedSpan:
 
 
 def span_id(key: str, size_bytes: int) -> int:
-    """Return the id of a recorded span, of 8 bytes, or of its trace, of 16: a hash of its key."""
+    """Return the id of a recorded span (8 bytes) or of a trace (16 bytes): a hash of `key`."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:size_bytes]) or 1

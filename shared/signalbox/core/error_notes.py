@@ -35,9 +35,9 @@ class ErrorText:
 class ErrorNote:
     """The error of the start `attempt` of a task's code. The queue delivers the task again after `pause_seconds`.
 
-    The note is in the record that counts the starts. It is shown while it has `erred_at`, which is until the task
-    returns or is given up. For that time a unit's note also has `batch`, so that the batch can show it. No rule depends
-    on a note: if it cannot be written, it is left out.
+    The note is stored in the record that counts the starts. Lists show the note while the record has `erred_at`, until
+    the task returns or is given up. Until then, a unit's note also has `batch`, so that the batch can show the note. No
+    rule depends on a note: if the write fails, the note is left out.
     """
 
     function: str
@@ -56,7 +56,7 @@ class ErrorNote:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
-        """Return the note in the record that counts starts, or None if there is none."""
+        """Return the note in the record that counts starts, or None if the record has no note."""
         if record is None or "error" not in record:
             return None
         return cls(**{part.name: record[part.name] for part in fields(cls)})

@@ -58,7 +58,8 @@ object_command: ObjectCommand = _no_command
 
 
 is_replayed: Callable[[], bool] = _not_replayed
-"""Return whether the code of a flow is replaying: an earlier turn has passed this place, and checked its calls."""
+"""Return whether the code of a flow is replaying: an earlier turn has passed this place, and has checked the calls
+here."""
 
 
 note_created: NoteCreated = _no_note
@@ -77,7 +78,7 @@ def install_flow_hooks(
 
 
 def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
-    """Raise `TypeError` for an ``async def``, and for a function with ``yield`` unless it may have one.
+    """Raise `TypeError` for an ``async def``, and for a function with ``yield`` unless `may_yield` is true.
 
     `what` is the kind of code: "task".
     """
@@ -93,7 +94,7 @@ def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False)
 def check_ran(returned: Any, what: str, name: str) -> Any:
     """Return the code's result. Raises `TypeError` for a coroutine or a generator, since the code has not run.
 
-    A decorator can return one although the decorated code does not show it.
+    Decorated code can return a coroutine or a generator although its definition does not show that.
     """
     if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         kind = type(returned).__name__

@@ -31,7 +31,10 @@ _running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", defa
 
 @contextmanager
 def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[None]:
-    """Derive the keys of all calls inside the context from `operation`; its delivery may be a repeated one."""
+    """Derive the keys of all calls inside the context from `operation`.
+
+    `is_repeated`: whether the running task was delivered before, or may have been.
+    """
     token = _running_task.set(_RunningTask(operation, is_repeated))
     try:
         yield
@@ -40,18 +43,18 @@ def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[No
 
 
 def is_in_task() -> bool:
-    """Return whether a task is running, whose calls have keys."""
+    """Return whether a task is running. The calls of a running task have keys."""
     return _running_task.get() is not None
 
 
 def is_repeated() -> bool:
-    """Return whether the running task was delivered before, or may have been."""
+    """Return whether the running task was, or may have been, delivered before."""
     task = _running_task.get()
     return task is None or task.is_repeated
 
 
 def hold(names: Mapping[Any, str]) -> None:
-    """Remember the values of the running task's lease, each with its name in the content of the task's calls."""
+    """Remember the values of the running task's lease, mapped to the names that replace them in calls' content."""
     task = _running_task.get()
     if task is not None:
         task.leases.update(names)
@@ -73,7 +76,7 @@ def idempotency_key(*call: object) -> str | None:
 
 
 def without_leases(value: Any) -> Any:
-    """Replace, in a value, the parts that name the running task's own leases."""
+    """Return a value in which names, given to `hold`, replace the values of the running task's leases."""
     if isinstance(value, Mapping):
         return {name: without_leases(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

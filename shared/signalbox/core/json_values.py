@@ -19,7 +19,8 @@ from signalbox.core.records import record_values
 from signalbox.core.records.record_values import PATH_BYTES_MAX, Path, ValueRules, field_name
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=datetime.isoformat)
-"""Created once: `json.dumps` would create an encoder for each value, which takes longer than encoding the value."""
+"""The encoder of canonical texts. It is created only once: `json.dumps` would create an encoder for each value, which
+takes longer than encoding the value."""
 
 
 _INNER_LIST = "[]"

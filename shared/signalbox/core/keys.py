@@ -11,7 +11,8 @@ NAME_BYTES_MAX = 1_500
 
 
 MEMOISED = 8_192
-"""Names recur: without a cache, measuring and checking each one again would take most of a check's time."""
+"""The size of the caches of names. Names recur: measuring and checking each name again would take most of a check's
+time."""
 
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")

@@ -26,26 +26,27 @@ CALLED_BY_QUEUES_ONLY = frozenset({BATCH_EXPAND, LINK_REFRESH, LINK_VERIFY, SEMA
 
 # Functions of the kit that events call
 LINK_FAN_OUT = "link_fan_out"
-"""Handles the events of documents. It is not deployed if only the kit writes documents."""
+"""The function that handles the events of documents. It is not deployed if only the kit writes documents."""
 
 DOCUMENT_EVENTS_PATH = "/document-events"
 """The path below which a user's function receives the events of its handlers that are tasks."""
 
 RATE_DROP = "rate_drop"
-"""Ends the waits of a cancelled batch's units for a rate. It is a task of `semaphore_admit`."""
+"""The task of `semaphore_admit` that ends the waits of a cancelled batch's units for a rate."""
 
 # Internal tasks of users' functions
 CALL_OBJECT = "call_object"
-"""Calls a method of an object: a continuation or an effect of a transaction. A function with objects has it."""
+"""The task that calls a method of an object, as a continuation or an effect of a transaction. Functions with objects
+have this task."""
 
 FLOW_COMMAND_TASK = "flow_command"
-"""Carries out a command of a flow: wait for a lock, renew it, release it, populate a batch."""
+"""The task that carries out a command of a flow: wait for a lock, renew or release the lock, populate a batch."""
 
 ACT_ON_RUN = "act_on_run"
-"""Acts on one of the runs that matched a request. A function with flows has it."""
+"""The task that acts on one of the runs that matched a request. Functions with flows have this task."""
 
 FLOW_RESULT_TASK = "flow_result"
-"""Posts the result of a command to a flow's mailbox."""
+"""The task that posts the result of a command to a flow's mailbox."""
 
 ANYONE, KIT = WRITERS = ("anyone", "kit")
 """The clients that write documents, as the catalogue declares them: any client, or only the kit."""

@@ -31,8 +31,8 @@ def lazy_dataclass(
 ) -> Callable[[Class], Class]:
     """Return a decorator that makes a class a dataclass. The options mean what they mean to `dataclasses.dataclass`.
 
-    The decorator raises `TypeError` for a class with an `InitVar`, with a field without a default after one that has
-    one, or with a method that an option generates, such as `__setattr__` with `frozen`.
+    The decorator raises `TypeError` for a class with an `InitVar`, with a field without a default after a field with a
+    default, or with a method that an option generates, such as `__setattr__` with `frozen`.
     """
 
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
@@ -81,7 +81,7 @@ def _refuse_init_variables(cls: Any) -> None:
 
 
 def _check_order(cls: Any) -> None:
-    """Raise `TypeError` for a field order from which `__init__` could not be generated: now, not at its first use."""
+    """Raise `TypeError`, now and not at the first use, for an order of fields that `__init__` cannot have."""
     has_default = ""
     for field in dataclasses.fields(cls):
         if not field.init or field.kw_only:

@@ -18,7 +18,7 @@ from typing import Any
 
 
 class LazyPackage(ModuleType):
-    """A package whose public names are imported on first use; no subpackage hides one of them."""
+    """A package whose public names are imported on first use; no subpackage hides a public name."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not isinstance(value, ModuleType):
@@ -44,13 +44,13 @@ def make_lazy(package: str) -> None:
 
 
 def homes_of(tree: ast.Module) -> dict[str, str]:
-    """Return, by name, the module (or the package of a submodule) that a file imports under ``if TYPE_CHECKING:``."""
+    """Return the homes of names that a file imports under ``if TYPE_CHECKING:``: modules, or packages of submodules."""
     blocks = [node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 def _public(home: str, name: str) -> Any:
-    """Return an attribute of a module, or its submodule of that name."""
+    """Return the attribute `name` of the module `home`, or the submodule of that name."""
     module = import_module(home)
     return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")

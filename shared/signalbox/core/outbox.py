@@ -60,9 +60,9 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
 
 
 def keep(ports: Ports, writes: Sequence[Write], effect: Effect, id_: str) -> Committed:
-    """Commit the writes with an effect, and leave it in the record `id_`. Raises as `Store.commit` does.
+    """Commit the writes with an effect, and leave the effect in the record `id_`. Raises as `Store.commit` does.
 
-    Use it for an effect that a later commit may make unnecessary: that commit deletes the record. Otherwise
+    Use this for an effect that a later commit may make unnecessary: that commit deletes the record. Otherwise
     `enqueue_or_leave` enqueues the effect; if the process dies, the sweeper does.
     """
     return ports.store.commit([*writes, Put(path_of(id_), to_record([effect]), Must.NOT_EXIST)])
@@ -82,9 +82,10 @@ def path_of(id_: str) -> str:
 
 
 def enqueue(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
-    """Enqueue the tasks, then delete the outbox record. If only some were enqueued, mark those in the record.
+    """Enqueue the tasks, then delete the outbox record. If only some were enqueued, mark these tasks.
 
-    Raises `Unavailable` if it is not known whether both happened, or the `Problem` with which the queue refuses a task.
+    Raises `Unavailable` if it is not known whether both succeeded, or the `Problem` with which the queue refuses a
+    task.
     """
     try:
         ports.queue.create(effects)
@@ -119,8 +120,8 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 def swept_records(ports: Ports) -> Iterator[Snapshot]:
     """Iterate over the records that a sweep visits, each once.
 
-    If they do not fit into one page, it starts at a random id and wraps around. Ids are random, so each record is as
-    likely as any other to be among the first, and none is always last.
+    If the records do not fit into one page, the sweep starts at a random id and wraps around. Ids are random, so all
+    records are equally likely to be among the first, and no record is always last.
     """
     first_page = ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page))
     if len(first_page) < LIMITS.sweep_page:
@@ -156,7 +157,7 @@ def _swept(ports: Ports, snapshot: Snapshot) -> bool:
 
 
 def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:
-    """Return the effects of an outbox record that are not marked as enqueued, wake-ups with their names."""
+    """Return an outbox record's effects that are not marked as enqueued. Wake-ups among the effects have names."""
     assert snapshot.data is not None, "a query finds only records that exist"
     assert snapshot.create_time is not None, "a query finds only records that exist"
     effects = complete_wake_ups(from_record(snapshot.data), snapshot.create_time)
@@ -186,5 +187,5 @@ def to_record(effects: Sequence[Effect]) -> dict[str, Any]:
 
 
 def from_record(record: Any) -> tuple[Effect, ...]:
-    """Return the effects of an outbox record, wake-ups without their names."""
+    """Return the effects of an outbox record. Wake-ups among the effects have no names yet."""
     return tuple(Effect.from_record(task) for task in record["tasks"])

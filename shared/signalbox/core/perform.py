@@ -86,7 +86,7 @@ def perform(
 
     `reads` are the paths of records, or a read plan. `decide` must be pure: it runs again on newly loaded records after
     a commit raised one of `retry_on`. If the decision can recognise its own earlier commit in the records, the caller
-    may retry on `Unavailable` too, which includes a lost answer. A decision without writes commits nothing.
+    may also retry on `Unavailable`, which is raised after a lost answer. A decision without writes commits nothing.
 
     `attempts_max` is `LIMITS.rounds_max` by default. Raises `Contended` after the last attempt, and `Unavailable` if
     it is not known whether a commit landed.

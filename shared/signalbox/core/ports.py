@@ -98,7 +98,7 @@ Write = Put | Change | Delete
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A record as it was at `read_time`. `data` and the other two times are None if it did not exist."""
+    """A record as it was at `read_time`. The other fields are None if the record did not exist."""
 
     path: str
     data: Data | None
@@ -161,7 +161,8 @@ class Query:
     records' ids.
 
     - ``after``: continue after a record, given by the values of its `order_by` fields and then its id.
-    - ``bytes_max``: end a page early, at the record with which its fields reach that many bytes (`is_full`).
+    - ``bytes_max``: end a page early, at the record with which the fields of the page's records reach that many bytes
+      (`is_full`).
     - ``group``: query all collections whose last name is `collection`, in the order of paths instead of ids. Such a
       query has no cursor and no condition on `ID`.
     """
@@ -176,12 +177,12 @@ class Query:
 
 
 def snapshot_bytes(snapshot: Snapshot) -> int:
-    """Return the size of a record's fields; 0 if it does not exist."""
+    """Return the size of a record's fields; 0 if the record does not exist."""
     return map_bytes(snapshot.data) if snapshot.data else 0
 
 
 def is_full(query: Query, page: Sequence[Snapshot]) -> bool:
-    """Return whether a page may have ended before the last matching record: by its number, or by its bytes."""
+    """Return whether a page may have ended before the last matching record: at `limit` records, or at `bytes_max`."""
     return len(page) >= query.limit or (
         query.bytes_max is not None and sum(map(snapshot_bytes, page)) >= query.bytes_max
     )
@@ -207,7 +208,7 @@ class Store(Protocol):
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         """Read records at one instant, in the order of `paths`. All snapshots have the same `read_time`.
 
-        Of `fields`, those that exist are returned. None returns all fields.
+        A snapshot has only the `fields` that exist in its record. None returns all fields.
         """
         ...
 
@@ -233,7 +234,7 @@ class Store(Protocol):
         ...
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
-        """Commit each write separately, at most 500, one a record; outcomes are in the order of the writes."""
+        """Commit up to 500 writes to different records, each separately. Outcomes are in the order of the writes."""
         ...
 
     def new_id(self) -> str:
@@ -254,7 +255,7 @@ class TaskQueue(Protocol):
 
 
 class Clock(Protocol):
-    """Sleeping, and randomness to spread retries. It is never the `now` of a decision, which is a load's read time."""
+    """Sleeping, and randomness to spread retries. The `now` of a decision is a load's read time, never a clock's."""
 
     def sleep(self, seconds: float) -> None: ...
 
@@ -267,7 +268,7 @@ class Log(Protocol):
     """Structured log lines: a constant message, and values."""
 
     def note(self, **seconds: float) -> None:
-        """Add durations to the current request's log line. Of each name, the longest is kept."""
+        """Add durations to the current request's log line. If a name occurs again, the longer duration is kept."""
 
     def info(self, message: str, /, **values: object) -> None: ...
 
@@ -321,7 +322,7 @@ class Ports:
 
 
 OutOfTime = Callable[[], bool]
-"""Returns whether the budget is used up. A part calls it before each record."""
+"""Returns whether the budget is used up. A part of a sweep calls this function before each record."""
 
 
 Budget = Callable[[], OutOfTime]

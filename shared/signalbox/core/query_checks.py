@@ -16,8 +16,9 @@ from signalbox.core.records.queries import ALTERNATIVES_MAX, ID, INEQUALITIES, C
 from signalbox.core.records.record_values import RECORD, field_name, size_bytes
 
 OPERAND_BYTES_MAX = 1_500
-"""Bytes of a value that a condition compares with, as stored: a text has a byte for its end. Firestore's indexes hold
-no more of a value, and it refuses values that they cannot distinguish. Cursors and ids have no such limit."""
+"""Bytes of a value that a condition compares with, as stored: a text has a byte for its end. Firestore's indexes
+contain no more of a value, and Firestore refuses values that its indexes cannot distinguish. Cursors and ids have no
+such limit."""
 
 
 INEQUALITY_FIELDS_MAX = 10
@@ -101,7 +102,7 @@ def full_order(query: Query) -> tuple[Order, ...]:
 
 
 def is_descending(query: Query) -> bool:
-    """Return whether fields that `order_by` does not name are descending: they follow the last field that it names."""
+    """Return whether fields that `order_by` does not name are descending, as the last field that it names is."""
     return bool(query.order_by) and query.order_by[-1].descending
 
 

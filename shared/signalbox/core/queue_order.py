@@ -42,10 +42,10 @@ def head_of(page: Sequence[Queued], *, more: bool) -> tuple[Queued, ...]:
 
 
 def read_in_order(read: Callable[[int], Sequence[Queued]], limit: int) -> tuple[tuple[Queued, ...], bool]:
-    """Return the head of the queue, and whether there may be more behind the page.
+    """Return the head of the queue, and whether there may be more records behind the page.
 
-    `read` returns the first records by `since`, up to a limit. While it is not certain which is the first of the queue,
-    more of them are read at one instant.
+    `read` returns the first records by `since`, up to a limit. While the first record of the queue is not certain,
+    `read` is called again with a larger limit.
     """
     while True:
         page = read(limit)

@@ -11,7 +11,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import PermissionDenied, Unauthenticated
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
-"""Google uses both spellings."""
+"""The issuers of Google's tokens. Google uses both spellings."""
 
 
 CLOCK_SKEW_SECONDS = 10
@@ -69,7 +69,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float:
 
 
 ISSUER = "https://securetoken.google.com/"
-"""Followed by the project's id, which is also the audience."""
+"""The beginning of a token's issuer. The project's id follows, which is also the audience."""
 
 
 ID_LETTERS_MAX = 128

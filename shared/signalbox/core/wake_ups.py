@@ -29,7 +29,8 @@ class WakeUp:
     - `at`: the run of `mailbox` must read at this time or later.
     - `until`: the time that was requested.
     - `of_slot`: whether `at` is the end of a slot. The slot's messages were committed before that.
-    - `repeats`: whether tasks that the mailbox's owner waits for may be lost, so that it schedules them again.
+    - `repeats`: whether tasks that the mailbox's owner waits for may be lost, so that the owner schedules these tasks
+      again.
     """
 
     mailbox: str

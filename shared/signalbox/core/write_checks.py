@@ -42,7 +42,7 @@ def check_each(writes: Sequence[Write]) -> None:
 
 
 def check_commit(writes: Sequence[Write]) -> list[int]:
-    """Check a commit. Returns for each write an upper bound of the bytes it adds to its record.
+    """Check a commit. Return for each write an upper bound of the bytes that the write adds to its record.
 
     Raises as `check_write` and `check_distinct` do, and `TooLarge`.
     """
@@ -54,7 +54,7 @@ def check_commit(writes: Sequence[Write]) -> list[int]:
 
 
 def check_write(write: Write) -> int:
-    """Check a write. Returns an upper bound of the bytes it adds to its record.
+    """Check a write. Return an upper bound of the bytes that the write adds to its record.
 
     Raises `BadKey`, `BadValue`, `TooLarge`, or `ValueError` for a guard that makes no sense.
     """

@@ -27,7 +27,7 @@ class SectionRun:
     """A run of the critical section `key`, as its task receives it. No other run starts before it has ended.
 
     `token` grows from run to run and from delivery to delivery, so whatever the section protects can refuse a smaller
-    one. Until `ends_at`, by the server's clock, no second delivery of this task runs at the same time.
+    token. Until `ends_at`, by the server's clock, no second delivery of this task runs at the same time.
     """
 
     key: str
@@ -72,7 +72,7 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The granted run. `grant` is the token it was granted under, `token` the latest one issued for it.
+    """The granted run. `grant` is the token it was granted under, `token` the latest token issued for it.
 
     `holder` is the delivery that claimed it last, and `ends_at` the end of that delivery's lease; both are empty until
     the first claim.

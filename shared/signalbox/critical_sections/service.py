@@ -90,9 +90,9 @@ def release(ports: Ports, lease: SectionRun) -> None:
 def end(ports: Ports, lease: SectionRun) -> bool:
     """End the run and grant the next one; return whether this delivery is known to have ended it.
 
-    It returns False if another delivery has taken the run over, or if the answer to this delivery's own commit was
-    lost. Callers of a busy key compete for its record, so `end` makes more attempts than they do: if it fails, the code
-    runs again. Raises `Unavailable`.
+    The result is False if another delivery has taken the run over, or if the answer to this delivery's own commit was
+    lost. Callers of a busy key compete for its record, so `end` makes more attempts than a call does: if `end` fails,
+    the code runs again. Raises `Unavailable`.
     """
     for _ in range(LIMITS.section_end_rounds_max - 1):
         with suppress(Contended):

@@ -50,7 +50,7 @@ class Turn(Enum):
 
 
 def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
-    """Return the place of an event by the times of its two versions, or None if it came without either."""
+    """Return the place of an event, by the times of its two versions, or None if the event has neither time."""
     if written_at is not None:
         return 2 * microseconds(written_at)
     return None if before is None else 2 * microseconds(before) + 1

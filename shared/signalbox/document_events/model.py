@@ -23,7 +23,7 @@ def path_of(function: str, handler: str, document: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OrderedEvent:
-    """An event that a handler handles in order: the record's path, the document's, the event's id and place."""
+    """An event that a handler handles in order: the paths of record and document, the event's id, and its place."""
 
     path: str
     document: str

@@ -21,7 +21,7 @@ NOT_RUN = {Turn.OVERTAKEN: "event overtaken", Turn.HANDLED: "event handled alrea
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A record as this delivery has written it, and the guard under which it ends the event."""
+    """A record as this delivery has written it, and the guard under which the delivery ends the event."""
 
     begun: Begun
     guard: Guard
@@ -47,7 +47,7 @@ def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[
 
 
 def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn, Hold | None]:
-    """Return whether the event's handler may run, and the hold if so."""
+    """Return the action for the event, and the hold if the handler may run."""
     holder = ports.store.new_id()
     place = event.place
     if place is None:  # the event has no times: those of the document are read, and none of its fields

@@ -21,14 +21,14 @@ from signalbox.tasks.service.group_runs import GroupTime
 
 
 def is_known(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool:
-    """Return whether this code has a task that takes the arguments of a delivery: of a group, its first unit's."""
+    """Return whether this code has a task that takes the arguments of a delivery (of a group: of the first unit)."""
     context = delivered.context
     first = context.payloads[0] if isinstance(context, OfGroup) and context.payloads else {}
     return task is not None and task.accepts({**delivered.payload, **first})
 
 
 def is_coming(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool:
-    """Return whether the deployment's catalogue has the task, or the arguments of it, that this code lacks."""
+    """Return whether the deployment's catalogue has the task, or the task's arguments, that this code lacks."""
     lacking = delivered.payload.keys() - {name.removesuffix("?") for name in (task.parameters if task else ())}
     return (task is None or bool(lacking)) and is_declared(delivered.function, delivered.task, lacking)
 
@@ -43,7 +43,7 @@ def to_be_retried(ports: Ports, run: Callable[[], None]) -> None:
 
 
 def group_time(function: str) -> GroupTime:
-    """Return the time of a delivery that begins now: half of it is left to the rest of the group's last unit."""
+    """Return the time of a delivery that begins now: its second half is left to the unit that runs then."""
     half = min(settings().timeout_of(function), DISPATCH_SECONDS_MAX) / 2
     is_over = time_budget(min(BATCHES_LIMITS.group_seconds, half))()
     return GroupTime(is_over, time_budget(BATCHES_LIMITS.group_hold_seconds))

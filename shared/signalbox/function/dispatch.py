@@ -24,7 +24,7 @@ RESERVED = (TASKS, "/objects/", "/flows/", TURNS, EVENTS)
 def dispatch(
     routes: EntryPoint, own: Mapping[str, EntryPoint], forwarding: EntryPoint, nothing: EntryPoint
 ) -> EntryPoint:
-    """Return an entry point that passes requests under the kit's own paths to those of `own`, others to `routes`.
+    """Return an entry point that passes requests under the kit's paths to entry points of `own`, others to `routes`.
 
     If only one part of the function is served, requests for the other part get a 404. The part for people passes tasks
     from a queue to `forwarding`.

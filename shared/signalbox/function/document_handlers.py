@@ -41,7 +41,7 @@ class DocumentHandler:
     in_order: bool
 
     def takes(self, path: str, kind: str) -> bool:
-        """Return whether an event is for the handler. An event of unknown kind is: its trigger has selected it."""
+        """Return whether an event is for the handler. An event of unknown kind is, since the trigger selected it."""
         return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
 
 

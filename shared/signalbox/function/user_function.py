@@ -109,7 +109,7 @@ FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 
 
 class Function:
-    """A function of the catalogue. `name` is its entry's name there.
+    """A function of the catalogue. `name` is the name of its entry.
 
     `document_pattern` is the pattern of `document_written`, or None. `handlers` are those of `on_document`, by name.
     """
@@ -128,13 +128,13 @@ class Function:
 
     @property
     def task_parameters(self) -> dict[str, list[str]]:
-        """The arguments of each task, by its name; those that may be left out have a question mark."""
+        """The arguments of each task, by the task's name. Optional arguments have a question mark."""
         return {name: task.parameters for name, task in self._tasks.items()}
 
     def http(
         self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
     ) -> Callable[[Handler], Handler]:
-        """Handle requests to ``{base}NAME`` + `pattern`; each ``{part}`` of it is a `str` argument, after the request.
+        """Handle requests to ``{base}NAME`` + `pattern`; its ``{part}``s are `str` arguments, after the request.
 
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
@@ -268,7 +268,7 @@ class Function:
         """Serve the addresses that `flow.callback(…, through=NAME)` returns, below ``/callbacks/``.
 
         Each admits one event of one run, once. The function's entry needs `public: true`, so that the network reaches
-        them, and the secret `SIGNALBOX_CALLBACK_KEYS`.
+        these addresses, and the secret `SIGNALBOX_CALLBACK_KEYS`.
         """
         from signalbox.flows.http import add_callback_routes  # only for functions with callbacks
 
@@ -341,7 +341,7 @@ class Function:
         - `pattern`: ``{path=**}`` at its end matches one segment or more.
         - `on`: ``created``, ``updated`` or ``deleted``; ``written`` is all of them.
         - `in_order`: the handler runs for one event of a document at a time, in the order of the document's versions.
-          An event that arrives after the handler has begun with a later one of its document is left out.
+          An event that arrives after the handler has begun a later event of the same document is left out.
         - `attempts_max`, `queue`: the options of `task`.
 
         Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
@@ -367,12 +367,12 @@ class Function:
 
     @property
     def class_names(self) -> frozenset[str]:
-        """The names of its classes of objects."""
+        """The names of the function's classes of objects."""
         return self._objects.names if self._objects else frozenset()
 
     @property
     def flow_names(self) -> frozenset[str]:
-        """The names of its flows."""
+        """The names of the function's flows."""
         return self._flows.local.names if self._flows else frozenset()
 
     def entry_point(self) -> Callable[..., Any]:
@@ -480,7 +480,7 @@ class Function:
                 self._in_order(ports, delivered, run)
 
     def _in_order(self, ports: Ports, delivered: Delivered[Context], run: Callable[[], None]) -> None:
-        """Run a task. That of an event whose handler keeps the order waits for its turn, or is left out."""
+        """Run a task. The task of an event whose handler keeps the order waits for its turn, or is left out."""
         handler = self._handlers.get(delivered.task)
         if handler is None or not handler.in_order:
             return run()

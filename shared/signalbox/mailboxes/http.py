@@ -17,7 +17,7 @@ WAIT_SECONDS = Parameter("wait_seconds", SECONDS, "How long to wait for the end.
 WAIT_SECONDS_OF_CALL = Parameter(
     "wait_seconds", SECONDS, "How long to wait for the outcome, before the answer is 202.", LIMITS.call_wait_seconds_max
 )
-"""The parameter that `wait_seconds` reads: without a default of its own, and for a call."""
+"""The parameter that `wait_seconds` reads by default: the time to wait for the outcome of a call."""
 
 
 def delivery_of(delivered: Delivered[Members]) -> Delivery:

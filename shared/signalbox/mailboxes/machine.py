@@ -52,7 +52,7 @@ def settled(page: Sequence[StoredMessage]) -> list[StoredMessage]:
 def blocks(first: StoredMessage, now: datetime) -> bool:
     """Return whether a call that begins at `now` must wait for the first message by `since`.
 
-    A delayed message that is almost due also blocks: it may hide one that has arrived, whose `since` is at most
+    A delayed message that is almost due also blocks: it may hide a message that has arrived, whose `since` is at most
     `since_ahead_seconds` ahead of its commit.
     """
     return first.due_at is None or first.due_at <= now + timedelta(seconds=CORE_LIMITS.since_ahead_seconds)

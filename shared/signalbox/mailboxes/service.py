@@ -58,7 +58,7 @@ def run(
 
 
 def check_due(wake: WakeUp, mailbox: Mailbox) -> None:
-    """Raise `Unavailable` for a wake-up that arrives early: run now, it would miss messages of its slot."""
+    """Raise `Unavailable` for a wake-up that arrives early: a run now would miss messages of its slot."""
     if mailbox.read_time < wake.at:
         raise Unavailable("woken before its time")
 
@@ -71,7 +71,7 @@ def is_over(wake: WakeUp, header: Snapshot) -> bool:
 
 
 def wake_again(ports: Ports, next_wake: Effect, wake: WakeUp, mailbox: Mailbox) -> None:
-    """Enqueue the next wake-up if this one was for a time that the queue could not reach."""
+    """Enqueue the next wake-up if this wake-up was for a time too far ahead for the queue."""
     if wake.until > wake.at:
         ports.queue.create(complete_wake_ups([next_wake], mailbox.read_time))
 
@@ -80,7 +80,7 @@ def wake_again(ports: Ports, next_wake: Effect, wake: WakeUp, mailbox: Mailbox) 
 
 
 def post(ports: Ports, message: Put, wake: Effect) -> Snapshot | None:
-    """Commit a message together with its wake-up. A repeat sends another wake-up, and returns the present message.
+    """Commit a message together with its wake-up. A repeat sends another wake-up, and returns the stored message.
 
     Raises `OtherBody` if the id is in use by a message with another body, `Unavailable` if the outcome is unknown.
     """

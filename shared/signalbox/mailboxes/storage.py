@@ -74,7 +74,7 @@ def _page(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
 
 
 def _absent_header(store: Store, base: str) -> Snapshot:
-    """Return the absent header, as a query did not find it. A query without results has no time, so this reads one."""
+    """Return the snapshot of a header that a query did not find. This reads a time, because the query has none."""
     [read] = store.read(header_path(base), fields=())
     return Snapshot(header_path(base), None, read.read_time)
 

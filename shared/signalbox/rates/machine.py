@@ -76,7 +76,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The decision of an admit run: grants, stale waits to delete, the new rate. `again`: it has more to do now."""
+    """The decision of an admit run: grants, stale waits to delete, the new rate. `again`: there is more to do now."""
 
     rate: Rate | None
     granted: tuple[RateWait, ...] = ()
@@ -95,7 +95,7 @@ def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
 
 
 def pause(rate: Rate, now: datetime) -> Rate:
-    """Return the rate in a pause: it grants nothing, and no admit run is due. Its waits stay in their order."""
+    """Return the rate in a pause: it grants nothing, and has no admit run due. Waits stay in their order."""
     return rate if rate.paused_at else replace(rate, paused_at=now, alarm_at=None)
 
 
@@ -140,12 +140,12 @@ def free_to_acquire(rate: Rate, now: datetime) -> int:
 
 
 def take(rate: Rate, weight: int, at: datetime) -> Rate:
-    """Return the rate after a grant at a time."""
+    """Return the rate after `weight` permits were granted at a time."""
     return replace(rate, full_at=max(rate.full_at, microseconds(at)) + weight * interval(rate))
 
 
 def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate, Acquired]:
-    """Grant permits now, or refuse; while waits are left, refuse, because they were first. Raises `BadRate`."""
+    """Grant permits now, or refuse. While the queue has waits, refuse, because they came first. Raises `BadRate`."""
     check_weight(rate, request.weight)
     if any(receipt.id == request.id for receipt in rate.recent):
         return Decision(rate, Acquired(granted=True))
@@ -161,7 +161,7 @@ def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate
 
 
 def repeated_wait(name: str, wait: RateWait, now: datetime) -> WaitAnswer:
-    """Return the answer to a repeated wait: its state, and the task of a unit whose grant is due, which may be lost."""
+    """Return the answer to a repeated wait. If a unit's grant is due, this includes its task, which may be lost."""
     due = wait.granted_at is not None and wait.granted_at <= now
     lost = (continuation_task(name, wait, now),) if due and wait.unit else ()
     return WaitAnswer(wait.id, wait.state, due, lost)
@@ -171,7 +171,7 @@ def repeated_wait(name: str, wait: RateWait, now: datetime) -> WaitAnswer:
 
 
 def check_due(now: datetime, not_before: datetime | None) -> None:
-    """Raise `Unavailable` for an early run: the commits that it should see may not have been made yet."""
+    """Raise `Unavailable` for an early run: the commits that the run should see may not have been made yet."""
     if not_before is not None and now < not_before:
         raise Unavailable("the commits that this run should see may not have been made yet")
 
@@ -186,14 +186,14 @@ def _waits_for_alarm(rate: Rate, now: datetime) -> bool:
 
 
 def page_size(rate: Rate, now: datetime) -> int:
-    """Return the number of waits to read: those that can be granted until the next run, and one more."""
+    """Return the number of waits to read: one more than can be granted until the next run."""
     ahead = microseconds(now + AHEAD) - microseconds(slot(rate, 1, now))
     soon = free(rate, now) + max(0, ahead // interval(rate)) + 1
     return min(soon, LIMITS.rate_grants_page_max) + 1
 
 
 def admit(loaded: Loaded) -> Admitted:
-    """Grant from the head of the queue as far ahead as a run does, and set the alarm for the first wait that is left.
+    """Grant from the head of the queue, up to `AHEAD` of now, and set the alarm for the first wait that is left.
 
     Each grant has its own time. No wait overtakes one that needs several permits. A rate that was deleted grants
     nothing, and its waits are stale.
@@ -240,14 +240,14 @@ def grant_waits(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple
 
 
 def is_stale(loaded: Loaded, wait: RateWait) -> bool:
-    """Return whether a wait is of an earlier rate of this name, or of one that was deleted before this was read."""
+    """Return whether a wait is of an earlier rate of this name, or of a rate that was deleted before this read."""
     if loaded.rate is None:
         return wait.incarnation < microseconds(loaded.now)
     return wait.incarnation < loaded.incarnation
 
 
 def _alarm_at(rate: Rate, weight: int, now: datetime) -> datetime:
-    """Return the time of the run that grants `weight` permits: a little before they are there."""
+    """Return the time of the run that grants `weight` permits: a little before the permits are free."""
     latest = now + timedelta(days=LIMITS.alarm_days_max)
     return min(max(now, slot(rate, weight, now) - ALARM_AHEAD), latest)
 
@@ -256,14 +256,14 @@ def _alarm_at(rate: Rate, weight: int, now: datetime) -> datetime:
 
 
 def admit_effects(name: str, before: Rate, after: Rate, incarnation: int) -> tuple[Effect, ...]:
-    """Return the task of the alarm, if it has a new time."""
+    """Return the task of the alarm, if the alarm has a new time."""
     if after.alarm_at is None or after.alarm_at == before.alarm_at:
         return ()
     return (admit_task(name, incarnation, after.alarm_at),)
 
 
 def admit_task(name: str, incarnation: int, at: datetime | None = None) -> Effect:
-    """Return an admit run: at a time, or soon after its commit. Those of one time slot are one task."""
+    """Return an admit run: at a time, or soon after its commit. All runs of one time slot are one task."""
     base = f"{path_of(name)} {incarnation}"
     return Effect(base, ADMIT_QUEUE, SEMAPHORE_ADMIT, ADMIT, {"rate": name}, not_before=at, wakes=True)
 
@@ -281,7 +281,7 @@ def continuation_task(name: str, wait: RateWait, now: datetime) -> Effect:
 def ended_tasks(name: str, admitted: Admitted, now: datetime) -> tuple[Effect, ...]:
     """Return the tasks by which flows and units repeat their waits for a rate that was deleted.
 
-    They wait for the rate that has its name now, or learn that there is none.
+    The repeated waits are for the rate that has this name now. They fail if there is no such rate.
     """
     stale = admitted.stale
     flows = tuple(
@@ -297,9 +297,9 @@ def ended_tasks(name: str, admitted: Admitted, now: datetime) -> tuple[Effect, .
 
 
 def unit_task(name: str, wait: RateWait) -> tuple[Effect, ...]:
-    """Return the task of the unit whose wait has ended without a grant, if it was a unit's.
+    """Return the task of the unit whose wait has ended without a grant, if the wait was a unit's.
 
-    A unit whose wait was cancelled is recorded as failed; any other repeats its wait.
+    A unit whose wait was cancelled is recorded as failed; any other unit repeats its wait.
     """
     if not wait.unit:
         return ()
@@ -309,7 +309,7 @@ def unit_task(name: str, wait: RateWait) -> tuple[Effect, ...]:
 
 
 def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
-    """Return the task. If it runs for a unit, its context has the unit, and in it `members`."""
+    """Return the task. If it runs for a unit, its context has the unit, with `members` added to the unit."""
     if not wait.unit:
         return effect
     return replace(effect, context={"unit": json.loads(wait.unit) | members, FORMAT: UNITS_FORMAT})

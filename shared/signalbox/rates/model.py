@@ -106,8 +106,8 @@ class Receipt:
 class Rate:
     """A rate: its limits, and the permits in use.
 
-    `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left.
-    `recent` are the receipts of the last acquires. While it is paused, since `paused_at`, it grants nothing.
+    `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left. `recent`
+    are the receipts of the last acquires. While the rate is paused, since `paused_at`, it grants nothing.
     """
 
     settings: RateSettings
@@ -180,9 +180,9 @@ class RateWait:
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """The answer to a wait. `due`: it was granted, and the time of its grant has come.
+    """The answer to a wait. `due`: the wait was granted, and the time of the grant has come.
 
-    `lost` has the tasks of a unit that was granted before; they may have been lost.
+    `lost` has the tasks of a unit whose wait was granted before: these tasks may have been lost.
     """
 
     id: str
@@ -209,7 +209,7 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class RateView:
-    """A rate at a time, and the number of its waits, if they were counted."""
+    """A rate at a time, and the number of its waits, if the waits were counted."""
 
     name: str
     rate: Rate

@@ -44,7 +44,7 @@ from signalbox.rates.storage import (
 )
 
 AGAIN = (Conflict, Unavailable)
-"""After these an operation decides again: it recognises its own commit in the records."""
+"""The errors after which an operation decides again. An operation recognises its own commit in the records."""
 
 # --- limits ---
 
@@ -143,7 +143,7 @@ class RatesPage:
 
 
 def find(ports: Ports, listing: Listing) -> RatesPage:
-    """Return a page of the rates. Those that may have waits also have their number."""
+    """Return a page of the rates. Rates that may have waits also have the number of waits."""
     found = ports.store.query(Query(COLLECTION, with_prefix(listing.prefix), limit=listing.limit, after=listing.after))
     views = (RateView(snapshot.id, rate_of(snapshot.id, snapshot), snapshot.read_time) for snapshot in found)
     counted = tuple(_with_count(ports, view) for view in views)
@@ -174,7 +174,7 @@ def acquire(ports: Ports, name: str, request: AcquireRequest) -> Acquired:
 
 
 def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
-    """Put a wait into the queue. A repeat is answered with its state.
+    """Put a wait into the queue. A repeat is answered with the wait's state.
 
     Raises `NoRate`, `BadRate` or `Unavailable`.
     """
@@ -208,9 +208,9 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
 
 
 def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
-    """End a wait; return whether it had not been granted.
+    """End a wait. Return whether the wait had not been granted.
 
-    Raises `NotFound` if there is no such wait, and `WaitOfFlow` if it is a flow's.
+    Raises `NotFound` if there is no such wait, and `WaitOfFlow` if the wait is a flow's.
     """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
@@ -246,7 +246,7 @@ def drop_waits(ports: Ports, name: str, batch: str) -> None:
 
 
 def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
-    """Grant the waits whose permits are there now or soon. Raises `Unavailable` if it is too early, or contended."""
+    """Grant the waits whose permits are there now or soon. Raises `Unavailable` if the run is early or contended."""
     for _ in range(LIMITS.rate_pages_max):
         if not _admit_page(ports, name, not_before):
             return

@@ -31,7 +31,7 @@ def rate_of(name: str, snapshot: Snapshot) -> Rate:
 
 
 def incarnation_of(snapshot: Snapshot) -> int:
-    """Return the create time of a rate's record in microseconds, which distinguishes it from others of its name."""
+    """Return the create time of a rate's record in microseconds, which distinguishes rates of the same name."""
     return 0 if snapshot.create_time is None else microseconds(snapshot.create_time)
 
 
@@ -43,7 +43,7 @@ def wait_of(snapshot: Snapshot) -> RateWait | None:
 
 
 def waits_query(name: str, limit: int) -> Query:
-    """Return the query of the first waits. Only a wait that has not been granted has the field."""
+    """Return the query of the first waits. Only waits that have not been granted have the queried field."""
     return Query(waits_of(name), order_by=(SINCE,), limit=limit)
 
 
@@ -99,12 +99,12 @@ class WaitsOfBatch:
 
 
 def put_wait(name: str, wait: RateWait, snapshot: Snapshot) -> Put:
-    """Write a new wait at the end of the queue. Its record must not exist."""
+    """Return the write that puts a new wait at the end of the queue. Its record must not exist."""
     return Put(wait_path(name, wait.id), {**wait.to_record(), "since": SERVER_TIME}, snapshot.guard)
 
 
 def leave(name: str, wait: RateWait, now: Any) -> Change:
-    """Take a wait out of the queue and keep its record as a receipt, unless its record has changed."""
+    """Return the write that takes a wait out of the queue and keeps its record, if unchanged, as a receipt."""
     assert wait.version is not None, "a wait that leaves was read"
     of_unit = {"batch": REMOVE} if wait.unit else {}
     fields = {"state": wait.state, "granted_at": wait.granted_at, "since": REMOVE, **of_unit}
@@ -113,7 +113,7 @@ def leave(name: str, wait: RateWait, now: Any) -> Change:
 
 
 def admit_writes(snapshot: Snapshot, loaded: Loaded, admitted: Admitted) -> Writes:
-    """Return the writes of an admit run. If it changes nothing, there are none."""
+    """Return the writes of an admit run. A run that changes nothing has no writes."""
     grants = [leave(loaded.name, wait, loaded.now) for wait in admitted.granted]
     deletes = _deletes(loaded.name, admitted.stale)
     rate = admitted.rate

@@ -110,10 +110,10 @@ class LaneShown:
     priority: Annotated[str, PRIORITY]
 
     weight: Annotated[int, Range(1)]
-    """That of its key times that of its priority."""
+    """The weight of the lane's key times the weight of its priority."""
 
     share: Annotated[float, Range(0, 1)]
-    """Of the permits while all these lanes have waits."""
+    """The lane's share of the permits while all these lanes have waits."""
 
     @classmethod
     def of(cls, lane: Lane, weight: int, total: int) -> Self:

@@ -145,12 +145,12 @@ class SemaphoreReads:
     """The read plan: the semaphore's record, together with a wait's; then `releases`; then the queue by `queue_reads`.
 
     - `wait_id`: the wait whose record is read.
-    - `wait_from_attempt`: the first attempt that reads it. Earlier attempts rely on a create, whose precondition fails
-      if the record exists.
-    - `lease_of`: if it finds a lease, all records are read again together with the release of that lease, because only
-      a read at one instant shows whether the lease is held.
-    - `lease_from_attempt`: the first attempt that does so. The commits of earlier attempts require that there is no
-      release.
+    - `wait_from_attempt`: the first attempt that reads this record. Earlier attempts rely on a create, whose
+      precondition fails if the record exists.
+    - `lease_of`: if this function returns a lease, all records are read again together with the release of that lease,
+      because only a read at one instant shows whether the lease is held.
+    - `lease_from_attempt`: the first attempt that reads the release. The commits of earlier attempts require that there
+      is no release.
     - `releases`: the number of releases to read.
     """
 
@@ -201,7 +201,7 @@ def loaded_from(name: str, snapshot: Snapshot) -> Loaded:
 
 
 def incarnation_of(snapshot: Snapshot) -> int:
-    """Return a semaphore's create time in microseconds, which distinguishes it from others of the same name."""
+    """Return a semaphore's create time in microseconds, which distinguishes semaphores of the same name."""
     assert snapshot.create_time is not None, "a record that exists has a create time"
     return microseconds(snapshot.create_time)
 
@@ -219,7 +219,7 @@ def read_release(snapshot: Snapshot) -> Release | None:
 
 
 def waiters_query(name: str, limit: int, after: tuple[datetime | str, str] | None = None, lane: str = PLAIN) -> Query:
-    """Return the query of the first waiters of a lane by `since`. Only a record in the wait queue has its field."""
+    """Return the query of the first waiters of a lane by `since`. Only waiters in the queue have the queried field."""
     order = SINCE if lane == PLAIN else OrderBy(("places", place_field(lane)))
     return Query(f"{path_of(name)}/waiters", order_by=(order,), limit=limit, after=after or ())
 
@@ -340,7 +340,7 @@ def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Writ
 
 
 def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
-    """Write a wait's record. Its place in the wait queue is its create time, and `since` is close to that.
+    """Return the write of a wait's record. The wait's place in the queue is the create time, to which `since` is close.
 
     In a lane, `since` is the read time of the decision, which is before the create time.
     """
@@ -350,14 +350,14 @@ def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
 
 
 def _place(waiter: Waiter, since: Any) -> dict[str, Any]:
-    """Return the fields by which a query of its lane finds a waiter."""
+    """Return the fields by which a query of a waiter's lane finds the waiter."""
     if waiter.lane == PLAIN:
         return {"since": since}
     return {"lane": waiter.lane, "places": {place_field(waiter.lane): since}}
 
 
 def leave(path: str, waiter: Waiter, now: datetime) -> Write:
-    """Take a waiter out of the wait queue and keep its record as a receipt, unless its record has changed."""
+    """Return the write that takes a waiter out of the queue and keeps its record, if unchanged, as a receipt."""
     fields: dict[str, Any] = {"state": waiter.state, "expires_at": _expiry(now)}
     fields |= dict.fromkeys(_place(waiter, None), REMOVE)
     if waiter.state == "granted":
@@ -366,14 +366,14 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 
 
 def requeue(path: str, waiter: Waiter) -> Change:
-    """Put a waiter back into its old place."""
+    """Return the write that puts a waiter back into its old place."""
     fields = {"state": waiter.state, "grant": waiter.grant, "expires_at": REMOVE, **_place(waiter, waiter.since)}
     fields |= {"deadline_at": waiter.deadline_at, "resumes": waiter.request.resumes, "resumed": waiter.request.resumed}
     return _change(path, fields, waiter.version)
 
 
 def create_release(name: str, release: Release) -> Put:
-    """Create the record of a token's end. A second create of it fails."""
+    """Return the write that creates the record of a token's end. A second creation of this record fails."""
     return Put(release_path(name, release.lease_id), release.to_record(), Must.NOT_EXIST)
 
 
@@ -383,13 +383,13 @@ def _change(path: str, fields: dict[str, Any], guard: datetime | None) -> Change
 
 
 def _notes(name: str, transition: Transition[Any], written: set[str]) -> list[Write]:
-    """Note evicted leases in their waiters' records, except in records that this commit writes anyway."""
+    """Return the writes that note evicted leases for their waits, except in records that this commit writes anyway."""
     evicted = {waiter_path(name, lease.id): lease for lease in transition.evicted}
     return [_lost(path, evicted[path]) for path in sorted(evicted.keys() - written)]
 
 
 def _lost(path: str, lease: LeaseRecord) -> Change:
-    """Note an evicted lease in its waiter's record. A wait whose lease was claimed cannot time out any more."""
+    """Return the write that notes an evicted lease for its wait. If the lease was claimed, the wait cannot time out."""
     started: dict[tuple[str, ...], Any] = {("deadline_at",): None} if lease.claimed else {}
     return Change(path, {("state",): "lost", **started}, Must.EXIST)
 

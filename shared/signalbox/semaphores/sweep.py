@@ -71,7 +71,7 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
 
 
 def return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
-    """Put back a wait whose grant no task has claimed. If the grant's task arrives after that, it does not run."""
+    """Put a wait whose grant no task has claimed back into the queue. If that task arrives later, it does not run."""
 
     def rule(loaded: Loaded) -> Transition[Claimed]:
         found = loaded.semaphore.granted_as(lease.id, lease.grant)
@@ -112,8 +112,8 @@ def postpone_sweep(ports: Ports, snapshot: Snapshot) -> None:
 def delete(ports: Ports, name: str) -> None:
     """Delete a semaphore; its waits end. Raises `NoSemaphore` or `Unavailable`.
 
-    Only the semaphore that this call finds first is deleted: one of the same name that was created in the meantime
-    stays, with its waiters.
+    Only the semaphore that this call finds first is deleted. A semaphore of the same name that was created in the
+    meantime stays, with its waiters.
     """
     incarnations: list[int] = []
 

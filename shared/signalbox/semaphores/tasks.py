@@ -18,7 +18,7 @@ Payload = Mapping[str, Any]
 
 
 def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
-    """Grant free permits to waiters. Raises `Unavailable` if it is too early by the server's clock, or contended."""
+    """Grant free permits to waiters. Raises `Unavailable` if the run is early by the server's clock, or contended."""
 
     def rule(loaded: Loaded) -> Transition[None]:
         wait_queue.check_due(loaded.now, not_before)

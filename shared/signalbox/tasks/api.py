@@ -104,7 +104,7 @@ class Task(Generic[P, R]):
 
     @property
     def parameters(self) -> list[str]:
-        """The names of the arguments, those that may be left out with a question mark."""
+        """The names of the arguments. Optional arguments have a question mark."""
         return self._signature.parameters
 
     def accepts(self, payload: Mapping[str, Any]) -> bool:
@@ -140,7 +140,7 @@ class Task(Generic[P, R]):
             raise BadArgument(f"The result of {self.name} cannot be stored: {error}.") from error
 
     def results(self, returned: Any, units: int) -> list[Any]:
-        """Return the results of several units, one for each, as JSON. Raises `BadArgument` for another number."""
+        """Return one result for each unit, as JSON. Raises `BadArgument` if the number of results is not `units`."""
         results = self.encoded(returned)
         if not isinstance(results, list) or len(results) != units:
             raise BadArgument(f"{self.name} was called with {units} units, and must return a list of as many results.")

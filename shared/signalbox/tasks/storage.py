@@ -27,7 +27,8 @@ from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context, OfUnit
 
 STARTS, ERRORS, COUNTED_AT = ("starts",), ("errors",), ("counted_at",)
-"""The fields of the record. Firestore deletes it 31 days after the last count: Cloud Tasks keeps no task for longer."""
+"""The fields of the record that counts starts. Firestore deletes the record 31 days after the last count, because Cloud
+Tasks keeps no task for longer."""
 
 
 def count_start(ports: Ports, operation: str) -> Start:

@@ -46,7 +46,7 @@ class Faults:
         self._random = Random(self.seed)  # noqa: S311  choices that a seed repeats, no secrets
 
     def duplicates(self) -> bool:
-        """Return whether this delivery is repeated."""
+        """Return whether this delivery is to be repeated."""
         return self._random.random() < self.duplicate
 
     def once(self, kind: str, name: str) -> bool:
@@ -89,7 +89,7 @@ class Delivery:
 
 
 def succeeded(delivery: Delivery) -> Delivery:
-    """Return the delivery if it was acknowledged. Raises `TaskFailed` otherwise, and if a flow got stuck in it."""
+    """Return the delivery if it was acknowledged. Raises `TaskFailed` otherwise, and if a flow got stuck."""
     if not 200 <= delivery.status < 300:
         raise TaskFailed(f"{delivery.what} was answered with {delivery.status}") from delivery.exception
     if delivery.stuck:

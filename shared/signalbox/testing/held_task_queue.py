@@ -25,8 +25,8 @@ class Attempts:
 class HeldTaskQueue:
     """A `TaskQueue` whose tasks wait in the list `tasks`, oldest first, until a test delivers them.
 
-    A name is taken once. A test may remove, reorder or add tasks. While `refusal` is an exception, the queue raises it
-    instead of accepting tasks.
+    Each name can be used only once. A test may remove, reorder or add tasks. While `refusal` is an exception, the queue
+    raises it instead of accepting tasks.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -59,7 +59,7 @@ class HeldTaskQueue:
     def due_at(self, task: Effect) -> datetime:
         """Return the time at which a task may be delivered.
 
-        It is its schedule time or the time of its retry, or now if it has neither.
+        This is the task's schedule time or the time of its retry, or now if the task has neither.
         """
         times = (task.not_before, self.attempts(task).due_at, self._clock.now)
         return max(time for time in times if time is not None)

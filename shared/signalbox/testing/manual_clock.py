@@ -6,7 +6,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """A clock that only a test moves: the server's time `now`, and a `Clock`. A sleep advances it at once.
+    """A clock that only a test moves: the server's time `now`, and a `Clock`. A sleep advances the time at once.
 
     `slept_seconds` are the sleeps so far.
     """

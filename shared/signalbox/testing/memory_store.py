@@ -169,7 +169,7 @@ def copied(value: Any) -> Any:
 
 
 def copied_map(data: Any) -> Stored:
-    """Copy a map. Its keys are mostly sorted already, so sorting them takes one comparison a key."""
+    """Copy a map. The keys are mostly sorted already, so sorting takes one comparison a key."""
     return {key: value if type(value := data[key]) in _PLAIN else copied(value) for key in sorted(data)}
 
 

@@ -17,7 +17,7 @@ from signalbox.core.limits import Limits
 
 
 def owners_of(subjects: Iterable[Limits]) -> Mapping[str, Limits]:
-    """Return the limits object of each field, by the field's name. Raises `ValueError` if two share a name."""
+    """Return the limits object of each field, by the field's name. Raises `ValueError` if two fields share a name."""
     found: dict[str, Limits] = {}
     for limits in subjects:
         for name in get_annotations(type(limits)):

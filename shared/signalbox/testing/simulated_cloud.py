@@ -124,7 +124,7 @@ class FunctionTable:
         return replace(chosen, auth=auth, open_functions=opened, task_parameters=parameters)
 
     def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:
-        """Add a function made in a test; it replaces one of the same name.
+        """Add a function made in a test. It replaces a function of the same name.
 
         `auth` and `exposes` are as in the catalogue. If `exposes` is None, the function is private.
         """
@@ -151,7 +151,7 @@ class FunctionTable:
             self._listen(name, handler, trigger["document"], trigger["event"].rpartition(".")[2])
 
     def _listen(self, function: str, handler: str, document: str, kind: str) -> None:
-        """Add the trigger of a handler, if it is not there yet."""
+        """Add the trigger of a handler, if the trigger is not there yet."""
         path = f"{DOCUMENT_EVENTS_PATH}/{handler}"
         if all((each.function, each.path) != (function, path) for each in self.triggers):
             self.triggers.append(Trigger(function, document, kind, path))
@@ -407,7 +407,7 @@ class _Run:
     raise_errors: bool
 
     def all(self, until: datetime | None = None) -> None:
-        """Deliver until nothing waits, or nothing that is due at the time `until`; events come before tasks."""
+        """Deliver until nothing waits or, with `until`, nothing is due by that time. Events come before tasks."""
         queue = self.platform.queue
         for _ in range(DELIVERIES_MAX):
             if self.platform.events:

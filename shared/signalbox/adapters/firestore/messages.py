@@ -149,7 +149,7 @@ _UNARY = {
     ("==", NAN_RANK): _Structured.UnaryFilter.IS_NAN,
     ("!=", NAN_RANK): _Structured.UnaryFilter.IS_NOT_NAN,
 }
-"""Operators of the API for null and NaN, which are not equal to any value."""
+"""Operators of the API for null and NaN, which equal no value, not even themselves."""
 
 
 def parent_of(root: str, collection: str) -> str:
@@ -158,7 +158,7 @@ def parent_of(root: str, collection: str) -> str:
 
 
 def query_message(root: str, query: Query) -> Any:
-    """Build a `StructuredQuery` with its full order, so that a cursor has a value for each of its fields."""
+    """Build a `StructuredQuery` with the query's full order, because a cursor has a value for each ordered field."""
     message = _matching(root, query)
     message.order_by.add(direction=_direction(is_descending(query))).field.field_path = "__name__"
     message.limit.value = query.limit
@@ -332,14 +332,14 @@ def code_of(error: GoogleAPICallError | RetryError) -> StatusCode:
 
 
 def of_read(code: StatusCode, message: str) -> Exception | None:
-    """Translate the failure of a read. None: raise it as it is."""
+    """Return the error that a read's failure means, or None if the failure is to be raised unchanged."""
     if code in UNKNOWN_OUTCOME:
         return Unavailable(f"Firestore did not answer a read: {code.name} {message}")
     return None
 
 
 def of_query(code: StatusCode, message: str) -> Exception | None:
-    """Translate the failure of a query. None: raise it as it is."""
+    """Return the error that a query's failure means, or None if the failure is to be raised unchanged."""
     if code is StatusCode.FAILED_PRECONDITION:
         return MissingIndex(message)
     if code is StatusCode.INVALID_ARGUMENT:
@@ -348,7 +348,7 @@ def of_query(code: StatusCode, message: str) -> Exception | None:
 
 
 def of_write(code: StatusCode, message: str, guards: Iterable[Guard]) -> Exception | None:
-    """Translate the failure of writes under these guards. None: raise it as it is."""
+    """Return the error that a failure of writes under these guards means, or None to raise the failure unchanged."""
     if code in UNKNOWN_OUTCOME:
         return Unavailable(f"Firestore did not confirm a write: {code.name} {message}")
     if code is StatusCode.INVALID_ARGUMENT and _NEWER_THAN_STORED not in message:
@@ -379,7 +379,7 @@ def needs_index(index: Index) -> NeedsIndex:
 
 
 def refused_query(query: Query, message: str) -> Exception:
-    """Translate Firestore's own error for a query without its index."""
+    """Return the error that Firestore's refusal of a query without an index means."""
     if "currently building" in message:
         return Unavailable("An index that this query needs is still being built.", retry_after_seconds=30)
     index = lacking(query.collection, query.where, full_order(query))

@@ -49,15 +49,17 @@ from signalbox.core.records.queries import Field
 from signalbox.core.write_checks import COMMIT_BYTES_MAX, check_commit, check_each, check_write
 
 READ_SECONDS = 5.0
-"""Timeout of an attempt. A read takes milliseconds and does not wait for locks; two attempts fit into any deadline."""
+"""Timeout of an attempt at a read. A read takes milliseconds and does not wait for locks; two attempts fit into any
+deadline."""
 
 
 QUERY_SECONDS = 10.0
-"""Timeout of an attempt. A page may be megabytes."""
+"""Timeout of an attempt at a query. A page may have megabytes."""
 
 
 COMMIT_SECONDS = 10.0
-"""Timeout. A contended commit waits for others, for seconds at worst; after that its outcome is read instead."""
+"""Timeout of a commit. A contended commit waits for other commits, for seconds at worst. After a timeout its outcome is
+read instead."""
 
 
 RETRY_PAUSE_SECONDS = (0.05, 0.15)
@@ -106,7 +108,7 @@ class FirestoreCalls:
         self._transport.close()
 
     def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
-        """Return the result of `collect` for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
+        """Return the result of `collect` for the `BatchGetDocumentsResponse`s. `collect` may stop early."""
         where = self._headers("database", request.database)
         return _retried(lambda: _collected(self._batch_get, request, READ_SECONDS, where, collect), of_read)
 
@@ -136,7 +138,7 @@ class FirestoreCalls:
         )
 
     def _headers(self, field: str, value: str) -> Headers:
-        """Return the headers of a request: Firestore routes it by a field of it."""
+        """Return the headers of a request, which Firestore routes by the `value` of the request's `field`."""
         return [*self._metadata, routing_header.to_grpc_metadata(((field, value),))]
 
     def _rpc(self, name: str, response: Any, *, streams: bool = False) -> Rpc:
@@ -165,7 +167,7 @@ def _collected(rpc: Rpc, request: Any, seconds: float, headers: Headers, collect
 
 
 def _translated(call: Callable[[], Result], translate: Translate) -> Result:
-    """Call, and translate the errors that are raised."""
+    """Return the result of the call. Translate the errors that it raises."""
     try:
         return call()
     except (GoogleAPICallError, RetryError) as error:

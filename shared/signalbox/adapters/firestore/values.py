@@ -89,7 +89,7 @@ def decode(message: Any) -> Any:
 
 
 def decode_fields(fields: Any) -> dict[str, Any]:
-    """Read the `fields` of a `Document` or `MapValue` message. Sorted by name: the message has no order."""
+    """Return the `fields` of a `Document` or `MapValue` message, sorted by name, because the message has no order."""
     return {key: decode(fields[key]) for key in sorted(fields)}
 
 

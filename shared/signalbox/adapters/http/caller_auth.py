@@ -47,7 +47,7 @@ KEYS_BYTES_MAX = 1024 * 1024
 
 
 KEPT_SECONDS_MAX = 6 * 3600.0
-"""The maximum lifetime of the cache, and the lifetime if a response states none."""
+"""The maximum lifetime of the cache, and the lifetime if a response does not name one."""
 
 
 PAUSE_SECONDS = 30.0
@@ -63,7 +63,7 @@ _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=([0-9]{1,9})(?:$|[,\s])", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class FetchedKeys:
-    """A response: PEM by key id, and how long it may be cached."""
+    """A response: PEM by key id, and how long the response may be cached."""
 
     keys: Mapping[str, str]
     max_age_seconds: float = KEPT_SECONDS_MAX
@@ -73,7 +73,7 @@ Fetch = Callable[[str], FetchedKeys]
 
 
 class PublicKeys:
-    """PEM by key id. Thread-safe: one thread fetches, the others wait for it."""
+    """Public keys as PEM, by key id. Thread-safe: one thread fetches the keys, the others wait."""
 
     def __init__(self, url: str, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
@@ -84,7 +84,7 @@ class PublicKeys:
         self._stale_at = self._open_at = float("-inf")
 
     def pem(self, key_id: str) -> str | None:
-        """Return the key of an id, or None. Raises `Unavailable` if the keys cannot be fetched."""
+        """Return the key with this id as PEM, or None. Raises `Unavailable` if the keys cannot be fetched."""
         with self._fetching:
             now = self._clock()
             if now >= self._stale_at or (key_id not in self._keys and now >= self._open_at):
@@ -120,14 +120,14 @@ def max_age_of(cache_control: str) -> float:
 
 
 TOKENS_MAX = 256
-"""Cached tokens. A function is called by one or two accounts, whose tokens are valid for an hour."""
+"""Tokens in the cache. A function is called by one or two accounts, whose tokens are valid for an hour."""
 
 
 Claims = Mapping[str, Any]
 
 
 class IdentityTokens:
-    """A cache of verified tokens with their claims. Thread-safe."""
+    """A cache of the claims of verified tokens, by token. Thread-safe."""
 
     def __init__(self, keys: PublicKeys, signatures_removed: bool) -> None:
         self._keys = keys
@@ -149,12 +149,12 @@ class IdentityTokens:
 
 
 def refusal(request: flask.Request, audience: str, accounts: frozenset[str]) -> Problem | None:
-    """Return the problem that refuses a caller of the address `audience`; None if it is one of `accounts`.
+    """Return the problem that refuses a caller of the address `audience`; None if the caller is one of `accounts`.
 
     Raises `Unavailable` if the public keys cannot be fetched.
 
-    If `accounts` is empty, callers are not authenticated. In the cloud all are refused then: the deployment is
-    incomplete.
+    If `accounts` is empty, callers are not authenticated. In the cloud, all callers are refused then, because the
+    deployment is incomplete.
     """
     chosen = settings()
     if not accounts:
@@ -175,7 +175,7 @@ def _tokens() -> IdentityTokens:
 
 
 class UserTokens:
-    """A cache of verified tokens with their claims. Thread-safe."""
+    """A cache of the claims of verified tokens, by token. Thread-safe."""
 
     def __init__(self, keys: PublicKeys, *, unsigned_too: bool) -> None:
         self._keys = keys

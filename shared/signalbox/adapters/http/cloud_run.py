@@ -31,19 +31,19 @@ _TOKEN = re.compile(rf"[Bb]earer [\w-]+\.(?P<claims>[\w-]+){re.escape(SIGNATURE_
 
 
 def identity_header(request: flask.Request) -> str:
-    """Return the header that Cloud Run verifies. If two headers have tokens, it forwards the other one unchecked."""
+    """Return the header that Cloud Run verifies. It forwards a second header with a token unchecked."""
     header = request.headers.get("X-Serverless-Authorization")
     return request.headers.get("Authorization", "") if header is None else header
 
 
 def calling_account(request: flask.Request) -> str | None:
-    """Return the account that Cloud Run has verified; None if it has verified none."""
+    """Return the account that Cloud Run has verified, or None if it has verified no account."""
     token = _TOKEN.fullmatch(identity_header(request)) if settings().signatures_removed else None
     return account_of(_claims(token["claims"])) if token else None
 
 
 def _claims(part: str) -> object:
-    """Return the claims in the middle part of a token; None if it has none."""
+    """Return the claims in the middle part of a token, or None if there are none."""
     try:
         return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, RecursionError):
@@ -56,6 +56,6 @@ ENVIRONMENT_KEY = "signalbox.part"
 
 
 def part_served(request: flask.Request) -> str:
-    """Return ``people`` or ``tasks``; empty: the whole function."""
+    """Return the part of the function that is served here, ``people`` or ``tasks``; empty if it is not split."""
     part: str = request.environ.get(ENVIRONMENT_KEY) or settings().part
     return part

@@ -191,7 +191,7 @@ def _parameter(parameter: Parameter, place: str, schema: Json) -> Json:
 
 
 def _refusals(problems: Iterable[type[Problem]]) -> dict[int, Json]:
-    """Return the responses of problems, those of one status together."""
+    """Return the responses of problems. Problems of one status share a response."""
     titles: dict[int, list[str]] = {}
     for problem in problems:
         titles.setdefault(problem.status, []).append(problem.title)
@@ -230,7 +230,7 @@ class Schemas:
         self._closed_answers = closed_answers
 
     def of(self, annotation: Any, role: Role) -> Json:
-        """Return the schema of a type. Raises `TypeError` for one that JSON does not have."""
+        """Return the schema of a type. Raises `TypeError` for a type without a form in JSON."""
         schema = self._of_type(bare(annotation), role)
         for rule in rules_of(annotation):
             schema = _with(schema, rule.schema())
@@ -351,14 +351,14 @@ def _members(kind: Any, role: Role) -> Iterator[Member]:
 
 
 def component_name(kind: Any, *, changes: bool = False) -> str:
-    """Return the name of a class among the components: `Semaphore` of `SemaphoreShown`."""
+    """Return the name of the component of a class: `Semaphore` for `SemaphoreShown`."""
     name = str(kind.__name__).removesuffix("Shown")
     return f"{name}Changes" if changes else name
 
 
 @cache
 def sentences_of(kind: type) -> Mapping[str, str]:
-    """Return the sentence of each field of a class: the string below it, also in the classes it inherits from."""
+    """Return the sentences of a class's fields, also of inherited fields: the strings below the fields."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         for node in _class_body(each):
@@ -436,7 +436,7 @@ def _types(schema: Json) -> list[str]:
 
 
 def _with(schema: Json, keywords: Mapping[str, Any]) -> Json:
-    """Return a schema with the keywords of a rule, which are those of its own value and not of null."""
+    """Return a schema with the keywords of a rule, which apply to the value itself and not to null."""
     if "anyOf" in schema and {"type": "null"} in schema["anyOf"]:
         first, *rest = schema["anyOf"]
         return {**schema, "anyOf": [{**first, **keywords}, *rest]}

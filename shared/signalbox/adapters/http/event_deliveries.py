@@ -48,7 +48,7 @@ def document_written(
 ) -> Callable[[Callable[[DocumentEvent], None]], EventEntryPoint]:
     """Make a handler of writes the entry point of `function`.
 
-    If an event rarely calls for anything, those that cost nothing are logged in a sample only.
+    With `rarely_calls_for_anything`, only a sample of the events that cost nothing is logged.
     """
 
     def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
@@ -117,20 +117,20 @@ EVENT_BYTES_MAX = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """An event as it is received: its id, the record's path, its body, and which of its sides have data."""
+    """An event as it is received: its id, the record's path, the body, and the sides of the event that have data."""
 
     id: str
     path: str
     body: bytes
     kind: str
-    """``created``, ``updated`` or ``deleted``, as its type says, or else its data; empty if neither does."""
+    """``created``, ``updated`` or ``deleted``, by the event's type or else by its data; empty if neither shows it."""
     written_at: datetime | None
-    """The time of the commit; None for a delete, or if the event came without it."""
+    """The time of the commit; None for a delete, or if the event came without that time."""
     before_written_at: datetime | None = None
-    """The time of the commit before; None for a creation, or if the event came without it."""
+    """The time of the commit before; None for a creation, or if the event came without that time."""
 
     def arguments(self, bytes_max: int) -> dict[str, str]:
-        """Return the arguments of its task. An event with more bytes than that is passed on without its data."""
+        """Return the arguments of the event's task. If they would exceed `bytes_max`, they omit the event's data."""
         text = base64.b64encode(self.body).decode()
         data = text if len(text) <= bytes_max else ""
         return {"event": self.id, "path": self.path, "data": data, "kind": self.kind}
@@ -142,7 +142,7 @@ def event_of_arguments(event: str, path: str, data: str, kind: str) -> DocumentE
 
 
 def receiving_entry(function: str, receive: Callable[[str, ReceivedEvent], None]) -> EntryPoint:
-    """Return the entry point for the events of `on_document`. `receive` enqueues the task of the handler of that name.
+    """Return the entry point for the events of `on_document`. `receive` enqueues the task of a named handler.
 
     The last segment of the path names the handler. Only a response of 204 acknowledges the event: a problem is
     answered with its status, and Eventarc repeats the delivery.

@@ -30,7 +30,7 @@ def quiet(id: object) -> str:
 
 
 def response(events: Iterator[str], ended: Callable[[], None]) -> Response:
-    """Return the response with a stream. `ended` is called once when it ends, also if it is never read."""
+    """Return the response with a stream. `ended` is called once at the end, even if the stream is never read."""
     return Response(200, Stream(events, ended), HEADERS)
 
 

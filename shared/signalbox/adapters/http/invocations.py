@@ -29,7 +29,7 @@ class InvocationRefused(Problem):
 
 
 class InvocationFailed(Exception):
-    """A called function failed, or did not answer in time: it may have run."""
+    """A called function failed or did not answer in time. The call may have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _parsed(function: str, status: int, answer: bytes) -> Any:
 
 
 def bind(send: Send | None) -> Send | None:
-    """Make calls by `send` from now on; None: over HTTPS. For tests and the local stack. Return the one before."""
+    """Make calls by `send` from now on (None: over HTTPS). Return the one before. For tests and the local stack."""
     global _bound
     before, _bound = _bound, send
     return before
@@ -101,7 +101,7 @@ _bound: Send | None = None
 
 
 def _problem(answer: bytes) -> dict[str, Any]:
-    """Return the members of a problem document; empty if the answer is none."""
+    """Return the members of a problem document; empty if the answer is not one."""
     try:
         found = parse(answer)
     except Problem:

@@ -137,7 +137,7 @@ def shown_members(shown: Any) -> dict[str, Any]:
 
 @cache
 def _members(kind: Any) -> tuple[tuple[str, str, object], ...]:
-    """Return the fields of a class, each with its member and its default; `MISSING`, which equals no value: none."""
+    """Return the name, the member and the default of each field. `MISSING`, which equals no value, means no default."""
     return tuple((field.name, member_name(field.name), _default(field)) for field in fields(kind))
 
 
@@ -146,7 +146,7 @@ def _default(field: "Field[Any]") -> object:
 
 
 def member_name(field: str) -> str:
-    """Return the member of a field: `class` of `class_`, which is a word of Python without the underscore."""
+    """Return the name of a field's member: `class` for `class_`, because `class` is a keyword of Python."""
     return field.rstrip("_")
 
 
@@ -177,7 +177,7 @@ JSON = "application/json"
 
 def json_body(request: flask.Request, bytes_max: int, *, empty: Json = None) -> Json:
     """Parse a request's body as JSON. Raises `TooLarge` as soon as the limit is passed, `IncompleteBody`, `NotJson` or
-    `TooDeep`, and what `check_json_type` raises.
+    `TooDeep`, and as `check_json_type` does.
 
     ``empty`` is the value of a body without bytes; None: such a body is not JSON.
     """
@@ -202,8 +202,8 @@ def event_body(request: flask.Request, bytes_max: int) -> bytes:
 def check_json_type(request: flask.Request) -> None:
     """Raise `UnsupportedMediaType` unless the media type is of JSON.
 
-    A web page may send a body of another type to any site without asking it, and then the browser would send the
-    request with the rights of the person in front of it.
+    The reason: a browser lets any page send a body of another type to any site, without asking the site first. The
+    request would have the rights of the browser's user.
     """
     given = request.mimetype
     if given != JSON and not given.endswith("+json") and given not in LINES:

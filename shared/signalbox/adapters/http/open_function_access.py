@@ -51,10 +51,10 @@ class AccessRules:
             raise ValueError(f"{self._function} has two rules for {name}")
 
     def check(self, access: Access) -> None:
-        """Check a request. In a private function all are permitted.
+        """Check a request. A private function permits all requests.
 
-        Raises `NotFound` if the name is not exposed, `PermissionDenied` if the rule does not return True, and what the
-        rule raises.
+        Raises `NotFound` if the name is not exposed, `PermissionDenied` if the rule does not return True, and the
+        errors of the rule.
         """
         exposed = settings().open_functions.get(self._function)
         if exposed is None:
@@ -67,10 +67,10 @@ class AccessRules:
 
 
 def check_calls(request: Request, **calls: Call | None) -> None:
-    """Check the calls of tasks in a request, each by the name of its field, empty for the whole body.
+    """Check the calls of tasks in a request, passed by the names of their fields (empty for the whole body).
 
-    Raises `PermissionDenied` for any call if the function is open, else `BadCall` for one that cannot be delivered, and
-    `BadArgument` for one with an argument that its task does not take, or without one that it needs.
+    Raises `PermissionDenied` for any call if the function is open, else `BadCall` for a call that cannot be delivered,
+    and `BadArgument` for a call with an unknown argument or without a required argument.
     """
     _check_open(request, calls)
     check_deployed(**calls)

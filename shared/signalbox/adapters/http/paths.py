@@ -25,7 +25,7 @@ def segments_of_pattern(pattern: str) -> Segments:
 
 
 def match(pattern: Segments, segments: Segments) -> dict[str, str] | None:
-    """Return the values of a pattern's ``{names}``, or None if it does not match. An empty segment matches no name."""
+    """Return the values of a pattern's ``{names}``, or None if `segments` differ. An empty segment matches no name."""
     if len(pattern) != len(segments):
         return None
     parameters = {}

@@ -24,7 +24,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 STATUS_UNHANDLED = 500
 
 SAMPLE = 100
-"""Of so many sampled lines one is written, with this number as `sampled`."""
+"""One of this many sampled lines is written, with this number as `sampled`."""
 
 current_function: ContextVar[str] = ContextVar("current_function", default="")
 """The function that handles the request, empty outside of requests. In tests, one process serves many functions."""
@@ -34,7 +34,7 @@ AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
 @dataclass(slots=True)
 class LogEntry:
-    """The log line of the current request, and its span. Set `status` to that of the response.
+    """The log line of the current request, and the request's span. Set `status` to the response's.
 
     With `sampled_by`, an id of the request, most lines of requests that succeeded and cost nothing are left out in the
     cloud: all but one of `SAMPLE`, chosen by the id.
@@ -45,7 +45,7 @@ class LogEntry:
     span: tracing.Span = tracing.NO_SPAN
 
     def sample(self, cost: Cost) -> int:
-        """Return the number of requests like this one that one line stands for; 0 if this one has none."""
+        """Return the number of similar requests that this request's line represents; 0 if this request has no line."""
         if not self.sampled_by or self.status >= 400 or cost != Cost() or not settings().in_cloud:
             return 1
         return 0 if crc32(self.sampled_by.encode()) % SAMPLE else SAMPLE
@@ -55,8 +55,8 @@ class LogEntry:
 def logged_request(function: str, headers: Headers, kind: str, **labels: object) -> Iterator[LogEntry]:
     """Bind the request's trace, count its cost, and write its log line, with `labels`, at the end.
 
-    `kind` is a part of its span's name: the method, or the path of a task. The function is the author of everything
-    that is written in the meantime.
+    `kind` is a part of the span's name: the method, or the path of a task. The function is the author of all writes
+    inside the context.
     """
     started = time.perf_counter()
     author = authors.author_of_function(function)

@@ -18,7 +18,7 @@ EntryPoint = Callable[[flask.Request], flask.Response]
 
 
 Body = dict[str, Any]
-"""The members of a problem document, `status` among them."""
+"""The members of a problem document, including `status`."""
 
 
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -49,7 +49,7 @@ def response_of(response: Response) -> flask.Response:
 
 
 def _line(body: object) -> bytes:
-    """Render a body as JSON with a newline at its end, so that a shell's prompt begins on a line of its own."""
+    """Render a body as JSON with a newline at its end, so that a shell's prompt begins on a new line."""
     return render(body) + b"\n"
 
 

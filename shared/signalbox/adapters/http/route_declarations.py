@@ -25,7 +25,8 @@ class Parameter:
 class Answer:
     """The answer under a status: the type of its body (None: no body), a sentence, and its headers.
 
-    Without a sentence, the first line of the type's docstring is taken. The type of a refusal is its problem's class.
+    Without a sentence, the first line of the type's docstring is taken. The type of a refusal is the class of the
+    problem.
     """
 
     __slots__ = ("headers", "media_type", "says", "type")

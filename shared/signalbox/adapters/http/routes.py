@@ -68,7 +68,7 @@ class Request:
     def schedule(self) -> str | None:
         """The name and the time of the schedule that calls, as one text; None if the scheduler does not call.
 
-        The scheduler's headers are believed with a token of its account only; of another caller they are ignored.
+        The scheduler's headers count only with a token of the scheduler's account. From other callers they are ignored.
         Raises `Unavailable` if the token cannot be verified now.
         """
         at = self.header("X-CloudScheduler-ScheduleTime")
@@ -83,7 +83,7 @@ class Request:
 
     @property
     def operation(self) -> str | None:
-        """The identity of what a caller may repeat: its schedule with the time, or its `Idempotency-Key`; None: none.
+        """The identity of a request that may be repeated: the schedule and its time, or the `Idempotency-Key`, or None.
 
         Raises `Unavailable` as `schedule` does.
         """
@@ -106,7 +106,7 @@ class Request:
     def query(self) -> MultiDict[str, str]:
         """The query parameters in order, including repeated ones. Raises `BadQuery`.
 
-        To the kit's own routes, an empty parameter is as if absent.
+        For the kit's own routes, an empty parameter counts as absent.
         """
         return MultiDict((name, value) for name, value in self.query_pairs if value or self._keeps_empty)
 
@@ -164,7 +164,7 @@ class Request:
     def json_object(self, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Json]:
         """Parse a body that must be an object. An empty body is ``{}``, so the problem names the missing field.
 
-        Raises `NotAnObject`, and what `json` raises.
+        Raises `NotAnObject`, and as `json` does.
         """
         value = json_body(self._raw, bytes_max, empty={})
         if not isinstance(value, dict):
@@ -183,12 +183,12 @@ _KINDS = {
 
 
 Handler = Callable[..., Response]
-"""It is called with the ports of this process, the request, and each ``name=`` of its route's pattern."""
+"""A function that is called with the ports of this process, the request, and each ``name=`` of its route's pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern with their handler, and what a description of the API says about them."""
+    """A method, a pattern and their handler, and the values that describe the route in a description of the API."""
 
     method: str
     pattern: Segments
@@ -211,7 +211,7 @@ class Route:
 
     @property
     def keeps_empty(self) -> bool:
-        """Whether the handler also receives parameters without a value: one may then be a condition."""
+        """Whether the handler also receives parameters without a value, which may be conditions."""
         return self.of_user or self.query is None
 
     def handle(self, request: Request, parameters: Mapping[str, str]) -> Response:
@@ -262,8 +262,8 @@ class Routes:
         ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. A handler
         `of_user` is called without the ports, and receives parameters without a value.
 
-        The others describe the route, as the fields of `Route` say. Raises `ValueError` for a method or a pattern that
-        cannot be routed.
+        The other arguments describe the route, as the fields of `Route` do. Raises `ValueError` for a method or a
+        pattern that cannot be routed.
         """
         if method not in METHODS:
             raise ValueError(f"{method} cannot be routed")

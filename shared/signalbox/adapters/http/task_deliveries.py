@@ -37,7 +37,7 @@ LATE_SECONDS = 60
 QUEUE_HEADER = "X-CloudTasks-QueueName"
 
 FORWARDED = "forwarded"
-"""The member of a forwarded task's envelope with its earlier deliveries: those that were answered, and all."""
+"""The member of a forwarded task's envelope that counts earlier deliveries: those that were answered, and all."""
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
@@ -59,8 +59,9 @@ def task_entry(function: str) -> Callable[[Callable[[Ports, Delivered[Members]],
 def forwarding_entry(function: str) -> EntryPoint:
     """Return the entry point for tasks at the address of a split function's part for people.
 
-    They were enqueued before the function was open, when this was its only address. Each is enqueued again, for the
-    private part, with the same operation and its count of deliveries. Nothing is acknowledged that is not enqueued.
+    Such tasks were enqueued before the function was open, when this was its only address. Each task is enqueued again
+    for the private part, with the same operation and the count of its deliveries. A task is acknowledged only after
+    that.
     """
 
     def handle(request: flask.Request) -> None:

@@ -27,12 +27,12 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
 
 CHUNKS_MAX = 300
-"""Reads that a feed keeps: those of a few minutes."""
+"""The number of reads that a feed keeps, enough for a few minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The news of one read, and the batch's status at that time: None while older outcomes are being read."""
+    """The news of one read, and the batch's status at that time (None while older outcomes are being read)."""
 
     news: News
     status: BatchStatus | None
@@ -52,7 +52,7 @@ class Feed:
         self._due = 0.0
 
     def next(self, position: Position) -> Chunk:
-        """Return the news after a position, at once or after a pause. Raises `NotFound` or `Unavailable`."""
+        """Return the news after a position, after a pause if there is none yet. Raises `NotFound` or `Unavailable`."""
         kept = list(self._chunks)
         if chunk := _following(kept, position):
             return chunk

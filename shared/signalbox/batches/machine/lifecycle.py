@@ -106,7 +106,7 @@ Decided = Decision[Header, None]
 def create(run: BatchRun, held: Header | None, new: Header, now: datetime) -> Decision[Header, bool]:
     """Create a batch with the header `new`, or return the header that an earlier call created.
 
-    The answer is whether it is new. Raises `OtherBody` or `Unavailable`.
+    The answer is whether the batch is new. Raises `OtherBody` or `Unavailable`.
     """
     if held is not None:
         return Decision(_repeated(run.batch, held, new), False)
@@ -134,7 +134,7 @@ def deadline_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect
 def seal(run: BatchRun, header: Header, pages: int, end: Loaded, last: Loaded, now: datetime) -> Decided:
     """Fix the number of pages. A batch without units completes.
 
-    `end` is the record stored under the number `pages`, `last` the one under the number before it. Raises
+    `end` is the record stored under the number `pages`, `last` the record under the number before that. Raises
     `PageOutOfOrder` or `BatchSealed`.
     """
     if header.state != "open":
@@ -278,7 +278,7 @@ class SweepAction(Enum):
 
 
 def sweep(header: Header, parent_exists: bool, now: datetime) -> Decision[Header, SweepAction]:
-    """Return the header with the time of the sweeper's next visit, and the action of this one."""
+    """Return the header with the time of the sweeper's next visit, and the action of this visit."""
     if header.ended and parent_exists:
         return Decision(replace(header, due_at=_kept_until(now)), SweepAction.KEEP)
     if header.ended:
@@ -291,7 +291,7 @@ def sweep(header: Header, parent_exists: bool, now: datetime) -> Decision[Header
 def silent_tasks(run: BatchRun, counters: Sequence[Counter], now: datetime) -> list[Effect]:
     """Return a task for each page with units without an outcome whose counter has not changed for an hour.
 
-    Their tasks may be lost. All visits of the sweeper within an hour return the same tasks.
+    The tasks of such units may be lost. All visits of the sweeper within an hour return the same tasks.
     """
     since = now - timedelta(seconds=LIMITS.unit_silent_seconds)
     pages = sorted({each.page for each in counters if each.changed_at is not None and each.changed_at <= since})
@@ -304,7 +304,7 @@ def _next_visit(now: datetime) -> datetime:
 
 
 def _idle_until(header: Header, now: datetime) -> datetime:
-    """Return when the sweeper handles a running batch next, if it has not ended by then."""
+    """Return when the sweeper handles a running batch next, if the batch has not ended by then."""
     return min(header.deadline_at, _next_visit(now))
 
 

@@ -62,7 +62,7 @@ def may_overwrite(held: UnitRecord, unit: PlacedUnit) -> bool:
 
 
 def outcome_of_sub_batch(run: BatchRun, header: Header) -> UnitOutcome:
-    """Return the outcome that an ended sub-batch gives to the unit it belongs to."""
+    """Return the outcome that an ended sub-batch gives to the unit that is its parent."""
     if header.state == "completed":
         return UnitOutcome("succeeded", json.dumps({"batch": run.batch, **header.summary()}))
     return UnitOutcome("failed", f"The sub-batch {run.batch} was {header.state}: {header.reason}.")
@@ -96,7 +96,7 @@ def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: P
 
 
 def group_tasks(groups: Sequence[Group], page: Page, now: datetime) -> list[Effect]:
-    """Return the tasks that execute groups of a page, with their units' payloads if those of the page are small."""
+    """Return the tasks that execute groups of a page, with the units' payloads if the page's payloads are small."""
     payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max else None
     return [
         call.effect(group.task_name, now, **group.context(payloads))

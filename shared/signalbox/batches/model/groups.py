@@ -61,7 +61,7 @@ class Group:
 
     @property
     def task_name(self) -> str:
-        """The name of its task. The same units give the same name."""
+        """The name of the group's task. The same units give the same name."""
         rest = () if self.rest is None else ("rest", *self.rest)
         return self.run.task_name("group", self.page, self.number, *rest)
 
@@ -71,31 +71,31 @@ class Group:
 
     @property
     def node(self) -> Node:
-        """The node of its page."""
+        """The node of the group's page."""
         return Node(1, self.page)
 
     @property
     def counter(self) -> Counter:
-        """Its counter, with no counts."""
+        """The group's counter, at zero."""
         return Counter(self.page, self.number, self.first, self.page_units, self.per_task)
 
     @property
     def size(self) -> int:
-        """The number of all its units."""
+        """The number of all units of the group."""
         return len(self.offsets)
 
     @property
     def offsets(self) -> range:
-        """The offsets of all its units in the page."""
+        """The offsets of all units of the group in the page."""
         return offsets(self.number, self.page_units, self.per_task)
 
     @property
     def chain(self) -> GroupRuns | None:
-        """Its place in a chain of groups, if the batch limits its `concurrency`."""
+        """The group's place in a chain of groups, if the batch limits its `concurrency`."""
         return None if self.concurrency is None else GroupRuns(self.concurrency, self.ordinal)
 
     def units(self) -> list[PlacedUnit]:
-        """Return the units that its task runs."""
+        """Return the units that the group's task runs."""
         run, chain = (self.batch, self.incarnation), (self.chain, self.per_task)
         return [
             PlacedUnit(*run, self.first + offset, 0, self.page, offset, self.page_units, *chain)
@@ -104,7 +104,7 @@ class Group:
 
     @classmethod
     def of_unit(cls, unit: PlacedUnit, chain: GroupRuns) -> Self:
-        """Return the group of a unit, which is in this chain."""
+        """Return the group of a unit. The group is in the chain `chain`."""
         assert unit.per_task is not None, "only grouped units are in chains of groups"
         counter = unit.counter
         place = unit.page, counter.number, counter.first, unit.page_units, unit.per_task
@@ -115,7 +115,7 @@ class Group:
         return replace(self, rest=tuple(sorted(unit.offset for unit in units)), careful=careful)
 
     def context(self, payloads: Sequence[Any] | None) -> dict[str, Any]:
-        """Return the context of its task, with its part of the page's payloads; None: the task reads the page."""
+        """Return the context of the group's task, with its part of the page's `payloads` (None: it reads the page)."""
         carried = {} if payloads is None else {"payloads": [payloads[unit.offset] for unit in self.units()]}
         return {"group": self.to_record() | carried, **format_of(self.per_task)}
 

@@ -15,7 +15,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.records.formats import FORMAT
 
 REPLACED = "replaced"
-"""The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""
+"""The reason for the end of a sub-batch that was not sealed before its unit's task returned another sub-batch."""
 
 ShownState = Literal["open", "sealed", "completed", "cancelled"]
 """The states that callers see. A batch that is being removed is not found."""
@@ -108,7 +108,7 @@ class Header:
 
     @property
     def _grouped_elsewhere(self) -> int | None:
-        """A number if the batch that follows, or the batch of the parent, has grouped units."""
+        """A number if the batch that follows or the parent's batch has grouped units, else None."""
         if '"per_task":' in self.then:
             return 1
         return self.parent.per_task if self.parent else None
@@ -129,7 +129,7 @@ class Header:
 
 
 def header_of(record: Mapping[str, Any] | None) -> Header | None:
-    """Return the header of a batch that exists: None without a record, and while the batch is being removed."""
+    """Return the header of a batch that exists: None if there is no record or the batch is being removed."""
     header = None if record is None else Header.from_record(record)
     return header if header and header.state != "removed" else None
 
@@ -181,5 +181,5 @@ class BatchStatus:
 
 
 def then_id(batch: str, header: Header) -> str:
-    """Return the id of the batch that follows, if any. That batch exists once this one has succeeded."""
+    """Return the id of the batch that follows, or an empty text. That batch exists once this batch has succeeded."""
     return BatchRun(batch, header.incarnation).then_id if header.then else ""

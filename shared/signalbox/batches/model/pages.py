@@ -36,8 +36,8 @@ class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
     `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an
-    expansion need not read it. In a batch with grouped units, `first_group` is the number of its first group, counted
-    through the batch.
+    expansion need not read the header. In a batch with grouped units, `first_group` is the number of its first group,
+    counted through the batch.
     """
 
     first: int
@@ -93,7 +93,7 @@ class Page:
         }
 
     def weight_of(self, payload: Mapping[str, Any]) -> Any:
-        """Return the permits that the unit with this payload takes, which may be an invalid number."""
+        """Return the number of permits that the unit with this payload takes. The number is not checked."""
         return payload.get(self.weight) if isinstance(self.weight, str) else self.weight
 
     @property

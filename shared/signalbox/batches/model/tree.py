@@ -41,7 +41,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.records.formats import FORMAT
 
 PASSED = "passed"
-"""The field of a node with its propagated children: each child's number, and the number of failures below it."""
+"""The field of a node that maps the number of each propagated child to the number of failures below that child."""
 
 
 UNITS = ("units",)
@@ -97,7 +97,7 @@ def width(level: int, pages: int) -> int:
 
 
 def nodes_created_by(page: int) -> list[Node]:
-    """Return the nodes above the pages' level whose first page this is. The page's commit creates them."""
+    """Return the nodes above the pages' level whose first page is `page`. The page's commit creates these nodes."""
     return [Node(level, page // span(level)) for level in range(2, LIMITS.tree_levels + 1) if page % span(level) == 0]
 
 
@@ -136,7 +136,7 @@ def grouped_record(per_task: int | None, **more: Any) -> dict[str, Any]:
 
 
 def format_of(per_task: int | None) -> dict[str, int]:
-    """Return the `format` member of a record or of a task's context. If all releases can read it, there is none."""
+    """Return the `format` member of a record or of a task's context; empty if all releases can read the data."""
     return {} if per_task is None else {FORMAT: GROUPED_FORMAT}
 
 
@@ -145,7 +145,7 @@ RATED_FORMAT = 3
 
 
 def rated_record(rate: str, weight: int | str) -> dict[str, Any]:
-    """Return the fields, for a record, of units that take permits of a rate. Without a rate, there are none."""
+    """Return the fields of a record that name a batch's rate and weight. Without a rate, there are none."""
     return {"rate": rate, "weight": weight, FORMAT: RATED_FORMAT} if rate else {}
 
 
@@ -179,16 +179,16 @@ class Counter:
 
     @property
     def is_full(self) -> bool:
-        """Whether all of its units have an outcome."""
+        """Whether all units of the counter have an outcome."""
         return self.finished == len(self.offsets)
 
     @property
     def offsets(self) -> range:
-        """The offsets of its units in the page."""
+        """The offsets of the counter's units in the page."""
         return offsets(self.number, self.page_units, self.per_task)
 
     def indexes(self) -> list[int]:
-        """Return the indexes of its units."""
+        """Return the indexes of the counter's units."""
         return [self.first + offset for offset in self.offsets]
 
 
@@ -224,17 +224,17 @@ class PageNode:
 
     @property
     def failures(self) -> int:
-        """The number of failures below it that were propagated."""
+        """The number of failures that were propagated to this node."""
         return sum(self.passed.values())
 
     @property
     def end(self) -> int:
-        """The index after its last unit."""
+        """The index after the page's last unit."""
         return self.first + self.units
 
     @property
     def groups(self) -> range:
-        """The numbers of its groups, counted through the batch. If its units are not grouped, there are none."""
+        """The numbers of the page's groups, counted through the batch. If its units are not grouped, there are none."""
         count = counters(self.units, self.per_task) if self.per_task else 0
         return range(self.first_group, self.first_group + count)
 
@@ -244,7 +244,7 @@ class PageNode:
         return [Counter(self.page, number, self.first, self.units, self.per_task) for number in numbers]
 
     def missing_counters(self) -> list[Counter]:
-        """Return the counters that were not propagated to it, with no counts."""
+        """Return the page's counters that were not propagated to this node, all at zero."""
         return [counter for counter in self.counters() if str(counter.number) not in self.passed]
 
 
@@ -263,11 +263,11 @@ class NodeRecord:
 
     @property
     def failures(self) -> int:
-        """The number of failures below it that were propagated."""
+        """The number of failures that were propagated to this node."""
         return sum(self.passed.values())
 
     def missing(self, node: Node, pages: int | None) -> list[int]:
-        """Return the numbers of the children that were not propagated to it; `node` is its place."""
+        """Return the numbers of the children that were not propagated to this node, whose place is `node`."""
         return [child for child in children(node, pages) if str(child) not in self.passed]
 
 

@@ -31,7 +31,7 @@ from signalbox.core.problems import NotFound, TooLarge
 
 @dataclass(frozen=True, slots=True)
 class FirstRuns:
-    """A chain of first attempts. Each unit is followed by the one whose index is larger by `concurrency`.
+    """A chain of first attempts. Each unit is followed by the unit whose index is larger by `concurrency`.
 
     `is_reached` is False for a unit that is completed from outside before the chain reaches it.
     """
@@ -40,13 +40,13 @@ class FirstRuns:
     is_reached: bool = True
 
     def to_record(self) -> dict[str, Any]:
-        """Return the chain for a task's envelope: it has reached the unit."""
+        """Return the chain for a task's envelope. A chain has reached each unit that has a task."""
         return {"concurrency": self.concurrency}
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The retries of one call; a chain of them has the units `rest`, or those with a record id in ``(after, until]``.
+    """The retries of one call; a chain has the units `rest`, or the units with a record id in ``(after, until]``.
 
     Only failures that were recorded by `called_at`, in microseconds, are retried. So no call retries a failure of its
     own retries.
@@ -113,7 +113,7 @@ def first_runs(concurrency: int | None) -> FirstRuns | None:
 
 @dataclass(frozen=True, slots=True)
 class PlacedUnit:
-    """A unit and its place. Its task contains it, so completing the unit needs no read.
+    """A unit and its place. The unit's task contains both, so completing the unit needs no read.
 
     - `index`: its number in the batch, from 0.
     - `attempt`: 0 for the first execution. It grows with each requested retry.
@@ -146,11 +146,11 @@ class PlacedUnit:
         return cls(**place, chain=chain_of(record.get("chain")), per_task=record.get("per_task"))
 
     def place(self) -> dict[str, Any]:
-        """Return the unit for the record of its outcome."""
+        """Return the fields of the unit for the record of the unit's outcome."""
         return {name: getattr(self, name) for name in _PLACE} | grouped_record(self.per_task)
 
     def to_record(self) -> dict[str, Any]:
-        """Return the unit for the ``unit`` of a task's envelope, and for the header of its sub-batch."""
+        """Return the unit for the ``unit`` of a task's envelope, and for the header of the unit's sub-batch."""
         return self.place() | given(chain=self.chain and self.chain.to_record())
 
     @property
@@ -160,13 +160,14 @@ class PlacedUnit:
     def sub_batch_id(self, number: int = 0) -> str:
         """Return the id of a sub-batch of this unit: the same in every delivery of an attempt.
 
-        Number 0 is its first sub-batch. Each higher number is used if the sub-batch below it was replaced.
+        Number 0 is the unit's first sub-batch. A higher number is used if the sub-batch with the number before was
+        replaced.
         """
         return self.run.task_name("child", self.index, self.attempt, *([number] if number else []))
 
     @property
     def counter(self) -> Counter:
-        """The counter of the unit, with no counts."""
+        """The counter of the unit, at zero."""
         number = counter_of(self.offset, self.page_units, self.per_task)
         return Counter(self.page, number, self.index - self.offset, self.page_units, self.per_task)
 
@@ -184,7 +185,7 @@ class PlacedUnit:
 
     @property
     def operation(self) -> str:
-        """The operation of this attempt: the name of the unit's task, if it has its own task."""
+        """The operation of this attempt: the name of the unit's task, unless a group's task runs the unit."""
         return self.run.task_name("unit", self.index, self.attempt)
 
     def next_attempt(self, chain: Chain | None = None) -> Self:

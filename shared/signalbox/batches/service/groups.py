@@ -66,7 +66,7 @@ def _without_outcome(ports: Ports, outcomes: Mapping[PlacedUnit, UnitOutcome]) -
 
 
 def commit_outcomes(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> None:
-    """Commit outcomes that do not exist, together with their counts. Raises `AlreadyExists` if one exists."""
+    """Commit outcomes of units that have none, with their counts. Raises `AlreadyExists` if a unit has an outcome."""
     failures = sum(outcome.state == "failed" for outcome in outcomes.values())
     records = [
         Put(unit.path, {**UnitRecord(unit, outcome).to_record(), ENDED_AT: SERVER_TIME}, Must.NOT_EXIST)
@@ -90,7 +90,7 @@ def commit_outcomes(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, Un
 def resume(ports: Ports, group: Group) -> bool:
     """Propagate a group whose units all have an outcome, and enqueue the group that waits for it.
 
-    Returns whether its task need not run: the group is complete, or the batch was removed.
+    Returns whether the group's task need not run, because the group is complete or the batch was removed.
     """
     paths = group.run.counter_path(group.counter), group.run.node_path(group.node)
     counted, node = ports.store.read(*paths)
@@ -127,7 +127,7 @@ def _is_complete(group: Group, counted: Snapshot, node: Snapshot) -> bool:
 
 
 def payloads_of(ports: Ports, group: Group, carried: Sequence[Any] | None) -> Mapping[int, Any]:
-    """Return the payloads of a task's units by offset, from the task or else from the page, unless that was removed."""
+    """Return the payloads of a task's units by offset: from the task, or else from the page, unless it was removed."""
     if carried is not None:
         return {unit.offset: payload for unit, payload in zip(group.units(), carried, strict=True)}
     [read] = ports.store.read(group.page_path)
@@ -148,7 +148,7 @@ def units_to_run(ports: Ports, group: Group) -> list[PlacedUnit]:
 
 
 def enqueue_rest(ports: Ports, group: Group, units: Sequence[PlacedUnit], *, careful: bool) -> None:
-    """Enqueue a task for units of a group that its delivery had no time for."""
+    """Enqueue a task for the units of a group for which the group's delivery had no time."""
     [read] = ports.store.read(group.page_path)
     page = loaded(read.data)
     if isinstance(page, Page):
@@ -181,7 +181,7 @@ def _is_due(ports: Ports, run: BatchRun, group: Group, concurrency: int) -> bool
 
 
 def follow(ports: Ports, group: Group) -> None:
-    """Enqueue the next group of a complete group's chain, if its page is loaded. If not, the page's expansion does."""
+    """Enqueue the next group of a complete group's chain if its page is loaded; otherwise the page's expansion does."""
     if (
         group.concurrency is None
         or (following := find_group(ports, group.run, group, group.ordinal + group.concurrency)) is None
@@ -194,7 +194,7 @@ def follow(ports: Ports, group: Group) -> None:
 
 
 def follow_unit(ports: Ports, group: Group) -> None:
-    """Enqueue the next group if this one is complete: the outcome of a single unit may have completed it."""
+    """Enqueue the next group if `group` is complete: the outcome of a single unit may have completed it."""
     paths = group.run.counter_path(group.counter), group.run.node_path(group.node)
     if _is_complete(group, *ports.store.read(*paths)):
         follow(ports, group)
@@ -203,8 +203,8 @@ def follow_unit(ports: Ports, group: Group) -> None:
 def find_group(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> Group | None:
     """Return the group of this number in a chain, or None if its page is not loaded; `near` is next to it in the chain.
 
-    One read finds it if the pages between have the same size. Otherwise it is found by halving: each page has at least
-    one group, so there are at most `concurrency` pages between.
+    One read finds it if the pages between have the same size. Otherwise the group is found by halving: each page has at
+    least one group, so there are at most `concurrency` pages between.
     """
     low, high = sorted((near.page, max(0, near.page + ordinal - near.ordinal)))
     pages = (ordinal - near.ordinal + near.number) // counters(near.page_units, near.per_task)
@@ -228,7 +228,7 @@ def find_group(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> Group 
 
 
 def lost(ports: Ports, run: BatchRun, number: int, page: Page, units: Sequence[PlacedUnit]) -> list[Group]:
-    """Return the groups to enqueue again for units of a page without an outcome. They first read the outcomes."""
+    """Return the groups to enqueue again, for a page's units without an outcome. Each first reads the outcomes."""
     numbers = {unit.counter.number for unit in units}
     groups = [group for group in page.groups(run, number) if group.number in numbers]
     return [replace(group, careful=True) for group in due(ports, run, groups)]

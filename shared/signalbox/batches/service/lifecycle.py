@@ -15,7 +15,7 @@ from signalbox.core.ports import Must, Ports, Put, Snapshot
 def seal(ports: Ports, batch: str, request: SealRequest) -> BatchStatus:
     """Close a batch at this number of pages. Raises `PageOutOfOrder` or `BatchSealed`, or `NotFound`.
 
-    The commit writes the end mark under the next page's number, and contains the check, a task that propagates the
+    The commit writes the end mark under the next page's number, and contains a task, the check, which propagates the
     nodes that were full before the seal. A batch without units completes here.
     """
     run, _ = storage.read_header(ports, batch)

@@ -30,7 +30,7 @@ def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The number of the page after those of a call, the number of their units, and whether any of them is new."""
+    """The number after a call's last page, the number of units of the call, and whether any of its pages is new."""
 
     page: int
     units: int
@@ -38,7 +38,7 @@ class Appended:
 
 
 def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -> Appended:
-    """Cut units into pages as they arrive, and load these under the numbers from `first_page` on.
+    """Cut units into pages as they arrive, and load the pages under the numbers from `first_page` on.
 
     At most one page of units is in memory. A repeat with the same units finds the pages. Raises the `Problem` that
     refuses a page; the pages before it are loaded then.

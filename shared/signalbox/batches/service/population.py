@@ -42,7 +42,7 @@ class Populated:
 
 
 def populate(ports: Ports, batch: str, spec: BatchFollowing, parent: PlacedUnit | None = None) -> Populated:
-    """Create a batch with its first units, and seal it if `spec.sealed`. A repeat finishes a call that died.
+    """Create a batch with its first units, and seal it if `spec.sealed`. A repeat finishes an interrupted call.
 
     The end of a batch with a `parent` completes that unit. Raises `OtherBody` if the id is used with another spec.
     """

@@ -34,7 +34,7 @@ def propagate_counter(ports: Ports, run: BatchRun, counter: Counter) -> None:
 
 
 def continue_from_page(ports: Ports, run: BatchRun, node: Node, read: Snapshot, failures: int) -> None:
-    """Continue from a page's node, as it was read after a counter with this number of failures was propagated to it."""
+    """Continue from a page's node, read after the propagation of a counter with this number of failures."""
     if read.data is None:
         return
     page = PageNode.from_record(read.data)
@@ -67,7 +67,7 @@ def continue_from(ports: Ports, run: BatchRun, node: Node, read: Snapshot, heade
 
 
 def check_right_edge(ports: Ports, run: BatchRun) -> None:
-    """Propagate the nodes of the right edge, from the lowest up. Before the seal no process knew that they are full."""
+    """Propagate the right edge's nodes, from the lowest up. Before the seal, no process knew that they were full."""
     header = storage.read_header_of_run(ports, run)
     if header is None or not header.pages:
         return
@@ -157,7 +157,7 @@ def _missing_children(node: Node, read: Snapshot, pages: int) -> list[Node]:
 
 
 def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -> list[Counter]:
-    """Return the counters that were not propagated to these pages' nodes; propagate a node that lacks none."""
+    """Return the counters that were not propagated to these pages' nodes. Propagate a node that has all counters."""
     missing: list[Counter] = []
     for node, read in _existing_nodes(nodes, ports.store.read(*map(run.node_path, nodes)) if nodes else ()):
         assert read.data is not None, "only existing nodes"

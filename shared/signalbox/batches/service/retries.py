@@ -25,12 +25,12 @@ from signalbox.core.times import microseconds
 
 
 def retry_all(run: BatchRun, retries: Retries, after: int) -> Effect:
-    """Return the task that retries all failed units after an index, or from the first with -1."""
+    """Return the task that retries all failed units after an index; -1 means from the first unit on."""
     return _retrying(run, retries, after, after=after)
 
 
 def retry_named(run: BatchRun, retries: Retries, indexes: Sequence[int]) -> Sequence[Effect]:
-    """Return the tasks that retry named units, each those of a page."""
+    """Return the tasks that retry named units. A task retries at most `units_listed_max` units."""
     chunks = [indexes[at : at + LIMITS.units_listed_max] for at in range(0, len(indexes), LIMITS.units_listed_max)]
     return [_retrying(run, retries, at, units=chunk) for at, chunk in enumerate(chunks)]
 

@@ -33,7 +33,7 @@ from signalbox.core.records.queries import Condition
 def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:
     """Cancel a page of a batch's sub-batches, by id, once the task for the next page is enqueued.
 
-    If its units wait for a `rate`, the task that ends their waits is also enqueued.
+    If the batch's units wait for a `rate`, the task that ends their waits is also enqueued.
     """
     if rate:
         ports.queue.create([lifecycle.drop_task(run, rate)])
@@ -49,7 +49,7 @@ def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") 
 
 
 def populate_sub_batch(ports: Ports, unit: PlacedUnit, spec: BatchSpec) -> None:
-    """Create and seal a unit's sub-batch, or keep the one that it has. Raises `TooLarge` or `Unavailable`."""
+    """Create and seal a unit's sub-batch, unless the unit has one. Raises `TooLarge` or `Unavailable`."""
     for number in count():  # at most one for each start of the unit's task
         batch = unit.sub_batch_id(number)
         try:
@@ -73,16 +73,16 @@ def _seal_or_replace(ports: Ports, batch: str) -> str:
 
 
 def replace_sub_batch(ports: Ports, run: BatchRun) -> str:
-    """Cancel the sub-batch of an earlier attempt, which another one replaces. Return the reason in its header."""
+    """Cancel a sub-batch that another sub-batch replaces. Return the reason for its end from its header."""
     counts = storage.read_counts(ports, run)
     header = propagation.end_batch(ports, run, lambda header, now: lifecycle.replace_sub(run, header, counts, now))
     return header.reason if header else ""
 
 
 def populate_next(ports: Ports, run: BatchRun) -> None:
-    """Create the batch that follows one that succeeded. A repeat finishes a call that died.
+    """Create the batch that follows a batch that succeeded. A repeat finishes an interrupted call.
 
-    If the batch that succeeded is a sub-batch, the one that follows completes the parent's unit in its place.
+    If the batch that succeeded is a sub-batch, the following batch completes the parent, a unit, in its place.
     """
     header = storage.read_header_of_run(ports, run)
     if header is not None and header.ended:

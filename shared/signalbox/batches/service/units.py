@@ -85,13 +85,13 @@ def _ended_now(unit: PlacedUnit, outcome: UnitOutcome) -> Data:
 
 
 def propagate_if_full(ports: Ports, unit: PlacedUnit, counter: Counter) -> None:
-    """Add a unit's counter to the counts above it if all its units have an outcome."""
+    """Add a unit's counter to the counts above it if all units of the counter have an outcome."""
     if counter.is_full:
         propagation.propagate_counter(ports, unit.run, counter)
 
 
 def complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
-    """Handle a unit that has an outcome. A later attempt may overwrite a failure, and every delivery propagates."""
+    """Handle an outcome for a unit that has one. A later attempt may overwrite a failure; every delivery propagates."""
     for attempt in range(CORE_LIMITS.rounds_max):
         held, counter = ports.store.read(unit.path, unit.counter_path)
         if held.data is None or counter.data is None:
@@ -111,7 +111,7 @@ def mark_reached(ports: Ports, unit: PlacedUnit, held: Data) -> None:
 
 
 def overwrite_failure(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
-    """Overwrite a failure under its guard. No counter changes, because a failed unit is counted already."""
+    """Overwrite a failure, if its record has not changed. No counter changes, because the unit is counted already."""
     assert held.data is not None, "an outcome is overwritten"
     ahead = {AHEAD: True} if held.data.get(AHEAD) else {}
     try:
@@ -170,14 +170,15 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
 def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome) -> None:
     """Record the outcome of the unit with an index, and enqueue the unit that waits for it. Raises `NotFound`.
 
-    If its chain has not reached it, the record is marked (`AHEAD`), and the chain continues when it gets here.
+    If the unit's chain has not reached it, the record is marked (`AHEAD`), and the chain continues once it reaches the
+    unit.
     """
     unit = find_unit(ports, batch, index)
     complete_unit(ports, placed_ahead(ports, unit), outcome)
 
 
 def placed_ahead(ports: Ports, unit: PlacedUnit) -> PlacedUnit:
-    """Return the unit. Its chain has not reached it if the unit before it has no outcome or was not reached."""
+    """Return the unit, marked as reached by its chain only if the unit before it has an outcome and was reached."""
     if not isinstance(unit.chain, FirstRuns) or (before := unit.index - unit.chain.concurrency) < 0:
         return unit
     [record] = ports.store.read(unit.run.unit_path(before))
@@ -185,14 +186,14 @@ def placed_ahead(ports: Ports, unit: PlacedUnit) -> PlacedUnit:
 
 
 def is_followed(record: Snapshot) -> bool:
-    """Return whether a unit has an outcome and its chain has reached it, so that the next unit may run."""
+    """Return whether a unit has an outcome and was reached by its chain, so that the next unit may run."""
     return record.data is not None and not record.data.get(AHEAD)
 
 
 def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
     """Return a unit with its place, and the chain of its first attempt. Raises `NotFound`.
 
-    A grouped unit has no chain here: the task of its group continues the chain when it comes.
+    A grouped unit has no chain here: the task of its group continues the chain later.
     """
     run, header = storage.read_header(ports, batch)
     page = storage.find_page_node(ports, run, index)
@@ -220,7 +221,7 @@ def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
 def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
     """Enqueue again, for a page's units without an outcome, their tasks and the ends of their sub-batches.
 
-    Both may be lost. A task that exists has the same name, so it is not created twice.
+    Both may be lost. A task that still exists has the same name, so it is not created twice.
     """
     [read] = ports.store.read(run.page_path(number))
     page = None if read.data is None else Page.from_record(read.data)
@@ -254,7 +255,7 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
 def repeat_ahead(ports: Ports, unit: PlacedUnit) -> None:
     """Enqueue the task that continues a unit's chain, if units before it were completed from outside.
 
-    It is the task of the first of them, behind a unit that the chain has reached: the chain stopped there.
+    The task is that of the first such unit, behind a unit that the chain has reached: the chain stopped there.
     """
     assert isinstance(unit.chain, FirstRuns), "only chains have units that are completed ahead"
     ahead, before = None, unit.index - unit.chain.concurrency
@@ -293,7 +294,7 @@ def follow(ports: Ports, unit: PlacedUnit) -> None:
 
 
 def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
-    """Enqueue a unit if its page is loaded. If not, the page's expansion will enqueue it."""
+    """Enqueue the unit `index` if its page is loaded. If not, the page's expansion will enqueue the unit."""
     found = _page_with(ports, unit, index)
     if found is not None:
         number, page, read = found
@@ -304,7 +305,7 @@ def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
 def _page_with(ports: Ports, unit: PlacedUnit, index: int) -> tuple[int, Page, Snapshot] | None:
     """Return the number of the page that has a unit, and the page.
 
-    One read finds it if the pages from the unit's own page to that one have the same size.
+    One read finds that page if the pages from the unit's own page to it have the same size.
     """
     guessed = unit.page + (index - unit.index + unit.offset) // unit.page_units
     node = None
@@ -320,7 +321,7 @@ def _page(ports: Ports, run: BatchRun, number: int, index: int) -> tuple[int, Pa
 
 
 def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Mapping[str, Any]) -> list[Effect]:
-    """Return the units' tasks, each with its payload from the pages that were read and `payload` merged over it."""
+    """Return the tasks of units. A task has its unit's payload, from the pages read, with `payload` merged over it."""
     pages = {snapshot.path: page for snapshot in read if isinstance(page := loaded(snapshot.data), Page)}
     return machine.unit_tasks(units, pages, payload, read[0].read_time)
 
@@ -369,14 +370,14 @@ def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple
 
 
 def failure_to_retry(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
-    """Return the record of a unit to retry: one that failed before the retry was requested."""
+    """Return the record of the unit if it is to be retried: it failed before the retry was requested."""
     record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
     is_retried = record is not None and record.outcome.state == "failed" and retried_since(snapshot, retries)
     return record if is_retried else None
 
 
 def retried_since(snapshot: Snapshot, retries: Retries) -> bool:
-    """Return whether a call that retries failures came after a unit's failure was recorded."""
+    """Return whether a call that retries failures was made after a unit's failure was recorded."""
     assert snapshot.data is not None, "a unit that failed has a record"
     assert snapshot.update_time is not None, "a record that exists has one"
     recorded_at = snapshot.update_time
@@ -392,7 +393,7 @@ def _named_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[
 
 
 def _units_in_range(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:
-    """Query one failed unit, which nearly always must be retried, and after that a page of units at a time."""
+    """Iterate over the failed units in a chain's range: query one unit, which usually must be retried, then pages."""
     failed, limit = (Condition(("state",), "==", "failed"),), 1
     while page := ports.store.query(Query(run.units_path, failed, limit=limit, after=(chain.after,))):
         for snapshot in page:

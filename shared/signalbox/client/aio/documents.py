@@ -44,7 +44,7 @@ class Documents:
         return await self._document("PUT", "documents", key, body=dict(content), headers=headers)
 
     async def add(self, content: Mapping[str, Json]) -> Document:
-        """Store a document under its `key`, or under a new one if it has none."""
+        """Store a document under its `key`, or under a new key if it has none."""
         return await self._document("POST", "documents", body=dict(content), headers=keyed(str(uuid.uuid4())))
 
     async def merge(
@@ -79,7 +79,7 @@ class Documents:
         return self._found(_query(where, order_by, limit))
 
     async def first(self, *where: Condition, order_by: str | None = None) -> Document | None:
-        """Return the first document that meets all conditions, or None; that costs one read."""
+        """Return the first document that meets all conditions, or None. This costs one read."""
         page = await self._transport.send("POST", "documents", ":query", body=_query(where, order_by, 1))
         return next(_documents(page), None)
 

@@ -37,7 +37,7 @@ class ObjectCall:
         self.id = id
 
     async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
-        """Wait for the method's result. Raises `CallFailed` with its problem, and `TimeoutError`."""
+        """Wait for the method's result. Raises `CallFailed` with the method's problem, and `TimeoutError`."""
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
@@ -197,11 +197,11 @@ class Run:
         return Run(self._transport, function, flow, id)
 
     async def suspend(self, reason: str | None = None) -> None:
-        """Let the run take no further step until it is resumed. Raises `Conflict` if it has ended."""
+        """Let the run take no further step until it is resumed. Raises `Conflict` if the run has ended."""
         await self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))
 
     async def resume(self) -> None:
-        """Let a run that is suspended continue, or one that is stuck try again now."""
+        """Let a suspended run continue, or let a stuck run try again now."""
         await self._transport.json("POST", *self._address, "resume")
 
     async def query(self, name: str, /, **arguments: Json) -> Json:
@@ -267,7 +267,7 @@ class Flow:
         return self.run(id)
 
     async def start_new(self, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
-        """Start a run, once, under an id that the deployment chooses. The returned run has it."""
+        """Start a run, once, under an id that the deployment chooses. The returned run has this id."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         key = keyed(str(uuid.uuid4()))
         started = await self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
@@ -338,9 +338,9 @@ def _filter(
 
 
 def outcome(answer: Answer) -> Json:
-    """Return the result of a call or of a run that has ended, or the object that it resulted in.
+    """Return the result of a call or of a run that has ended, or the object that is the result.
 
-    Raises `CallFailed` with its problem.
+    Raises `CallFailed` with the problem of the call or run.
     """
     if (failed := failure(answer)) is not None:
         raise failed
@@ -349,7 +349,7 @@ def outcome(answer: Answer) -> Json:
 
 
 def failure(answer: Answer) -> CallFailed | None:
-    """Return the problem of a call or of a run, if it ended with one."""
+    """Return the problem of a call or of a run, or None if it did not end with a problem."""
     if answer.shaped(dict).get("error") is None:
         return None
     problem = answer.part("error")

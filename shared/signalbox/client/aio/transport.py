@@ -66,7 +66,7 @@ class Transport:
     async def events(self, *segments: object) -> AsyncIterator[Event]:
         """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again.
 
-        Raises `ApiError` if it is refused, and `Unavailable` if none begins within the time of retries.
+        Raises `ApiError` if the stream is refused, and `Unavailable` if no stream begins within the time of retries.
         """
         reader, attempts = EventReader(str(request("GET", *segments))), self._attempts()
         while True:

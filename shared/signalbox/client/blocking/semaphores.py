@@ -101,7 +101,7 @@ class Semaphore:
         """Acquire permits if they are free now, or within `wait_seconds` (at most 30); else return None.
 
         It may return None earlier, if the semaphore is paused or too many requests wait. A repeat under an `id` returns
-        the lease that it has.
+        the lease that the id has.
         """
         lease, _ = self._acquire(id or str(uuid.uuid4()), permits, lease_seconds, wait_seconds)
         return lease
@@ -152,7 +152,7 @@ class Semaphore:
         return found.shaped(Waited)
 
     def cancel(self, id: str) -> bool:
-        """Cancel a wait that has a continuation. Returns whether it existed; a granted lease is released."""
+        """Cancel a wait that has a continuation. Returns whether the wait existed; a granted lease is released."""
         found = self._transport.send("DELETE", "semaphore-wait", self.name, id)
         return found.member("cancelled", bool)
 
@@ -181,8 +181,8 @@ class Semaphore:
     ) -> Iterator["HeldLease"]:
         """Hold permits during a block: wait for them, renew the lease in the background, and release it at the end.
 
-        Raises `TimeoutError` if none were granted in time, and, at the end of the block, `LeaseLost` if the lease had
-        ended. Permits that are waited for here have no place in the queue: tasks that `wait` come first.
+        Raises `TimeoutError` if no permits were granted in time, and, at the end of the block, `LeaseLost` if the lease
+        had ended. Permits that are waited for here have no place in the queue: tasks that `wait` come first.
         """
         ends_at = time.monotonic() + timeout_seconds
         id_, patience = str(uuid.uuid4()), Patience(ends_at)

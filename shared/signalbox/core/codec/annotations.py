@@ -66,7 +66,7 @@ def codec_of(annotation: Any, what: str) -> Codec:
 
 
 def encode_unannotated(value: Any, at: str) -> Json:
-    """Return a value as JSON by its own type; only its receiver has the annotation. Raises `WrongValue`."""
+    """Return a value as JSON by the value's own type, as only the receiver has an annotation. Raises `WrongValue`."""
     try:
         written: Json = _by_own_type(value, at)
     except RecursionError:
@@ -101,8 +101,8 @@ def _own_key(name: Any, at: str) -> str:
 def parse(value: Any, kind: type[T]) -> T:
     """Return JSON as a value of a type: a dataclass, an enum, a datetime and so on.
 
-    It is for values that arrive without a type, such as the result in an `Outcome`. Raises `BadArgument` naming the
-    place of a wrong value, `TypeError` for a type that arguments and results cannot have.
+    Use this function for values that arrive without a type, such as the result in an `Outcome`. Raises `BadArgument`
+    naming the place of a wrong value, `TypeError` for a type that arguments and results cannot have.
     """
     try:
         parsed: T = decode(codec_of(kind, "the type"), value, "value")
@@ -122,7 +122,7 @@ _ADVICE: Final[Mapping[Any, str]] = {
 
 
 def _build(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
-    """Return the codec of a type. One that contains itself is already in `building`."""
+    """Return the codec of a type. A type that contains itself is already in `building`."""
     known = _codecs.get(annotation) or building.get(annotation)
     if known is None:
         known = building[annotation] = _new(annotation, what, building)
@@ -213,7 +213,7 @@ def _class(kind: Any, what: str, building: dict[Any, Codec]) -> Codec:
 
 
 def _filled(record: Record, what: str, building: dict[Any, Codec]) -> Record:
-    """Set the fields of a record."""
+    """Set the fields of a record, and return the record."""
     kind: Any = record.kind
     if getattr(kind, "__parameters__", ()):
         raise _generic(kind, what)

@@ -36,11 +36,11 @@ _OBJECT: frozenset[type] = frozenset({dict})
 
 
 class WrongValue(ValueError):
-    """A value is not of its annotated type; the text names its place: ``order.lines[2].price must be float, …``."""
+    """A value is not of its annotated type; the message names the place: ``order.lines[2].price must be float, …``."""
 
 
 class Codec(Protocol):
-    """How values of a type are written and read. `kinds` are the types that they have in JSON."""
+    """The writer and reader of the values of a type. `kinds` are the types that these values have in JSON."""
 
     @property
     def kinds(self) -> frozenset[type]: ...
@@ -50,17 +50,17 @@ class Codec(Protocol):
         ...
 
     def decode(self, value: Any, at: str, stored: bool) -> Any:
-        """Return the value of JSON. Raises `WrongValue`; unknown fields of `stored` JSON are ignored."""
+        """Return the value that JSON represents. Raises `WrongValue`; unknown fields of `stored` JSON are ignored."""
         ...
 
 
 def is_plain(codec: Codec) -> bool:
-    """Return whether values of the type are JSON themselves."""
+    """Return whether the codec's values are JSON without conversion."""
     return isinstance(codec, Plain)
 
 
 def encode(codec: Codec, value: Any, at: str) -> Any:
-    """Return a value as JSON. Raises `WrongValue` with its place, below `at`."""
+    """Return a value as JSON. Raises `WrongValue` naming the wrong part, whose place begins with `at`."""
     try:
         return codec.encode(value, at)
     except RecursionError:
@@ -68,9 +68,10 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
-    """Return the value of JSON. The two share no mutable part.
+    """Return the value that JSON represents. The value and the JSON share no mutable part.
 
-    Raises `WrongValue` with its place, below `at`. Fields of `stored` JSON that the type does not have are ignored.
+    Raises `WrongValue` naming the wrong part, whose place begins with `at`. Fields of `stored` JSON that the type does
+    not have are ignored.
     """
     try:
         return codec.decode(value, at, stored)
@@ -190,7 +191,7 @@ TEXTS: Final[Mapping[type, Text]] = {
 
 
 class Member:
-    """An enum: the value of the member."""
+    """An enum: in JSON, the value of the member."""
 
     def __init__(self, kind: type[Enum]) -> None:
         self._kind: Any = kind
@@ -263,7 +264,7 @@ class Tuple:
 
 
 class Map:
-    """A dict: an object in JSON. Its keys are texts there."""
+    """A dict: an object in JSON, whose keys are texts."""
 
     kinds = _OBJECT
 
@@ -288,7 +289,7 @@ class Map:
 
 
 class Record:
-    """A dataclass or a TypedDict: an object in JSON, by the names of its fields, which `filled` sets."""
+    """A dataclass or a TypedDict: an object in JSON, with a member for each field."""
 
     kinds = _OBJECT
 
@@ -392,7 +393,7 @@ class AnyOf:
         return all(_has(value, name, tags[name]) for name in self._tags & tags.keys())
 
     def _first(self, attempts: list[Callable[[], Any]], value: Any, at: str) -> Any:
-        """Return the first result. If all attempts fail, raise an error inside the value, or else one at the value."""
+        """Return the first result. If all fail, raise an error about a part of the value, or else about the value."""
         errors = []
         for attempt in attempts:
             try:

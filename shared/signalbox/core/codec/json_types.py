@@ -66,7 +66,7 @@ def _item_errors(value: Any, annotation: Any, at: str) -> Iterator[str]:
 
 
 def _is_uniform(value: Any, inner: tuple[Any, ...]) -> bool:
-    """Return whether a list or a dict has items of one annotated plain type only. This is fast for large ones."""
+    """Return whether all items of a list or a dict have one annotated plain type. This is fast for large values."""
     if not inner or inner[-1] not in (str, int, bool) or not isinstance(value, list | dict):
         return False
     items = value.values() if isinstance(value, dict) else value
@@ -74,7 +74,7 @@ def _is_uniform(value: Any, inner: tuple[Any, ...]) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    """Return whether a value is JSON. This is fast: it does not name the part that is wrong."""
+    """Return whether a value is JSON. This is a fast check, which does not name the part that is wrong."""
     kind = type(value)
     if kind is dict:
         return all(isinstance(name, str) and _is_json(item) for name, item in value.items())
@@ -96,7 +96,7 @@ def _advice_of_value(value: Any) -> str:
 
 
 def is_json_type(annotation: Any) -> bool:
-    """Return whether values of an annotated type are JSON themselves."""
+    """Return whether values of an annotated type are JSON without conversion."""
     inner = get_args(annotation)
     if annotation is Any or annotation is object or annotation in _JSON_TYPES:
         return True

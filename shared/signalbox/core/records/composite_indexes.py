@@ -82,7 +82,7 @@ def lacking(
 
 
 def _entered_by(where: Sequence[Condition]) -> set[IndexField]:
-    """Return the fields by which a query enters an index: those with an equality, and a list with a ``contains``."""
+    """Return the fields by which a query enters an index: fields with an equality, and a list with a ``contains``."""
     equal = {
         IndexField(condition.field)
         for condition in where
@@ -94,7 +94,7 @@ def _entered_by(where: Sequence[Condition]) -> set[IndexField]:
 
 
 def _sorted_by(where: Sequence[Condition], order_by: Sequence[Order]) -> tuple[IndexField, ...]:
-    """Return the sorted fields, without those that have an equality and no inequality."""
+    """Return the fields to sort by, except fields with an equality and no inequality."""
     unequal = {condition.field for condition in where if condition.operator in INEQUALITIES}
     fixed = {condition.field for condition in where if condition.operator == "=="} - unequal
     return tuple(IndexField(order.field, _KINDS[order.descending]) for order in order_by if order.field not in fixed)

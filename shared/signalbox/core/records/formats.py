@@ -23,10 +23,10 @@ READS = 3
 FORMAT = "format"
 
 OPEN_RECORDS: Mapping[str, str | None] = {"documents": "_signalbox", "yokes": None}
-"""Collections whose records other clients also write, each with the map in such a record that belongs to the kit, if
-any.
+"""Collections whose records other clients also write, mapped to the field of a record that belongs to the kit, if any.
 
-All other fields of such a record belong to users, even one that is called ``format``."""
+All other fields of such a record belong to users, even a field that is called ``format``.
+"""
 
 
 def check_record(path: str, data: Mapping[str, Any]) -> None:

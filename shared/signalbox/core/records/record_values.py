@@ -57,7 +57,7 @@ def mark_of(value: Mapping[str, Any]) -> str:
 
 
 def raw_bytes(text: str) -> bytes:
-    """Return the bytes behind their text. Raises `ValueError`."""
+    """Return the bytes that a text encodes. Raises `ValueError`."""
     return base64.b64decode(text, validate=True)
 
 
@@ -113,7 +113,7 @@ _YEAR_1 = -62_135_596_800_000_000
 _YEAR_9999 = 253_402_300_799_999_999
 
 _UNLIMITED: Mapping[type, int] = {bool: 1, float: 8, type(None): 1}
-"""The types of which every value can be stored, each with the size of a value."""
+"""The types of which every value can be stored, mapped to the size of a value."""
 
 
 def size_bytes(value: Any) -> int:
@@ -150,7 +150,7 @@ def depth(value: Any) -> int:
 
 
 def path_bytes(value: Any) -> int:
-    """Return the size of the longest path of names into a value, each name with its dot."""
+    """Return the size of the longest path of names into a value, including the dots."""
     if isinstance(value, dict) and not _is_native(value):
         return max((_label_bytes(name) + path_bytes(item) for name, item in value.items()), default=0)
     return max(map(path_bytes, value), default=0) if isinstance(value, list) else 0
@@ -161,7 +161,7 @@ def _is_native(value: dict[str, Any]) -> bool:
 
 
 def place_bytes(place: Path) -> int:
-    """Return the size of the names around a place, each with its dot."""
+    """Return the size of the names that lead to a place, including their dots."""
     return sum(_label_bytes(step) for step in place if isinstance(step, str))
 
 
@@ -196,7 +196,7 @@ class ValueRules:
     """The rules for values. `levels_max` limits the depth of maps and lists; `natives` allows native types.
 
     Types must match exactly, since a subclass would be read back as another type; subclasses of `datetime` are allowed.
-    ``names_bytes`` is the size of the names above a value, each with its dot. ``name`` formats a place for the
+    ``names_bytes`` is the size of the names above a value, including their dots. ``name`` formats a place for the
     problem's `field`. A check returns the size of the checked value, so that no value is walked twice.
     """
 
@@ -233,7 +233,7 @@ class ValueRules:
         return _UNLIMITED.get(kind) or self._check_time(value, place)
 
     def check_name(self, name: Any, place: Path, names_bytes: int) -> int:
-        """Return the bytes of a name in the map at a place, with its dot. Raises `BadValue`."""
+        """Return the bytes of a name, including its dot, in the map at a place. Raises `BadValue`."""
         size = name_bytes(name) if type(name) is str else 0
         if not size or names_bytes + size > PATH_BYTES_MAX + 1:
             self._refuse(

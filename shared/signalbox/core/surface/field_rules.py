@@ -65,7 +65,7 @@ def _maximum(most: Bound | None) -> dict[str, Any]:
 
 
 class Range:
-    """Integers from `least` to `most`. Without `most` it only describes an answer."""
+    """Integers from `least` to `most`. A range without `most` only describes an answer."""
 
     __slots__ = ("least", "most")
 
@@ -81,7 +81,7 @@ class Range:
 
 
 class Seconds:
-    """Seconds up to `most`, kept as a float; above 0, or also 0 with `zero`. Without `most` it describes an answer."""
+    """Seconds above 0 (with `zero`, from 0) up to `most`, as a float. Without `most`, it only describes an answer."""
 
     __slots__ = ("most", "zero")
 
@@ -183,7 +183,7 @@ class Name:
 
 
 def key_schema(bytes_max: int) -> Schema:
-    """Return the schema of a key. It counts characters, so it permits some keys that have too many bytes."""
+    """Return the schema of a key. The schema counts characters, so it permits some keys that have too many bytes."""
     return {"minLength": 1, "maxLength": bytes_max, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"}
 
 
@@ -220,7 +220,8 @@ def parsed(
 ) -> T:
     """Return the request of a body. `absent` has values of fields that the body leaves out.
 
-    A field whose class has `from_request`, such as a call, is parsed by it. Raises the problem, or the class's own one.
+    If the class of a field has `from_request`, as that of calls has, this method parses the field. Raises `problem`, or
+    the problem that `from_request` raises.
     """
     names = accepted_fields(kind)
     RequestFields(body, problem).only(*names)
@@ -285,7 +286,7 @@ _PLAIN: Mapping[Any, Reader] = {
 
 @cache
 def _nested(kind: Any) -> tuple[tuple[str, Callable[[Any, str], Any]], ...]:
-    """Return the fields whose classes parse themselves, each with the function that does it."""
+    """Return the names of the fields whose classes have a `from_request`, each paired with that method."""
     found = ((field.name, each) for field in fields(kind) for each in (bare(field.type), *get_args(bare(field.type))))
     return tuple((name, each.from_request) for name, each in found if hasattr(each, "from_request"))
 

@@ -29,7 +29,7 @@ def write_page_token(mark: str, values: Sequence[Any], key: str) -> str:
 
 
 def read_page_token(token: str, mark: str, values_count: int) -> tuple[Any, ...]:
-    """Return the cursor of a token. Raises `BadQuery` if it is not one of this query."""
+    """Return the cursor of a token. Raises `BadQuery` if the token is not of this query."""
     try:
         decoded = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         place = json.loads(decoded, object_hook=_time_from_json)

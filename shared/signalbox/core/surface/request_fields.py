@@ -91,7 +91,7 @@ class RequestFields:
 
 
 def wants(name: str, text: str) -> bool:
-    """Return whether a switch is set: a parameter whose only value is true. Raises `BadQuery`."""
+    """Return whether a parameter is set whose only allowed value is true. Raises `BadQuery`."""
     if text not in ("", "true"):
         raise BadQuery(f"`{name}` must be true.", field=name)
     return bool(text)

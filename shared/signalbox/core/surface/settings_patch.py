@@ -14,7 +14,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class SettingsPatch(Generic[S]):
-    """Settings to change; the others stay. A null sets the default."""
+    """Settings to change; all other settings stay. A null sets the default."""
 
     changes: Mapping[str, Any]
 

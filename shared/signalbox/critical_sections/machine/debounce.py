@@ -18,7 +18,7 @@ from signalbox.critical_sections.requests import SectionRequest
 
 
 def merge(next_: NextRun | None, request: SectionRequest, now: datetime) -> NextRun:
-    """Return the next run including a call: the call's arguments, the items of all calls, the earliest due time.
+    """Merge a call into the next run: the run has the call's arguments, all calls' items, and the earliest due time.
 
     A debounced call postpones the run; a call without a debounce never does.
     """
@@ -44,7 +44,7 @@ def _check_same_task(next_: NextRun, request: SectionRequest) -> None:
 
 
 def _concatenate(call: Call, argument: str, items: list[Any]) -> Call:
-    """Return the call with `items` in front of its items. Raises `Unavailable` if they exceed a limit."""
+    """Return the call with `items` in front of the items of `argument`. Raises `Unavailable` if a limit is exceeded."""
     all_items = [*items, *call.payload[argument]]
     full = Unavailable("the next run has collected as many items as it can hold; it must start first")
     if len(all_items) > LIMITS.collected_items_max:

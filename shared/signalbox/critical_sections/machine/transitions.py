@@ -180,7 +180,7 @@ def next_token(section: Section, now: datetime) -> int:
 
 
 def _is_same(next_: NextRun, merged: NextRun) -> bool:
-    """Compare as records, whose payload is JSON text: as Python values, 1 and True would be equal."""
+    """Return whether two runs have equal records. Their payloads are JSON text, in which 1 and true differ."""
     return next_.to_record() == merged.to_record()
 
 

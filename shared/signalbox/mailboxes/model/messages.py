@@ -67,13 +67,13 @@ class StoredMessage:
 
     @property
     def place(self) -> tuple[datetime, str]:
-        """The position of the message: the time of its commit, or the time that a delayed one is for."""
+        """The position of the message: the time of its commit, or the time that a delayed message is for."""
         return self.due_at or self.created_at, self.id
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One delivery of a wake-up, the task `id`; `deliveries` counts the earlier ones."""
+    """One delivery of a wake-up, the task `id`; `deliveries` counts the earlier deliveries."""
 
     wake: WakeUp
     id: str

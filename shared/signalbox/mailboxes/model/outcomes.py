@@ -85,7 +85,7 @@ def _problem_class(slug: str) -> type[Problem]:
     """Return the class of problems that has a slug.
 
     If several classes have it, for instance the kit's `TooLarge` and one of a user, return a class that an `except` of
-    each catches.
+    each class catches.
     """
     kinds = [kind for kind in _problem_classes() if kind.slug() == slug]
     bases = {base for kind in kinds for base in kind.__mro__[1:]}

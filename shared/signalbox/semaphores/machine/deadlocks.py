@@ -35,7 +35,7 @@ class WantedPermits:
 
 @dataclass(frozen=True, slots=True)
 class WaitForGraph:
-    """The permits of each semaphore, and those that holders have and want. The others are free or will become free."""
+    """The permits of each semaphore, and the permits that holders have and want. All others are free or will be."""
 
     permits: Mapping[str, int]
     held: tuple[HeldPermits, ...]
@@ -58,7 +58,7 @@ def stuck_holders(graph: WaitForGraph) -> frozenset[str]:
 
 
 def cycles(graph: WaitForGraph) -> tuple[tuple[HolderShown, ...], ...]:
-    """Return the circles: each holder with its leases, the semaphore it waits for, and a holder of that semaphore."""
+    """Return the circles of holders. An entry has a holder, its leases, and the semaphore and holder it waits for."""
     stuck = stuck_holders(graph)
     found: list[list[str]] = []
     for holder in sorted(stuck):

@@ -58,7 +58,7 @@ class QueueReads:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first waiters of a queue in their order, as a read for `asked` of them has found them.
+    """The first waiters of a queue in their order, found by a read for `asked` waiters.
 
     - `more`: whether there may be others behind these.
     - `known`: the part of their order that is known.
@@ -119,7 +119,7 @@ class Undecided(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaiterTransition:
-    """A change of a waiter's record, under the version of `waiter` as its precondition. `waiter` is the new state.
+    """A change of a waiter's record. `waiter` is the new state; its `version` is the precondition of the write.
 
     - ``created``: written whole, at the end of the wait queue or as the receipt of an immediate grant.
     - ``left``: taken out of the wait queue, kept as a receipt.
@@ -138,7 +138,7 @@ class Transition(Generic[Answer_co]):
 
     A transition that changes nothing commits nothing.
 
-    - `unreleased`: leases of which no release may have been left. If there is one, the commit fails.
+    - `unreleased`: leases for which no release may exist. If there is a release, the commit fails.
     - `nudge`: whether an admit run is needed.
     - `evicted`: expired leases that the record has no room for. Their loss is noted in their waiters' records.
     """
@@ -202,7 +202,7 @@ def alarm_task(name: str, incarnation: int, at: datetime) -> Effect:
 def departure_task(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:
     """Return the admit run for the waiters behind one that leaves the wait queue.
 
-    Only a waiter that needs several permits can have blocked others from free ones.
+    Only a waiter that needs several permits can have kept others from free permits.
     """
     if waiter.permits == 1:
         return ()
@@ -210,7 +210,7 @@ def departure_task(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ..
 
 
 def deadline_task(name: str, waiter: Waiter) -> tuple[Effect, ...]:
-    """Return the task that ends a wait at its deadline, if it has one."""
+    """Return the task that ends a wait at its deadline, if the wait has a deadline."""
     if waiter.deadline_at is None:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "deadline")
@@ -233,7 +233,7 @@ def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: dateti
 
 
 def continuation_name(name: str, waiter: Waiter, grant: int | None) -> str:
-    """Return the name of a grant's continuation: another one for each grant."""
+    """Return the name of a grant's continuation, which is different for each grant."""
     return name_of(path_of(name), waiter.incarnation, waiter.id, grant, "continuation")
 
 
@@ -248,7 +248,7 @@ def refuse_task(loaded: Loaded, last: Waiter) -> Effect:
 
 
 def refuse_lanes_task(loaded: Loaded, after: tuple[str, ...] = ()) -> Effect:
-    """Return the task that ends such waits in all lanes, behind a lane and an id."""
+    """Return the task that ends the waits in all lanes, behind a lane and an id, that can never be granted."""
     payload = {"semaphore": loaded.name, "lanes_after": list(after)}
     task = name_of(path_of(loaded.name), loaded.incarnation, "refuse in lanes", microseconds(loaded.now), *after)
     return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload, context={FORMAT: LANES_FORMAT})
@@ -263,7 +263,7 @@ def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadli
 
 
 def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Effect, ...]:
-    """Return the task that records a batch's unit as failed, if the wait that has ended in `state` was the unit's."""
+    """Return the task that records a batch's unit as failed, if the wait was that unit's. The wait ended in `state`."""
     if not waiter.request.unit:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "unit")

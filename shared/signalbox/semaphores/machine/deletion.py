@@ -46,7 +46,9 @@ def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> boo
 
 
 def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime:
-    """Return the time of the next visit to a semaphore that this visit did not change. `pause` came before this visit.
+    """Return the time of the next visit to a semaphore that this visit did not change.
+
+    `pause` is the pause before this visit.
 
     The pause doubles up to a limit, and ends no later than a lease. If an open semaphore is in use only because of its
     leases, the next visit is at the earliest time at which it can be unused.
@@ -84,7 +86,10 @@ def clean_up(loaded: Loaded) -> Transition[None]:
 
 
 def is_needed(receipt: Waiter, loaded: Loaded) -> bool:
-    """Return whether the record has a lease of this wait, even an expired one. Its loss is noted in the receipt."""
+    """Return whether the semaphore's record has a lease of the receipt's wait, even an expired lease.
+
+    The receipt is needed to note the loss of that lease.
+    """
     return any(lease.id == receipt.id for lease in loaded.semaphore.leases)
 
 
@@ -94,7 +99,7 @@ def clean_up_due(semaphore: Semaphore, now: datetime) -> bool:
 
 
 def _next_clean_up(loaded: Loaded) -> datetime | None:
-    """Return the time when the next receipt is old. Waits and leases that exist now may also leave one."""
+    """Return the time when the next receipt is old. Waits and leases that exist now may also leave a receipt."""
     times = [receipt.expires_at for receipt in loaded.receipts if receipt.expires_at]
     later = [time for time in times if time > loaded.now]
     if len(later) < len(times) and len(loaded.receipts) == LIMITS.receipts_page_max:

@@ -63,7 +63,7 @@ UNREAD = Head()
 
 
 def lane_of(semaphore: Semaphore, key: str, priority: str) -> str:
-    """Return the lane that a wait joins: its own, or a shared one if the record has no room for another."""
+    """Return the lane that a wait joins: its own, or a shared lane if the record has no room for another."""
     own = lane_id(key, priority)
     if own == PLAIN or key in semaphore.settings.weights or semaphore.lane(own):
         return own
@@ -78,7 +78,7 @@ def weight_of(semaphore: Semaphore, lane: Lane) -> int:
 
 
 def is_closed(semaphore: Semaphore, lane: str) -> bool:
-    """Return whether a lane may have waiters by the record, so that a wait can join it alone."""
+    """Return whether the record says that a lane may have waiters. Then a waiter's record can be created alone."""
     if not semaphore.lanes:
         return semaphore.mode == "closed" and lane == PLAIN
     listed = semaphore.lane(lane)
@@ -86,7 +86,7 @@ def is_closed(semaphore: Semaphore, lane: str) -> bool:
 
 
 def closed(semaphore: Semaphore, lane: str, now: datetime) -> Semaphore:
-    """Close the semaphore, and in it the lane that a waiter joins or returns to."""
+    """Return the semaphore with its mode, and that of the lane that a waiter joins or returns to, set to `closed`."""
     after = semaphore.moved_to("closed", now)
     if not semaphore.lanes and lane == PLAIN:
         return after
@@ -121,13 +121,13 @@ def without_known_head(semaphore: Semaphore, lane: str) -> Semaphore:
 def in_turn(loaded: Loaded) -> tuple[Waiter, ...]:
     """Return the waiters of the lanes that were read, in the order in which they are served.
 
-    They end before the first waiter that was not read.
+    The result ends before the first waiter that was not read.
     """
     return tuple(waiter for _, waiter in takewhile(lambda turn: turn[1], _turns(loaded)) if waiter)
 
 
 def reads_needed(loaded: Loaded, permits: int) -> Mapping[str, int]:
-    """Return the lanes to read before `permits` can be granted, and how many waiters of each."""
+    """Return the lanes to read before `permits` can be granted, mapped to the number of waiters to read."""
     turns: Counter[str] = Counter()
     needed: dict[str, int] = {}
     for lane, waiter in _turns(loaded):
@@ -145,7 +145,7 @@ def reads_needed(loaded: Loaded, permits: int) -> Mapping[str, int]:
 
 
 def _turns(loaded: Loaded) -> Iterator[tuple[str, Waiter | None]]:
-    """Iterate over the turns: the lane with the least tag, and its next waiter, or None if that was not read."""
+    """Iterate over the turns: the lane with the least tag, and its next waiter, or None if that waiter was not read."""
     semaphore = loaded.semaphore
     lanes = {lane.id: lane for lane in semaphore.lanes if lane.mode != "open"}
     tags = {id_: lane.tag for id_, lane in lanes.items()}
@@ -202,12 +202,12 @@ def lane_after_read(loaded: Loaded, lane: Lane, left: Collection[str]) -> Lane:
 
 
 def lane_mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:
-    """Return the mode of a lane after a read that `found` waiters, of which some are `remaining` in it."""
+    """Return the mode of a lane after a read. `found`: the lane had waiters; `remaining`: it still has some."""
     return mode_after(mode, found=found, remaining=remaining)
 
 
 def mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:
-    """Return the mode after a read of a wait queue that `found` waiters, of which some are `remaining` in it."""
+    """Return the mode after a read of a wait queue. `found`: it had waiters; `remaining`: it still has some."""
     if remaining:
         return "closed"
     return "opening" if mode == "closed" or found else "open"

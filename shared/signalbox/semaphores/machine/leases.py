@@ -97,12 +97,12 @@ class EndLease:
     by_grant: bool = False
 
     def lease(self, semaphore: Semaphore) -> LeaseRecord | None:
-        """Return the lease; it may have expired."""
+        """Return the lease to end, or None. The lease may have expired."""
         return find_lease(semaphore, self.id, self.token, by_grant=self.by_grant)
 
 
 def find_lease(semaphore: Semaphore, id_: str, token: int, *, by_grant: bool) -> LeaseRecord | None:
-    """Return a lease by its current token, or with `by_grant` by the token of its grant; it may have expired."""
+    """Return a lease by its current token, or with `by_grant` by its grant's token. The lease may have expired."""
     return semaphore.granted_as(id_, token) if by_grant else semaphore.lease(id_, token)
 
 
@@ -116,7 +116,7 @@ def end_reads(loaded: Loaded, command: EndLease) -> QueueReads:
 
 
 def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
-    """End a lease and grant its permits to the head of the wait queue; the answer is None if it was lost before.
+    """End a lease and grant its permits to the head of the wait queue. The answer is None if the lease was lost before.
 
     If a release of the lease was left for an admit run, the commit fails: that release has ended it.
     """
@@ -146,7 +146,7 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
 
 
 def grant_freed(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
-    """Grant the free permits. There may be more waiters than were read, so only an empty read begins to open.
+    """Grant the free permits. Only a read without waiters begins to open the semaphore: otherwise more may follow.
 
     If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,
     or the head that needs more permits may have left. In a semaphore with lanes, some lanes may not have been read.
@@ -187,10 +187,10 @@ def renew(
     by_grant: bool = False,
     tried: Sequence[Renewal] = (),
 ) -> Transition[Renewal | None]:
-    """Extend a lease. The answer is None if it was lost: a lost lease is not reacquired.
+    """Extend a lease. The answer is None if the lease was lost: a lost lease is not reacquired.
 
     `tried` are the earlier attempts of this renewal, of which one may have landed without an answer. If a release of
-    the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
+    the lease was left for an admit run, the lease is lost. If that release was not loaded, the commit fails.
     """
     lease = find_lease(loaded.semaphore, id_, token, by_grant=by_grant)
     if lease is None or not lease.is_live(loaded.now):
@@ -202,7 +202,9 @@ def renew(
 
 
 def lease_before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
-    """Return the lease before its renewal: before the attempt that has landed, unless it is known to be in time.
+    """Return the lease as this attempt to renew it must treat it.
+
+    If an earlier attempt has landed, this is the lease before that attempt, unless the attempt is known to be in time.
 
     That attempt came no later than the record's last write. If that write is after the end that the lease had, the
     order cannot be known.
@@ -220,9 +222,9 @@ Claimed = LeaseRecord | Undecided | None
 
 
 def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
-    """Start the lease that a continuation was granted. The answer is None if it must not run under this grant.
+    """Start the lease that a continuation was granted. The answer is None if the task must not run under this grant.
 
-    A second delivery takes the lease over, in a commit that also prevents the first one from leaving a release.
+    A second delivery takes the lease over, in a commit that also prevents the first delivery from leaving a release.
     """
     lease = loaded.semaphore.granted_as(id_, grant)
     if lease and lease.is_live(loaded.now):
@@ -242,7 +244,7 @@ def seconds_since_grant(loaded: Loaded, id_: str, grant: int) -> Sequence[float]
 
 
 def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transition[Claimed]:
-    """Put the wait back into its old place if this grant expired. Do nothing if a signal ended it."""
+    """Put the wait back into its old place if this grant expired. Do nothing if a signal ended the grant."""
     waiter = loaded.wait
     if waiter is None or waiter.incarnation != loaded.incarnation or waiter.grant != grant:
         return unchanged(loaded, None)
@@ -263,24 +265,24 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
 
 
 def waiter_after(waiter: Waiter, lease: LeaseRecord | None) -> Waiter:
-    """Return the waiter of a lost lease. If the lease was claimed, the wait was granted in time: it cannot time out."""
+    """Return the waiter of a lost lease. If the lease was claimed, the wait was in time and cannot time out."""
     return replace(waiter, deadline_at=None) if lease is not None and lease.claimed else waiter
 
 
 def waiter_resumed(name: str, waiter: Waiter) -> Waiter:
-    """Return a granted waiter. Its next grant's task has the operation of this grant's task and continues its count."""
+    """Return a granted waiter, whose next task continues the operation of this grant's task and its count of grants."""
     request = waiter.request
     operation = request.resumes or continuation_name(name, waiter, waiter.grant)
     return replace(waiter, request=request.resuming(operation, request.resumed + 1))
 
 
 def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:
-    """Create the release of a claimed lease's old token. If the other delivery has left one, this commit fails."""
+    """Create the release of a claimed lease's old token. The commit fails if the other delivery has left one."""
     return (release_of(loaded, lease, TAKEN_OVER),) if lease.claimed else ()
 
 
 def grant_may_continue(command: EndLease, operation: str) -> bool:
-    """Return whether a release with this operation ended only one token of the grant that the command ends.
+    """Return whether a release with this operation ended only one token of a grant, and the command ends all tokens.
 
     The grant may be held under its next token: read the semaphore again.
     """

@@ -108,7 +108,7 @@ def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
 def grant_in_order(
     semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime, room_bytes: int, *, first: bool
 ) -> tuple[Semaphore, tuple[Grant, ...]]:
-    """Grant until a waiter needs more permits than are free. No waiter behind it overtakes it."""
+    """Grant in order, up to the first waiter that needs more permits than are free. No later waiter overtakes it."""
     grants: list[Grant] = []
     for waiter in waiters:
         room_bytes -= len(waiter.continuation.to_record()["payload"])
@@ -120,7 +120,7 @@ def grant_in_order(
 
 
 def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[Semaphore, Grant]:
-    """Grant a waiter its permits. Its continuation must claim them shortly after it is due."""
+    """Grant a waiter its permits. The continuation must claim the permits shortly after the task is due."""
     seconds = waiter.request.lease_seconds or semaphore.settings.lease_seconds
     claim_seconds = LIMITS.claim_seconds + waiter.continuation.delay_seconds
     after, lease = semaphore.grant(waiter.id, waiter.permits, seconds, now, claim_seconds=claim_seconds)
@@ -152,7 +152,7 @@ def refuse(loaded: Loaded, after: Semaphore) -> Transition[Semaphore]:
 
 
 def refuse_page(loaded: Loaded) -> Transition[Semaphore]:
-    """End the waits of a page behind the first that can never be granted."""
+    """End the waits that can never be granted, on a page behind the first page."""
     return refuse(loaded, loaded.semaphore)
 
 
@@ -169,7 +169,7 @@ def _within_one_commit(ended: list[Waiter]) -> tuple[Waiter, ...]:
 
 
 def _bytes_of_end(waiter: Waiter) -> int:
-    """Return the size of the task that the end of a wait without a grant enqueues: the unit's, or `on_timeout`."""
+    """Return the size of the task that follows the end of a wait without a grant: the unit's task, or `on_timeout`."""
     call = waiter.continuation if waiter.request.unit else waiter.request.on_timeout
     return 0 if call is None else len(call.to_record()["payload"])
 
@@ -190,7 +190,7 @@ def admit_reads(loaded: Loaded) -> QueueReads:
 
 
 def check_due(now: datetime, not_before: datetime | None) -> None:
-    """Raise `Unavailable` for an early run: the commits that it should see may not have been made yet."""
+    """Raise `Unavailable` for an early run: the commits that the run should see may not have been made yet."""
     if not_before is not None and now < not_before:
         raise Unavailable("the commits that this run should see may not have been made yet")
 
@@ -225,7 +225,7 @@ def stale_units(loaded: Loaded, stale: Iterable[Waiter]) -> tuple[Effect, ...]:
 
 
 def _mode(loaded: Loaded, granted: Granted) -> Mode:
-    """Return the new mode. Without a read of the queue it stays the same; with lanes, it follows from their modes."""
+    """Return the new mode. Without a read of the queue, it stays. With lanes, it follows from the lanes' modes."""
     if not loaded.reads.waiters or loaded.semaphore.lanes:
         return granted.semaphore.mode
     remaining = loaded.more_waiters or bool(granted.remaining)

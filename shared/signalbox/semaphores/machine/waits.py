@@ -104,7 +104,7 @@ Decided = WaitAnswer | Undecided
 def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
     """Read the head of the wait queue, if the permits are free and the mode allows that others wait.
 
-    With lanes the queue is not read: they have waiters, or an admit run will soon find that they have none.
+    With lanes the queue is not read: the lanes have waiters, or an admit run will soon find that they are empty.
     """
     enough = loaded.semaphore.free(loaded.now) >= request.permits
     in_doubt = loaded.semaphore.mode != "open" and not loaded.semaphore.lanes
@@ -115,7 +115,7 @@ def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
 
 
 def granted_before(loaded: Loaded, request: WaitRequest) -> LeaseRecord | None:
-    """Return the lease that an earlier call of this wait was granted, if the record has it; it may have expired."""
+    """Return the lease that an earlier call of this wait was granted, or None. The lease may have expired."""
     if request.continuation is None:
         leases = (lease for lease in loaded.semaphore.leases if not lease.continued)
         return next((lease for lease in leases if lease.id == request.id), None)
@@ -126,7 +126,7 @@ def granted_before(loaded: Loaded, request: WaitRequest) -> LeaseRecord | None:
 
 
 def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
-    """Return the current state of a lease as an answer. A lease whose release was left for an admit run has ended."""
+    """Return the answer that describes a lease now. A lease whose release was left for an admit run has ended."""
     if lease.is_live(loaded.now) and not lease.is_ended_by(loaded.release):
         return WaitAnswer(lease.held(loaded.name))
     return ENDED if lease.claimed else WAITING
@@ -138,8 +138,8 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: float | None = None) -> int | None:
     """Return the seconds after which a refused caller should retry, or None if a retry would get the same answer.
 
-    They are the seconds until its expected turn. If that is unknown, or the semaphore is paused, they are drawn by
-    `jitter`, from 0 to 1.
+    The answer is the time until the caller's expected turn. If that is unknown, or the semaphore is paused, the time is
+    drawn by `jitter`, a number from 0 to 1.
     """
     if answer.lease or answer.waiting or answer.ended:
         return None
@@ -150,7 +150,7 @@ def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: flo
 
 
 def acquired_before(loaded: Loaded, request: WaitRequest) -> WaitAnswer | None:
-    """Return the answer that needs no free permit: to a repeat, or in a pause. Raises `BadSemaphore`."""
+    """Return the answer to a repeat, or during a pause; None if it depends on free permits. Raises `BadSemaphore`."""
     if lease := granted_before(loaded, request):
         return answer_of(loaded, lease)
     if loaded.semaphore.ended_lease(request.id):
@@ -227,8 +227,8 @@ def _repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transi
 def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
     """Answer "waiting" for a waiter that was created alone, once its lane is closed. Raises `Unavailable`.
 
-    If it is closed already and has too few free permits for this waiter, the operation that ends a lease will read the
-    wait queue.
+    If the lane is closed already and the semaphore has too few free permits for this waiter, nothing else is needed:
+    the operation that ends a lease will read the wait queue.
     """
     if waiter.incarnation != loaded.incarnation:
         raise Unavailable("the semaphore was deleted and created again in the meantime")
@@ -239,7 +239,7 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
 
 
 def confirm_again(loaded: Loaded) -> Transition[WaitAnswer | None]:
-    """Close the semaphore for a wait that may have been created alone. The answer is None if it is not in the queue."""
+    """Close the semaphore for a wait that may have been created alone. The answer is None if it does not wait."""
     waiter = loaded.wait
     if waiter is None or waiter.incarnation != loaded.incarnation or waiter.state != "waiting":
         return unchanged(loaded, None)
@@ -286,7 +286,7 @@ def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
 
 
 def withdraw(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take a wait out of the wait queue that its unit or flow does not need. Unlike `cancel`, this fails no unit."""
+    """Take a wait that its unit or flow does not need out of the wait queue. Unlike `cancel`, this fails no unit."""
     if waiter.state != "waiting":
         return None
     return Departure(leave(waiter, "cancelled"), departure_task(name, waiter, now))

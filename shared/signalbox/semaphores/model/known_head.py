@@ -14,20 +14,21 @@ from signalbox.semaphores.model.waiters import Waiter
 class KnownHead:
     """Waiters at the head of the wait queue whose order has been found: their ids, in that order.
 
-    Finding the first waiters can require reading more of them than there are permits to grant. The order of the others
-    is kept in the semaphore's record, so the next grant reads them by their ids, and no more. Later waiters follow
-    them, by their create times, so the known head stays correct until its waiters leave. A waiter that returns to an
-    old place invalidates it.
+    To find the first waiters, a read may need more waiters than there are permits to grant. The order of the surplus
+    waiters is kept in the semaphore's record, so that the next grant reads only those, by their ids. Later waiters have
+    later create times, so the known head stays correct until its waiters leave. A waiter that returns to an old place
+    invalidates the known head.
 
-    All of them were created by `until`; a later record under one of these ids has another place. If there is an `until`
-    and there are no ids, the last read had to find the order, so the next one reads many waiters at once.
+    All waiters in the known head were created by `until`; a later record under one of these ids has another place. If
+    there is an `until` and there are no ids, the last read had to find the order, so the next read takes many waiters
+    at once.
     """
 
     ids: tuple[str, ...] = ()
     until: datetime | None = None
 
     def page(self, count: int) -> int:
-        """Return the number of waiters to read to find the order of `count`: one more, for comparison."""
+        """Return the number of waiters to read to find the order of `count` waiters: one more, for comparison."""
         return 1 + (count if self.until is None else max(count, LIMITS.known_head_max))
 
     def behind(self, count: int) -> Self:
@@ -47,11 +48,11 @@ class KnownHead:
         return type(self)(ids, until)
 
     def shortened(self, ids_max: int) -> Self:
-        """Return the known head with at most `ids_max` waiters, or an empty one if that is 0."""
+        """Return the known head with at most `ids_max` waiters, or an empty known head if `ids_max` is 0."""
         return replace(self, ids=self.ids[:ids_max]) if ids_max else type(self)()
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields for the semaphore's record. If nothing is known, there are none."""
+        """Return the fields for the semaphore's record. If no order is known, there are no fields."""
         return {"head": {"ids": list(self.ids), "until": self.until}} if self.until else {}
 
     @classmethod

@@ -40,8 +40,8 @@ def place_field(lane: str) -> str:
 class Lane:
     """A lane in the semaphore's record. The free permits go to the lane with the least tag, which then grows.
 
-    Tags count from that of the lane that was served last. The mode is of this lane's queue: `open` if it is empty. Such
-    a lane is kept for its tag only.
+    Tags count from the tag of the lane that was served last. `mode` is the mode of this lane's queue: `open` if the
+    queue is empty. A lane with an empty queue is kept for its tag only.
     """
 
     id: str
@@ -51,12 +51,12 @@ class Lane:
 
     @property
     def priority(self) -> str:
-        """The priority of its waits."""
+        """The priority of the lane's waits."""
         return self.id.partition(":")[0].partition("#")[0] or "normal"
 
     @property
     def key(self) -> str | None:
-        """The key of its waits; None if several keys share it."""
+        """The key of the lane's waits; None if several keys share the lane."""
         return None if "#" in self.id.partition(":")[0] else self.id.partition(":")[2]
 
     def to_record(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Lease:
     """A lease as its holder sees it: permits of `semaphore` until `ends_at`, by the server's clock.
 
     `id` identifies this lease to signal and renew. `token` grows from lease to lease of one semaphore, so whatever the
-    permits protect can refuse a smaller one.
+    permits protect can refuse a smaller token.
     """
 
     semaphore: str
@@ -79,7 +79,7 @@ class Granted:
         return parse_lease_id(self.id)[0]
 
     def options(self) -> dict[str, Any]:
-        """Return the options with which the same permits are waited for again."""
+        """Return the options of another wait for the same permits."""
         return {name: getattr(self, name) for name in REPEATED}
 
 
@@ -91,8 +91,8 @@ REPEATED = ("permits", "lease_seconds", "release_on_return", "release_on_failure
 class LeaseRecord:
     """A lease in the semaphore's record. `id` is the id of its wait.
 
-    `seconds` is its length from its claim. `continued` is true if it belongs to a continuation, and `claimed` once the
-    continuation's task has claimed it.
+    `seconds` is the length of the lease from its claim. `continued` is true if the lease belongs to a continuation, and
+    `claimed` once the continuation's task has claimed the lease.
     """
 
     id: str
@@ -140,9 +140,9 @@ class LeaseRecord:
 class EndedLease:
     """A lease that has ended, kept for a while so that a repeated call is recognised.
 
-    `operation` is the signal that ended it. It is empty if the lease expired, or if the signal was decided too late.
-    `in_time` means that the signal is known to have come before the end of the lease; if it is false, the time of the
-    commit decides.
+    `operation` is the signal that ended the lease. It is empty if the lease expired, or if the signal was decided too
+    late. `in_time` means that the signal is known to have come before the end of the lease; if it is false, the time of
+    the commit decides.
     """
 
     id: str

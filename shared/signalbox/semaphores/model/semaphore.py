@@ -57,7 +57,8 @@ def release_path(name: str, lease_id: str) -> str:
 class Semaphore:
     """Settings, leases and the mode. `leases` includes expired leases of continuations whose tasks have not arrived.
 
-    `clean_at` is the time of the next clean-up of receipts. While it is paused, since `paused_at`, no permit is free.
+    `clean_at` is the time of the next clean-up of receipts. While the semaphore is paused, since `paused_at`, no permit
+    is free.
     """
 
     settings: SemaphoreSettings
@@ -80,9 +81,9 @@ class Semaphore:
     # --- queries ---
 
     def free(self, now: datetime) -> int:
-        """Return the number of free permits; negative if `permits` was lowered below the number that is held.
+        """Return the number of free permits; negative if `permits` was lowered below the number of held permits.
 
-        While it is paused, none is free.
+        While the semaphore is paused, no permit is free.
         """
         free = self.settings.permits - sum(lease.permits for lease in self.leases if lease.is_live(now))
         return free if self.paused_at is None else min(0, free)
@@ -96,15 +97,15 @@ class Semaphore:
         return next((lane for lane in self.lanes if lane.id == id_), None)
 
     def lease(self, id_: str, token: int) -> LeaseRecord | None:
-        """Return the lease of a wait under its current token; it may have expired."""
+        """Return the lease of a wait under its current token, or None. The lease may have expired."""
         return next((lease for lease in self.leases if (lease.id, lease.token) == (id_, token)), None)
 
     def granted_as(self, id_: str, grant: int) -> LeaseRecord | None:
-        """Return the lease of a wait under the token it was granted with; it may have expired."""
+        """Return the lease of a wait by the token of its grant, or None. The lease may have expired."""
         return next((lease for lease in self.leases if (lease.id, lease.grant) == (id_, grant)), None)
 
     def ended_lease(self, id_: str, token: int | None = None, operation: str | None = None) -> EndedLease | None:
-        """Return a wait's last ended lease: any one, the one under a token, or the one that an operation has ended."""
+        """Return a wait's last ended lease: of all, of those under `token`, or of those that `operation` has ended."""
         of_wait = (lease for lease in self.ended if lease.id == id_)
         matching = [one for one in of_wait if token in (None, one.token) and operation in (None, one.operation)]
         return matching[-1] if matching else None
@@ -118,7 +119,7 @@ class Semaphore:
     def grant(
         self, id_: str, permits: int, seconds: float, now: datetime, *, claim_seconds: float | None
     ) -> tuple[Self, LeaseRecord]:
-        """Grant permits to a wait. With `claim_seconds` the lease is a continuation's, which must claim it by then."""
+        """Grant permits to a wait. With `claim_seconds`, a continuation must claim the lease within that time."""
         assert permits <= self.free(now), "there are not so many permits"
         token = max(self.next_token, microseconds(now))
         continued = claim_seconds is not None
@@ -127,7 +128,7 @@ class Semaphore:
         return replace(self, leases=(*self.leases, lease), next_token=token + 1), lease
 
     def claim(self, lease: LeaseRecord, now: datetime) -> tuple[Self, LeaseRecord]:
-        """Start a continuation's lease. A second delivery takes it over under a new token, which voids the first's."""
+        """Start a continuation's lease. A second delivery takes it over under a new token, which voids the first."""
         token = max(self.next_token, microseconds(now)) if lease.claimed else lease.token
         ends_at = now + timedelta(seconds=lease.seconds)
         claimed = replace(lease, token=token, ends_at=ends_at, claimed=True)
@@ -140,7 +141,7 @@ class Semaphore:
         return replace(self, leases=tuple(renewed if other is lease else other for other in self.leases)), renewed
 
     def end(self, lease: LeaseRecord, operation: str = "", *, in_time: bool = False) -> Self:
-        """End a lease, and store the operation and whether it is known to have been in time."""
+        """End a lease, and store the operation and whether the operation is known to have been in time."""
         left = tuple(other for other in self.leases if other is not lease)
         return replace(self, leases=left).remember(
             [EndedLease(lease.id, lease.token, lease.ends_at, operation, in_time)]
@@ -151,7 +152,7 @@ class Semaphore:
         return replace(self, ended=(*self.ended, *ended)[-LIMITS.ended_leases_max :])
 
     def expire_leases(self, now: datetime) -> tuple[Self, tuple[LeaseRecord, ...]]:
-        """Drop expired leases; also return those of continuations that were evicted because there are too many.
+        """Drop expired leases. Also return the leases of continuations that were evicted because there are too many.
 
         A continuation's expired lease is kept, up to a limit: if its task arrives late, the lease shows that the grant
         was lost. A lease that is absent was ended by a signal.
@@ -165,7 +166,7 @@ class Semaphore:
         return left.remember(EndedLease(lease.id, lease.token, lease.ends_at) for lease in over), evicted
 
     def moved_to(self, mode: Mode, now: datetime) -> Self:
-        """Change the mode, and schedule a clean-up unless it is `open`: a wait queue leaves receipts."""
+        """Change the mode, and schedule a clean-up unless the mode is `open`, because a wait queue leaves receipts."""
         moved = replace(self, mode=mode)
         return moved if mode == "open" else moved.with_clean_up(now)
 
@@ -183,7 +184,7 @@ class Semaphore:
         return replace(self, alarm_at=min(ends))
 
     def sweep_at(self, now: datetime) -> datetime | None:
-        """Return the time by which the sweeper visits it: never before now, so those due longest go first."""
+        """Return the time of the sweeper's next visit: never before now, so that semaphores due longest come first."""
         times = [self.alarm_at, self.clean_at, *(lease.silent_at for lease in self.leases)]
         if self.has_room(now):
             times.append(now + timedelta(seconds=LIMITS.admission_lost_seconds))

@@ -34,7 +34,8 @@ _OPTIONS: Mapping[str, Any] = {
 """The options of a wait that its task receives, with their defaults. See `WaitRequest` for the last two."""
 
 _OFTEN_ABSENT: Mapping[str, Any] = {"holder": "", "unit": "", "key": "", "priority": "normal"}
-"""The options that most waits do not have, with their defaults. They are stored only if they differ from them."""
+"""The options that most waits do not have, with their defaults. An option is stored only if it differs from its
+default."""
 
 LANES_FORMAT = 2
 """The format of a semaphore with lanes or weights, and of a waiter with a key or a priority."""
@@ -49,7 +50,8 @@ class Waiter:
 
     - `incarnation`: the create time, in microseconds, of the semaphore it waits for. A later semaphore of the same name
       never grants it.
-    - `request`: the wait as it was requested. If it was read, its `deadline_seconds` is None: see `deadline_at`.
+    - `request`: the wait as it was requested. If it was read from a record, its `deadline_seconds` is None: see
+      `deadline_at`.
     - `lane`: the lane in whose queue the waiter is, and `since` its place there.
     - `grant`: the token of its last grant.
     - `created_at`, `version`: the create and update time of its record, or None if the record is not known to exist.
@@ -74,7 +76,7 @@ class Waiter:
 
     @property
     def permits(self) -> int:
-        """The number of permits that it waits for."""
+        """The number of permits that the wait is for."""
         return self.request.permits
 
     @property
@@ -84,21 +86,21 @@ class Waiter:
         return self.request.continuation
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the wait that differ from their defaults: they repeat the same wait."""
+        """Return the options of the wait that differ from their defaults. A repeat of the wait has the same options."""
         defaults = {**_OPTIONS, **_OFTEN_ABSENT}
         return {name: value for name in defaults if (value := getattr(self.request, name)) != defaults[name]}
 
     def task_shown(self) -> dict[str, Any]:
-        """Return its task as lists and log lines show it: function, task, and the unit of a batch that it runs."""
+        """Return the waiter's task as lists and log lines show it: function, task, and the unit of a batch, if any."""
         unit = json.loads(self.request.unit) if self.request.unit else {}
         return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
 
     def is_late(self, now: datetime) -> bool:
-        """Return whether its deadline has passed."""
+        """Return whether the deadline of the wait has passed."""
         return self.deadline_at is not None and now >= self.deadline_at
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields of its record, except those of its place and its end, which depend on its commit."""
+        """Return the fields of the waiter's record, except for its place and its end, which depend on the commit."""
         request = self.request
         options = {name: getattr(request, name) for name in _OPTIONS}
         plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
@@ -121,9 +123,9 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """The answer to a wait: its lease, or that it is in the wait queue, or that it has ended, or none of these.
+    """The answer to a wait: that it has a lease, is in the wait queue, or has ended; or none of these.
 
-    If it has none of them, the wait was not granted and has no record, perhaps because the semaphore is paused.
+    If none of these is true, the wait was not granted and has no record, perhaps because the semaphore is paused.
     """
 
     lease: Lease | None = None

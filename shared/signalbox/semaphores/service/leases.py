@@ -28,7 +28,7 @@ from signalbox.semaphores.storage import SemaphoreReads, change, create_release,
 
 
 def claim(ports: Ports, granted: Granted) -> Lease | None:
-    """Start the lease that a continuation was granted; return None if it must not run under this grant.
+    """Start the lease that a continuation was granted. Return None if the task must not run under this grant.
 
     Raises `Unavailable`.
     """
@@ -65,12 +65,12 @@ def _claimed(ports: Ports, name: str, id_: str, grant: int) -> Lease | None:
 
 
 def renew(ports: Ports, name: str, request: RenewRequest) -> datetime | None:
-    """Extend a lease; return its end, or None if it was lost: it is not reacquired."""
+    """Extend a lease; return its end, or None if the lease was lost. A lost lease is not reacquired."""
     return _renew(ports, name, request)
 
 
 def renew_granted(ports: Ports, granted: Granted, lease_seconds: float | None = None) -> datetime | None:
-    """Extend the lease that a task was granted, whichever delivery has claimed it; return its end, or None."""
+    """Extend a task's lease, whichever delivery has claimed it; return its end, or None if the lease was lost."""
     return _renew(ports, granted.semaphore, RenewRequest(granted.id, lease_seconds), by_grant=True)
 
 
@@ -119,7 +119,7 @@ def end_by_hand(ports: Ports, name: str, request: SignalRequest, reason: str) ->
 def release(ports: Ports, lease: Lease | Granted) -> bool:
     """Release a lease for the task that ran under it; return whether it was still held.
 
-    A `Granted` is the lease whichever delivery has claimed it. A `Lease` is only this claim of it.
+    A `Granted` means the lease, whichever delivery has claimed it. A `Lease` means only the claim of one delivery.
     """
     if isinstance(lease, Lease):
         return signal(ports, lease.semaphore, SignalRequest(lease.id))
@@ -163,14 +163,14 @@ def leave_release(ports: Ports, name: str, command: EndLease) -> bool:
 
 
 def nudge_again(ports: Ports, loaded: Loaded, left_at: datetime) -> None:
-    """Nudge for a release that another process has left: that process may have crashed before its nudge."""
+    """Create the nudge for a release that another process has left: that process may have died before its own nudge."""
     nudge(ports, loaded, max(left_at, loaded.now))
 
 
 def _leave(ports: Ports, loaded: Loaded, lease: LeaseRecord, command: EndLease) -> bool:
     """Leave a release, and confirm that it ended this token.
 
-    After it, no other delivery can take the lease over, no renewal can move its end, and no signal can end it again.
+    After that, no other delivery can take the lease over, no renewal can move its end, and no signal can end it again.
     Raises `Unavailable` if the lease was ended or taken over in the meantime: the semaphore's record shows which.
     """
     name = loaded.name

@@ -42,7 +42,7 @@ def get(ports: Ports, name: str) -> SemaphoreView:
 
 
 def find(ports: Ports, request: SemaphoresQuery) -> SemaphoresPage:
-    """Return a page of the semaphores. Those with waiters also have the number of waiters."""
+    """Return a page of the semaphores. Semaphores with waiters also have the number of their waiters."""
     listing = request.listing
     conditions = (*(WITH_WAITERS if request.waiting else ()), *with_prefix(listing.prefix))
     found = ports.store.query(Query(COLLECTION, conditions, limit=listing.limit, after=listing.after))

@@ -59,7 +59,7 @@ def acquired_before(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer
 def acquire_within(ports: Ports, name: str, request: WaitRequest, seconds: float) -> WaitAnswer:
     """Try to take permits, again and again, for at most `seconds` of pauses. Raises as `wait` does.
 
-    All attempts are the same wait, by its id. So an attempt whose answer was lost is also repeated.
+    All attempts are the same wait, under one id. So an attempt whose answer was lost can be repeated.
     """
     pause_seconds, left = LIMITS.acquire_pause_seconds, seconds
     while True:
@@ -119,7 +119,7 @@ def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 
 
 def _decide(ports: Ports, reads: SemaphoreReads, request: WaitRequest, attempts_max: int | None = None) -> WaitAnswer:
-    """Decide a wait, and decide it again if this has deleted its record of an earlier semaphore of the name."""
+    """Decide a wait. If this has only deleted a record of the wait under an earlier semaphore, decide again."""
     while True:
         changed = change(ports, reads, partial(waits.wait, request=request), attempts_max=attempts_max)
         if changed.answer is Undecided.JOIN_ALONE:
@@ -144,7 +144,7 @@ def confirm_again(ports: Ports, name: str, id_: str) -> None:
 
 
 def time_out(ports: Ports, name: str, id_: str) -> None:
-    """End a wait at its deadline, if it still waits. Raises `Unavailable` if it is too early."""
+    """End a wait at its deadline, if it still waits. Raises `Unavailable` before the deadline."""
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         waiter, now = read_waiter(read[0]), read[0].read_time
@@ -159,17 +159,18 @@ def time_out(ports: Ports, name: str, id_: str) -> None:
 def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
     """End a wait: take it out of the wait queue, or end its lease if it was granted in the meantime.
 
-    Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if it is a flow's.
+    Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if the wait is a
+    flow's.
     """
     waiter, committed = _leave_queue(ports, name, id_, waits.cancel, by_flow=by_flow)
     return committed is not None or cancel_granted(ports, name, waiter)
 
 
 def withdraw(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> None:
-    """Take the wait of a unit or flow that does not need it out of the wait queue, if it is there. No unit fails.
+    """Take a wait that its unit or flow does not need out of the wait queue, if it is there. No unit fails.
 
     If the wait was granted, its lease stays: the unit's task or the flow may hold it, and will end it. Raises
-    `WaitOfFlow` for a flow's wait, unless it is called for that flow (`by_flow`).
+    `WaitOfFlow` for a flow's wait, unless that flow withdraws it (`by_flow`).
     """
     with suppress(NotFound):
         _leave_queue(ports, name, id_, waits.withdraw, by_flow=by_flow)
@@ -178,7 +179,7 @@ def withdraw(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> Non
 def _leave_queue(
     ports: Ports, name: str, id_: str, departure_of: DepartureOf, *, by_flow: bool = False
 ) -> tuple[Waiter, Committed | None]:
-    """Take a wait out of the wait queue if it is there. Return it as it was read, and the commit."""
+    """Take a waiter out of the wait queue if it is there. Return the waiter as it was read, and the commit."""
 
     def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
         waiter = loaded.wait

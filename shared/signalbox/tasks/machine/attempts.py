@@ -44,7 +44,7 @@ def delivered_event(function: str, event_id: str, path: str, trace: str) -> Deli
 class RetryLimits:
     """The number of times the code of a task may be started.
 
-    It is started once more if a first delivery ended its process: nothing could count that start.
+    The code is started once more if a first delivery ended its process, since nothing could count that start.
     """
 
     attempts_max: int

@@ -45,7 +45,7 @@ def _readable(text: str) -> str:
 
 
 def failure_of(delivered: Delivered[Context], problem: tuple[str, str], text: ErrorText, attempts: int) -> Failure:
-    """Return the failure of a delivery; `problem` is its type and its detail."""
+    """Return the failure of a delivery; `problem` is the type and the detail of the problem."""
     kind, detail = problem
     what = delivered.operation, delivered.call, delivered.context, kind, _cut(detail, "").error
     return Failure(*what, text, attempts, delivered.trace)
@@ -67,7 +67,7 @@ def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
 
 
 def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
-    """Return the key and the call of the critical section that a retry makes, or None if the task had none."""
+    """Return the key and the call of the critical section that a retry makes, or None if there is none."""
     if not isinstance(failure.context, OfSection):
         return None
     grant, id_ = failure.context.grant, name_of(failure_path(failure.id), "call")
@@ -75,7 +75,7 @@ def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
 
 
 def retry_task(failure: Failure) -> Effect:
-    """Return the task that runs a failed task again. Its name is derived: each failure has one."""
+    """Return the task that runs a failed task again. A failure has only one such task: its name is derived."""
     path, name, call = f"/tasks/{failure.call.task}", name_of(failure_path(failure.id), "retry"), failure.call
     return Effect(name, call.queue, call.function, call.task, call.payload, path, context=failure.context.members)
 
@@ -89,5 +89,5 @@ def check_repeatable(failure: Failure) -> Failure:
 
 
 def explained(detail: str, note: ErrorNote | None) -> str:
-    """Return the reason why a task was given up, with its last error if one was noted."""
+    """Return the reason why a task was given up, with the task's last error if `note` is given."""
     return f"{detail} Last error: {note.error}" if note else detail

@@ -21,7 +21,10 @@ def unit_wait(delivered: Delivered[OfUnit]) -> WaitRequest:
 
 
 def unit_wait_ids(delivered: Delivered[OfUnit]) -> tuple[str, ...]:
-    """Return the ids of the waits that a unit's delivery may have made: its first, or those of and after its grant."""
+    """Return the ids of the waits that a unit's delivery may have made.
+
+    Without a grant that is the unit's first wait, with a grant the wait of the grant and the wait after it.
+    """
     granted = delivered.context.granted
     return (granted.wait_id, next_wait_id(granted)) if granted else (delivered.operation,)
 
@@ -45,7 +48,7 @@ def next_wait_id(granted: Granted) -> str:
 
 
 def next_wait(delivered: Delivered[object], granted: Granted) -> WaitRequest:
-    """Return the wait for the next attempt. Once granted, its task pauses as the queue would have."""
+    """Return the wait for the next attempt. Once it is granted, the task is delayed by the queue's pause."""
     call = delivered.call.after(delivered.pause_seconds)
     again, resumed = granted.options(), granted.resumed + 1
     return WaitRequest(next_wait_id(granted), call, **again, resumes=delivered.operation, resumed=resumed)

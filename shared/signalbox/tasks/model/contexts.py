@@ -64,20 +64,20 @@ class OfUnit:
     members: Members
     unit: PlacedUnit
     granted: Granted | None = None
-    """The lease under which it runs, if its batch names a semaphore."""
+    """The lease under which the unit runs, if its batch names a semaphore."""
 
     semaphore: str = ""
-    """The semaphore for whose permit it waits."""
+    """The semaphore for whose permit the unit waits."""
 
     rate: str = ""
-    """The rate for whose permits it waits, `weight` of them."""
+    """The rate for whose permits the unit waits. The unit takes `weight` permits."""
 
     weight: Any = 1
     has_permits: bool = False
-    """Whether the rate has granted its permits."""
+    """Whether the rate has granted the unit's permits."""
 
     wait_ended: str = ""
-    """How its wait ended without a grant: cancelled or deleted."""
+    """How the unit's wait ended without a grant: ``cancelled`` or ``deleted``."""
 
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The JSON that was parsed, for the unit's wait, whose grant runs it."""
@@ -89,13 +89,13 @@ class OfUnit:
 
     @property
     def limiter(self) -> str:
-        """The rate or the semaphore, as a message names it."""
+        """The unit's rate or semaphore, as messages name it."""
         return f"the rate {self.rate!r}" if self.rate else f"the semaphore {self.semaphore!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class OfGroup:
-    """The task is a group of units. `payloads` are theirs, or None if the page has them."""
+    """The task is a group of units. `payloads` are the units' payloads, or None if only the page has them."""
 
     members: Members
     group: Group
@@ -138,7 +138,7 @@ class OfOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The task runs for none of these.
+    """The task runs for no lease, section, unit, group, step, batch or call.
 
     `reason` is the reason why the wait of an `on_timeout` task ended. `is_event`: the task is an event, which only
     Firestore delivers.
@@ -208,7 +208,7 @@ def _part(name: str, value: Any) -> Any:
 def parsed(delivered: Delivered[Members]) -> Delivered[Context]:
     """Return a delivery with its context parsed. Raises as `context_of`.
 
-    One that continues another task has that task's operation, and its earlier grants count as deliveries.
+    A delivery that continues another task has that task's operation. The earlier grants count as deliveries.
     """
     context = context_of(delivered.context)
     granted = context.granted if isinstance(context, OfLease | OfUnit) else None

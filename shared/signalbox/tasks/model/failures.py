@@ -29,9 +29,9 @@ def failure_path(id_: str) -> str:
 class Failure:
     """A task that was given up for `problem` and `detail`, kept for 30 days under the id of its operation.
 
-    Its record stays when it is retried or deleted, so that a late delivery of the task does not record the failure
-    again, and a repeated call is recognised. Only in the state `failed` does it have `failed_at`, by which failures are
-    listed.
+    The record stays when the failure is retried or deleted, so that a late delivery of the task does not record the
+    failure again, and a repeated call is recognised. Only in the state `failed` does it have `failed_at`, by which
+    failures are listed.
     """
 
     id: str

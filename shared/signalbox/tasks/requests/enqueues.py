@@ -40,7 +40,7 @@ class EnqueuedCall(Call):
 class EnqueueRequest:
     """A call to enqueue: at the time `at`, if given, and once for an `id`, if given. Raises `BadCall` or `BadKey`.
 
-    `by_schedule`: the id is a schedule's name and time, of which no caller's id takes the place.
+    `by_schedule`: the id is the name and time of a schedule. No id of a caller can take its place.
     """
 
     call: Call
@@ -58,7 +58,7 @@ class EnqueueRequest:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str = "", schedule: str = "") -> Self:
-        """Parse the body of a `POST`; `id_` is used if the body has no id, and neither if a schedule calls.
+        """Parse the body of a `POST`; `id_` is used if the body has no id. If a schedule calls, the id is `schedule`.
 
         Raises `BadCall`, `BadKey` or `TooLarge`.
         """
@@ -80,12 +80,12 @@ class EnqueueRequest:
 
     @property
     def digest(self) -> str:
-        """A hash of the call, which a repeat under the same id must have, too."""
+        """A hash of the call. A repeat under the same id must have the same hash."""
         content = [self.call.function, self.call.task, self.call.payload, self.call.queue]
         return name_of(json.dumps(content, sort_keys=True))
 
     def check_repeated(self, receipt: Mapping[str, Any]) -> None:
-        """Raise `OtherBody` if the id's receipt is of another call."""
+        """Raise `OtherBody` if the receipt under the id is of another call."""
         if receipt["digest"] != self.digest:
             raise OtherBody(f"Another task was enqueued under the id {self.id!r}: choose another id.", field="id")
 

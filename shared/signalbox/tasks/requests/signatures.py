@@ -46,9 +46,10 @@ class WrongArguments(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function: `arguments` with their annotations, the `required` ones, and those `filled`.
+    """The parameters of a function: `arguments`, those `required`, and those `filled` by the kit.
 
-    `typed` are the arguments that are not JSON themselves. `result` is the codec of what the function returns.
+    `arguments` and `filled` have the annotations by name. `typed` are the arguments that are not JSON themselves.
+    `result` is the codec of the function's result.
     """
 
     task: str
@@ -63,7 +64,7 @@ class Signature:
         """Inspect a function's signature, without the parameter `first`.
 
         The kit takes results of the classes `own` for itself. Raises `TypeError` for a parameter or a result of a type
-        that has no codec, saying what to write instead.
+        that has no codec; the message names a type to use instead.
         """
         name = function.__name__
         hints = typing.get_type_hints(function)
@@ -91,7 +92,7 @@ class Signature:
         return cls.from_function(function, own, first)
 
     def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name. Raises `WrongArguments` for one too many, and for one given twice."""
+        """Return the arguments of a call by name. Raises `WrongArguments` for too many arguments, or a repeated one."""
         if not args:
             return dict(kwargs)
         names = tuple(self.arguments)[: len(args)]
@@ -103,7 +104,7 @@ class Signature:
 
     @property
     def parameters(self) -> list[str]:
-        """The names of the arguments, those that may be left out with a question mark: ``["order", "size?"]``."""
+        """The names of the arguments. Optional arguments have a question mark: ``["order", "size?"]``."""
         return [name if name in self.required else f"{name}?" for name in self.arguments]
 
     @property
@@ -118,7 +119,7 @@ class Signature:
         return written if self.typed else values
 
     def decode(self, payload: Mapping[str, Any], *, stored: bool = False) -> dict[str, Any]:
-        """Return the arguments in JSON, which stays as it is when they change. Raises `WrongArguments`.
+        """Return the arguments that JSON contains. Changing them does not change the JSON. Raises `WrongArguments`.
 
         Fields that a class in `stored` JSON does not have are ignored.
         """
@@ -147,7 +148,7 @@ class Signature:
         *,
         stored: bool = False,
     ) -> dict[str, Any]:
-        """Return the function's arguments. Raises `BadArgument`, also if it needs a subject of another kind."""
+        """Return the function's arguments. Raises `BadArgument`, also if the function needs another kind of subject."""
         try:
             arguments = self.decode(payload, stored=stored)
         except WrongArguments as error:
@@ -173,7 +174,7 @@ class Signature:
 
 
 def _filled(kind: Any, subject: TaskSubject | Sequence[Unit] | None, context: TaskContext | None) -> Any:
-    """Return what a parameter of this type receives, or None if there is none."""
+    """Return the value that a parameter of this type receives, or None if the kit has none."""
     if kind == UNITS:
         return [subject] if isinstance(subject, Unit) else subject if isinstance(subject, list) else None
     found = context if kind is TaskContext else subject
@@ -198,7 +199,7 @@ def _check_parameter(what: str, parameter: inspect.Parameter, annotation: Any) -
 
 
 def result_codec(function: Callable[..., Any], hints: Mapping[str, Any], own: tuple[type, ...] = ()) -> Codec:
-    """Return the codec of what a function with these annotations returns.
+    """Return the codec of the results of a function with these annotations.
 
     The kit takes results of the classes `own` for itself. Raises `TypeError` for a type that has no codec.
     """

@@ -16,11 +16,11 @@ from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put, S
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 
 UNUSED = datetime.min.replace(tzinfo=UTC)
-"""A time that stands for a read's: no read is made, because nothing depends on its time."""
+"""A time in place of a read time. No read is made, because nothing depends on the time."""
 
 
 def every_time(ports: Ports, request: EnqueueRequest) -> str:
-    """Enqueue a call; return the task's operation. Raises `Unavailable`; a repeat then enqueues another task."""
+    """Enqueue a call; return the task's operation. Raises `Unavailable`. A repeated call enqueues another task."""
     name = ports.store.new_id()
     now = ports.store.read(receipt_path(name))[0].read_time if request.is_later else UNUSED
     ports.queue.create([request.effect(name, now)])

@@ -41,7 +41,7 @@ DELETED = {"state": "deleted"}
 
 
 def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Problem) -> None:
-    """Write the failure of a task that is given up, unless an earlier delivery has. Raises `Unavailable`."""
+    """Write the failure of a task that is given up, unless an earlier delivery has written it. Raises `Unavailable`."""
     text = ErrorText(problem.error, problem.traceback) if isinstance(problem, GaveUp) else text_of(problem)
     number = start.number - isinstance(problem, GaveUp)
     failure = failure_of(delivered, (problem.slug(), problem.detail), text, number)
@@ -112,8 +112,8 @@ def retry(ports: Ports, id_: str) -> None:
     Raises `NotFound`, `Gone`, `StillRetried`, `NotRepeatable`, or `NoSemaphore` for a lost semaphore.
 
     If the task ran with a lease, this first waits for a new one; if it ran in a critical section, this first calls the
-    section again. A repeat of either changes nothing. One commit marks the failure as retried, and enqueues any other
-    task.
+    section again. A repeat of either changes nothing. Any other task is enqueued by the commit that marks the failure
+    as retried.
     """
     paths = _paths(id_)
     read = ports.store.read(*paths)

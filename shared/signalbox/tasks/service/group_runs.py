@@ -44,9 +44,9 @@ def run_group(
 ) -> None:
     """Run the units of a group one after another, and record their outcomes together.
 
-    A first delivery holds outcomes in memory, and commits them when it has run all, held them long enough, or holds
-    much. A later delivery is careful: it runs only units without an outcome, those with the fewest starts first, counts
-    each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
+    A first delivery holds outcomes in memory. It commits them when all units have run, or when a limit on time or size
+    is reached. A later delivery is careful: it runs only units without an outcome, those with the fewest starts first,
+    counts each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
 
     If the time is over, the rest is enqueued as a separate task. If a unit raised, the others run, and then its error
     is raised, so that the task is delivered again. Code that takes all units `at_once` is called once by a first

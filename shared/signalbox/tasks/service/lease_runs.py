@@ -21,7 +21,7 @@ from signalbox.tasks.model.contexts import OfLease
 
 
 def run_with_lease(ports: Ports, delivered: Delivered[OfLease], code: Callable[[Lease], object]) -> None:
-    """Claim the lease and run the code. If the lease is lost, or the task continues from its next wait, run nothing."""
+    """Claim the lease and run the code. If the lease is lost, or the task continues from a later wait, run nothing."""
     granted = delivered.context.granted
     if delivered.is_repeated and is_resumed(ports, granted):
         confirm_and_release(ports, granted)
@@ -71,7 +71,7 @@ def kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[No
 def run_or_wait_again(
     ports: Ports, delivered: Delivered[OfLease], lease: Lease, code: Callable[[Lease], object]
 ) -> bool:
-    """Run the code; return whether it returned. Otherwise it raised, and its next attempt waits for a permit.
+    """Run the code. Return True if the code returned, and False if it raised and its next attempt waits for a permit.
 
     Raises the code's error if it is a `Problem`, or if the task does not wait again.
     """
@@ -90,7 +90,7 @@ def run_or_wait_again(
 
 
 def wait_again(ports: Ports, delivered: Delivered[OfLease], granted: Granted) -> bool:
-    """Make the wait for the next attempt; return False if that is impossible, or if its outcome is unknown."""
+    """Make the wait for the next attempt. Return False if it cannot be made, or if that is not known."""
     try:
         waits.wait(ports, granted.semaphore, next_wait(delivered, granted))
     except (Problem, Unavailable):

@@ -50,10 +50,10 @@ def start(
 
 
 def give_up(ports: Ports, delivered: Delivered[Context], begun: Start, problem: Problem) -> None:
-    """Keep a task that is given up. Raises `Unavailable` if that is impossible now; then nothing else may follow.
+    """Keep the failure of a task that is given up. Raises `Unavailable` if that fails; then nothing else may follow.
 
-    A unit is not kept here, since its batch records it as failed and can run it again. Neither is a step: its flow
-    receives the error.
+    The failure of a unit is not kept here, since its batch records it and can run the unit again. Nor is the failure of
+    a step: its flow receives the error.
     """
     if not isinstance(delivered.context, OfUnit | OfStep):
         failures.keep(ports, delivered, begun, problem)
@@ -74,7 +74,7 @@ def gave_up(ports: Ports, operation: str, retry_limits: RetryLimits) -> GaveUp:
 def wait_for_newer_code(ports: Ports, delivered: Delivered[Context], is_coming: Callable[[], bool]) -> None:
     """Raise `Unavailable` for a task that this code does not know, for a few minutes after its first delivery.
 
-    Meanwhile a deployment may be under way, and a newer instance may know it. If `is_coming` returns True, the
+    Meanwhile a deployment may be under way, and a newer instance may know the task. If `is_coming` returns True, the
     deployment has the task, and `Unavailable` is raised however long it takes. No start of the code is counted.
     """
     seconds = CORE_LIMITS.deployment_seconds
@@ -83,7 +83,7 @@ def wait_for_newer_code(ports: Ports, delivered: Delivered[Context], is_coming: 
 
 
 def _is_known_for(ports: Ports, operation: str, seconds: float) -> bool:
-    """Return whether the record of a task's starts is that old; create the record if there is none."""
+    """Return whether the record of a task's starts is at least `seconds` old. If there is none, create the record."""
     [read] = ports.store.read(record_path(operation))
     if read.create_time is None:
         no_starts = {"starts": 0, "errors": 0, "counted_at": SERVER_TIME}

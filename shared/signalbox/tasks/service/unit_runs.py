@@ -81,7 +81,7 @@ def wait_for_rate(ports: Ports, delivered: Delivered[OfUnit]) -> None:
 
 
 def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Granted, code: CodeOfUnit) -> None:
-    """Run a unit under its lease, and release it. If the lease is lost, the unit waits for a permit again."""
+    """Run a unit under its lease, and release the lease. If it is lost, the unit waits for a permit again."""
     unit = delivered.context.unit
     claimed = leases.claim(ports, granted)
     if claimed is None:
@@ -97,7 +97,7 @@ def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Gra
 
 
 def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: WaitRequest) -> WaitAnswer | None:
-    """Make a unit's wait, whose grant runs the unit. If it is refused, record the unit as failed and return None."""
+    """Make a unit's wait, whose grant runs the unit. If the wait is refused, record the unit as failed, return None."""
     try:
         answer = waits.wait(ports, semaphore, request)
     except Problem as problem:
