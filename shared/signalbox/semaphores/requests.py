@@ -43,7 +43,7 @@ def _check_holder(holder: Any) -> str:
 
 
 def check_lane_key(key: Any) -> str:
-    """Return the key of a wait's share, or raise `BadSemaphore`."""
+    """Return the key that a wait names for its lane, or raise `BadSemaphore`."""
     if not valid_key(key) or len(key.encode()) > LIMITS.wait_id_bytes_max:
         size = f"1 to {LIMITS.wait_id_bytes_max} bytes of UTF-8"
         raise BadSemaphore(

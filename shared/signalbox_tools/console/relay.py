@@ -63,7 +63,10 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A WSGI application at `host`, a host with its port. `base_url` ends in ``/`` or ``/PREFIX-``."""
+    """A WSGI application that serves the console and passes other requests on to the functions at `base_url`.
+
+    `hosts` are the accepted values of `Host`, each with its port. `base_url` ends in ``/`` or ``/PREFIX-``.
+    """
 
     console: Console
     base_url: str

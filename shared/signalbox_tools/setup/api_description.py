@@ -105,9 +105,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _letters(part: Any) -> int:
-    """Return the number of letters of a value on one line.
+    """Return about how many characters a value takes if it is written on one line.
 
-    The number is large if the value belongs on several lines.
+    A text with a line break counts as too long for one line, so its collection is written on several.
     """
     if isinstance(part, dict):
         return sum(_letters(key) + _letters(value) + 4 for key, value in part.items())

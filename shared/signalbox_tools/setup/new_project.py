@@ -97,7 +97,7 @@ def _check(folder: Path) -> None:
 
 
 def _package(name: str) -> str:
-    """Return the installed package that has this name, or a module of this name.
+    """Return the name of the installed package that is called `name` or has a module of that name.
 
     Return an empty text if there is none.
     """

@@ -10,7 +10,7 @@ from signalbox.core.surface.field_rules import Described, Range
 
 
 class Parameter:
-    """A query parameter or a header: its name, the type of its value with its rules, and its sentence."""
+    """A query parameter or a header: its name, its type with the rules of a value, and a sentence that describes it."""
 
     __slots__ = ("default", "name", "required", "says", "type")
 
@@ -64,5 +64,5 @@ IF_NONE_MATCH = Parameter(
 
 
 def limit(most: int, default: int | None = None) -> Parameter:
-    """Return the parameter `limit` of a list with pages of at most `most`, which is also the default."""
+    """Return the parameter `limit` of a list whose pages have at most `most` items; `default` of None means `most`."""
     return Parameter("limit", Annotated[int, Range(1, most)], "", default or most)

@@ -257,7 +257,7 @@ def _change(copy: Content, patch: Content, null: Null, place: Path) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """The part of a patch that differs from a copy, given the copy's own copies and the patch's place."""
+    """Finds the part of a patch at `place` that differs from a copy. `copies` are the copies inside that copy."""
 
     copies: ShownCopies
     null: Null

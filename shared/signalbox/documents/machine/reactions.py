@@ -179,9 +179,9 @@ def changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
 
 
 def react_to_own_write(before: Document | None, after: Document | None, *, whole: bool) -> Reaction:
-    """Return the tasks that a write by the kit causes, if it has no event.
+    """Return the tasks that a write by the kit causes. Call this for writes that trigger no event.
 
-    `whole` is whether the content of `before` was read, and not only its metadata.
+    `whole` states that the content of `before` was read, and not only its metadata.
     """
     if before is None or after is None or (whole and before.stamp_matches):
         return react(before, after)

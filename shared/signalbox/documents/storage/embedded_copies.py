@@ -181,9 +181,10 @@ class GroupedEmbedding:
         return chosen
 
     def _made(self, found: Sequence[Link]) -> Iterator[tuple[Path, Content, Version]]:
-        """Iterate over copies.
+        """Iterate over the place, the content and the version of the copy of each link.
 
-        A copy is made from the read of one group; a field with a transform has its own groups.
+        Targets are read in groups that fit in memory, and each copy is made from one group. Fields with a transform are
+        read in separate groups, each together with the transform.
         """
         fields = {field_of(at) for at, _ in found}
         plain = fields - set(self._transformed(fields))

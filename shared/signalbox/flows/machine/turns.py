@@ -353,10 +353,11 @@ class FlowTurn:
                 self.take(Result(wait, CallOutcome.from_problem(gave_up), delivery=claim.delivery))
 
     def must_wait(self, message: Message) -> bool:
-        """Return whether a message is left in the mailbox: a cancel, while the code of an inline step may run.
+        """Return whether a message stays in the mailbox, and count it in `cancels_left` if so.
 
-        The commit notes the waiting cancel in the header. So the next commit of the delivery that runs the code fails;
-        that delivery reads the mailbox, and claims nothing more.
+        Only a cancel stays, and only while the code of an inline step may still run. The commit of this turn notes the
+        waiting cancel in the header. The delivery that runs the step then loses the race for its next commit, reads the
+        mailbox, and claims no more steps.
         """
         if not isinstance(message, Cancel) or self.now is None or not self._is_for_this(message):
             return False

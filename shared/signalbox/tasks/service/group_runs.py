@@ -26,7 +26,10 @@ UnitCode = Callable[[Delivered[OfUnit], TaskSubject | list[Unit] | None, Start],
 
 @dataclass(frozen=True, slots=True)
 class GroupTime:
-    """The time of one delivery of a group: `is_over` limits all of it, `hold` the time that results are in memory."""
+    """The time limits of one delivery of a group.
+
+    `is_over` limits the whole delivery. `hold` limits how long results stay in memory before they are committed.
+    """
 
     is_over: OutOfTime
     hold: Budget
