@@ -112,7 +112,7 @@ class Loaded:
 class Undecided(Enum):
     """The reason why a command is not decided yet. The service acts on it, and no caller receives it."""
 
-    READ_WAITER = "the waiter's record must be read, too, and the command decided again"
+    READ_WAITER = "the waiter's record must also be read, and the command decided again"
     STALE_RECORD = "the waiter's record is of an earlier semaphore and is deleted; the wait must be decided again"
     JOIN_ALONE = "the waiter must be created without the semaphore's record, which already says that others wait"
 
