@@ -19,7 +19,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
-from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, check_fields, parsed
+from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, RequestBody, check_fields
 from signalbox.core.surface.paging import Listing
 from signalbox.core.surface.request_fields import RequestFields
 
@@ -262,18 +262,12 @@ class PageRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SealRequest:
+class SealRequest(RequestBody):
     """The seal of a batch at a number of pages. Raises `BadBatch`."""
 
+    problem = BadBatch
+
     pages: Annotated[int, Range(0, NUMBER_MAX)]
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadBatch)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse ``{"pages": n}``. Raises `BadBatch`."""
-        return parsed(cls, body, BadBatch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The request that HTTP and Python callers both build, checked when it is made."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
@@ -8,7 +7,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
-from signalbox.core.surface.field_rules import Checked, Described, Seconds, check_fields, key_schema, parsed
+from signalbox.core.surface.field_rules import Checked, Described, RequestBody, Seconds, key_schema
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import BadCriticalSection
@@ -22,11 +21,13 @@ def _check_id(id_: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SectionRequest:
+class SectionRequest(RequestBody):
     """A call of a critical section.
 
     Raises `BadCriticalSection` with the field that is wrong and its allowed values.
     """
+
+    problem = BadCriticalSection
 
     continuation: Call
     """The task."""
@@ -49,14 +50,9 @@ class SectionRequest:
     """Identifies a repeat of this call among the last 100 of the key; an empty one is never recognised."""
 
     def __post_init__(self) -> None:
-        check_fields(self, BadCriticalSection)
+        RequestBody.__post_init__(self)
         if self.collect:
             self._check_collected()
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any], id_: str = "") -> Self:
-        """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        return parsed(cls, body, BadCriticalSection, {"id": id_})
 
     @classmethod
     def repeating(cls, grant: Grant, call: Call, id_: str) -> Self:

@@ -245,8 +245,8 @@ class FlowRoutes:
         body = FlowStartRequest.from_request(_body(request))
         check_calls(request, on_complete=body.on_complete)
         local = self._local()
-        options = body.on_complete, body.labels, body.timeout_seconds
-        started = starts.start(ports, local, local.function, address, body.arguments, *options)
+        options = body.on_complete, body.labels or {}, body.timeout_seconds
+        started = starts.start(ports, local, local.function, address, body.arguments or {}, *options)
         return Response(201 if started.created else 200, FlowAddressShown.of_address(address))
 
     @declared.on("GET", RUN, query=(WAIT_SECONDS,), answers={200: FlowStatusShown}, refuses=(NoFlow,))

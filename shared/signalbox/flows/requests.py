@@ -1,12 +1,11 @@
 """The bodies of requests on flows, checked when they are made. A wrong one raises `BadFlow` with the field."""
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.surface.field_rules import Checked, Described, check_fields, parsed
+from signalbox.core.surface.field_rules import Checked, Described, RequestBody
 from signalbox.core.surface.request_fields import RequestFields
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.deadlines import checked_timeout
@@ -48,33 +47,32 @@ ARGUMENTS = Checked(_checked_arguments, {"type": "object"})
 TIMEOUT = Checked(checked_timeout, {"exclusiveMinimum": 0, "maximum": LIMITS.flow_timeout_seconds_max})
 
 
-@dataclass(frozen=True, slots=True)
-class FlowStartRequest:
-    """The arguments and the options of a run. Without a body there are no arguments."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(RequestBody):
+    """The arguments and the options of a new run."""
 
-    arguments: Annotated[Mapping[str, Any], ARGUMENTS] = field(default_factory=dict)
-    """The flow's arguments, by name."""
+    problem = BadFlow
+
+    arguments: Annotated[Mapping[str, Any] | None, ARGUMENTS] = None
+    """The flow's arguments, by name. A fork without them has those of its run."""
 
     on_complete: Call | None = None
-    """A task that gets the `Outcome`, whatever it is, once the run has ended."""
+    """A task that gets the `Outcome`, whatever it is, once the new run has ended."""
 
-    labels: Annotated[Mapping[str, str], Checked(checked_labels, LABELS)] = field(default_factory=dict)
-    """Labels of the run, by which lists and counts find it."""
+    labels: Annotated[Mapping[str, str] | None, Checked(checked_labels, LABELS)] = None
+    """Labels of the new run, by which lists and counts find it. A fork without them has those of its run."""
 
     timeout_seconds: Annotated[float | None, TIMEOUT] = None
     """After this time a run that has not ended is cancelled. `continue_as_new` does not extend it."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, BadFlow)
 
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse a body. Raises `BadFlow`, `BadCall` or `TooLarge`."""
-        return parsed(cls, body, BadFlow)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStartRequest(RunOptions):
+    """The arguments and the options of a run. Without a body there are no arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForkRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkRequest(RunOptions):
     """A new run from the first entries of another run's log."""
 
     id: str
@@ -83,29 +81,12 @@ class ForkRequest:
     from_entry: Annotated[int, Described({"minimum": 0})]
     """The number of entries that it takes over."""
 
-    arguments: Annotated[Mapping[str, Any] | None, ARGUMENTS] = None
-    """Other arguments, by name; without them, those of the run."""
-
-    on_complete: Call | None = None
-    """A task that gets the `Outcome`, whatever it is, once the new run has ended."""
-
-    labels: Annotated[Mapping[str, str] | None, Checked(checked_labels, LABELS)] = None
-    """Other labels; without them, those of the run."""
-
-    timeout_seconds: Annotated[float | None, TIMEOUT] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadFlow)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse a body. Raises `BadFlow`, `BadCall` or `TooLarge`."""
-        return parsed(cls, body, BadFlow)
-
 
 @dataclass(frozen=True, slots=True)
-class FlowsActionRequest:
+class FlowsActionRequest(RequestBody):
     """An action on all runs that `state`, `label` and `prefix` choose; at least one of them is required."""
+
+    problem = BadFlow
 
     action: Annotated[str, _text("action", enum=["cancel", "resume", "terminate", "delete"])]
 
@@ -123,42 +104,25 @@ class FlowsActionRequest:
     dry_run: bool = False
     """Return only the number of the runs."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, BadFlow)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse a body. Raises `BadFlow`."""
-        return parsed(cls, body, BadFlow)
-
 
 @dataclass(frozen=True, slots=True)
-class FlowEventRequest:
+class FlowEventRequest(RequestBody):
     """An event. Without a body its value is null."""
+
+    problem = BadFlow
 
     value: Any = None
     """Any JSON."""
 
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse a body. Raises `BadFlow`."""
-        return parsed(cls, body, BadFlow)
-
 
 @dataclass(frozen=True, slots=True)
-class ReasonRequest:
+class ReasonRequest(RequestBody):
     """The reason of an action on a run. Without a body there is none."""
+
+    problem = BadFlow
 
     reason: str = ""
     """A long one is cut."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadFlow)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse a body. Raises `BadFlow`."""
-        return parsed(cls, body, BadFlow)
 
 
 @dataclass(frozen=True, slots=True)

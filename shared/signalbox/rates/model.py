@@ -18,7 +18,7 @@ from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.records.formats import FORMAT
-from signalbox.core.surface.field_rules import Checked, Range, Text, check_fields, parsed, unchecked
+from signalbox.core.surface.field_rules import Checked, Range, RequestBody, Text, unchecked
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 
@@ -59,8 +59,10 @@ PER_MINUTE = Checked(check_per_minute, {"minimum": LIMITS.per_minute_min, "maxim
 
 
 @dataclass(frozen=True, slots=True)
-class RateSettings:
+class RateSettings(RequestBody):
     """The settings of a rate."""
+
+    problem = BadRate
 
     per_minute: Annotated[float, PER_MINUTE]
     """The permits that come back in a minute."""
@@ -70,14 +72,6 @@ class RateSettings:
 
     description: Annotated[str, Text(lambda: LIMITS.rate_description_characters_max)] = ""
     """The purpose of the rate, for the people who operate it."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadRate)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the body of a `PUT`."""
-        return parsed(cls, body, BadRate)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

@@ -3,23 +3,13 @@
 A request that is not allowed raises `BadRate` with the field that is wrong and its allowed values.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.surface.field_rules import (
-    KIT_ONLY,
-    MAY_BE_ABSENT,
-    Checked,
-    Name,
-    Range,
-    check_fields,
-    key_schema,
-    parsed,
-)
+from signalbox.core.surface.field_rules import KIT_ONLY, MAY_BE_ABSENT, Checked, Name, Range, RequestBody, key_schema
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 
@@ -47,8 +37,10 @@ def _check_optional_id(id_: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AcquireRequest:
+class AcquireRequest(RequestBody):
     """Permits to take now or not at all."""
+
+    problem = BadRate
 
     weight: Weight = 1
     """The number of permits, at most the burst."""
@@ -56,18 +48,12 @@ class AcquireRequest:
     id: Annotated[str, Checked(_check_optional_id, WAIT_ID)] = ""
     """Identifies a repeat among the last 100 that were granted; it takes nothing."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, BadRate)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any], id_: str = "") -> Self:
-        """Parse the body of a `POST`; `id_` is used if the body has no id."""
-        return parsed(cls, body, BadRate, {"id": id_})
-
 
 @dataclass(frozen=True, slots=True)
-class RateWaitRequest:
+class RateWaitRequest(RequestBody):
     """A task to run when permits are granted."""
+
+    problem = BadRate
 
     id: Annotated[WaitId, MAY_BE_ABSENT]
     """Identifies a repeat, which is answered with the state of the wait."""
@@ -83,11 +69,3 @@ class RateWaitRequest:
 
     batch: Annotated[str, KIT_ONLY] = ""
     """The key of the run of that batch."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadRate)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
-        """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        return parsed(cls, body, BadRate, {"id": id_})

@@ -19,8 +19,8 @@ from signalbox.core.surface.field_rules import (
     Checked,
     Name,
     Range,
+    RequestBody,
     Seconds,
-    check_fields,
     key_schema,
     parsed,
     unchecked,
@@ -81,8 +81,10 @@ WaitId = Annotated[str, Checked(check_wait_id, WAIT_KEY)]
 
 
 @dataclass(frozen=True, slots=True)
-class WaitRequest:
+class WaitRequest(RequestBody):
     """A wait for permits. Without a continuation it is answered at once, with a lease or without."""
+
+    problem = BadSemaphore
 
     id: Annotated[WaitId, MAY_BE_ABSENT]
     """Identifies a repeated wait. Without one, it is the `Idempotency-Key`, or a new one."""
@@ -126,7 +128,7 @@ class WaitRequest:
     """A share of the permits: high, normal and low have the weights 16, 4 and 1. As `key`, it needs a continuation."""
 
     def __post_init__(self) -> None:
-        check_fields(self, BadSemaphore)
+        RequestBody.__post_init__(self)
         if self.continuation is None:
             self._check_plain()
 
@@ -143,9 +145,9 @@ class WaitRequest:
             raise _needs_continuation("key" if self.key else "priority")
 
     @classmethod
-    def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
-        """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        request = parsed(cls, body, BadSemaphore, {"id": id_})
+    def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
+        """Parse a body, as the base class does. Its priority, also a normal one, needs a continuation."""
+        request = parsed(cls, body, cls.problem, absent)
         if request.continuation is None and body.get("priority") is not None:
             raise _needs_continuation("priority")
         return request
@@ -185,37 +187,25 @@ def wait_seconds(given: str | None, wanted: WaitRequest) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class SignalRequest:
+class SignalRequest(RequestBody):
     """The lease to end. A repeat with the same `operation` gets the same answer."""
+
+    problem = BadSemaphore
 
     lease: Annotated[str, LEASE_ID]
     operation: Annotated[str, KIT_ONLY] = ""
 
-    def __post_init__(self) -> None:
-        check_fields(self, BadSemaphore)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any], operation: str = "") -> Self:
-        """Parse the body of a `POST`."""
-        return parsed(cls, body, BadSemaphore, {"operation": operation})
-
 
 @dataclass(frozen=True, slots=True)
-class RenewRequest:
+class RenewRequest(RequestBody):
     """The lease to renew, and its new length."""
+
+    problem = BadSemaphore
 
     lease: Annotated[str, LEASE_ID]
 
     lease_seconds: Annotated[float | None, Seconds(lambda: CORE_LIMITS.lease_seconds_max)] = None
     """Counted from now; by default the length for which the lease was granted."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadSemaphore)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the body of a `POST`."""
-        return parsed(cls, body, BadSemaphore)
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,9 +356,9 @@ def test_a_wait_that_is_not_allowed_names_its_field(wait: dict[str, Any], field:
 
 def test_a_body_without_a_continuation_names_no_priority_at_all() -> None:
     with pytest.raises(BadSemaphore, match="never waits") as refused:
-        WaitRequest.from_request({"priority": "normal"}, "w")
+        WaitRequest.from_request({"priority": "normal"}, id="w")
     assert refused.value.field == "priority"
-    assert WaitRequest.from_request({"priority": None}, "w") == WaitRequest("w", priority="normal")
+    assert WaitRequest.from_request({"priority": None}, id="w") == WaitRequest("w", priority="normal")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ CALL = Call("philosophers", "eat", {"seat": 1})
 
 def test_a_request_from_a_body_equals_the_one_that_the_kit_builds() -> None:
     body = {"continuation": {"function": "philosophers", "task": "eat", "payload": {"seat": 1}}, "lease_seconds": 5}
-    assert WaitRequest.from_request(body, "x") == WaitRequest("x", CALL, lease_seconds=5.0)
+    assert WaitRequest.from_request(body, id="x") == WaitRequest("x", CALL, lease_seconds=5.0)
     assert SemaphoreSettings.from_request({"permits": 1, "lease_seconds": 60}) == SemaphoreSettings(1, 60.0)
 
 

@@ -3,8 +3,8 @@
     permits: Annotated[int, Range(1, lambda: LIMITS.permits_max)]
     lease_seconds: Annotated[float | None, Seconds(lambda: CORE_LIMITS.lease_seconds_max)] = None
 
-A request calls `check_fields` when it is made, and `parsed` makes a request from a body. A field that is absent or null
-takes its default; a field without a default is required. In an answer, a rule is only described.
+A `RequestBody` checks its fields when it is made, and `from_request` makes one from a body. A field that is absent or
+null takes its default; a field without a default is required. In an answer, a rule is only described.
 
 Rules are plain classes: an `Annotated` hashes them, and a function's start would wait for the generated methods of a
 dataclass. `adapters/http/description.py` describes fields by their types, rules and sentences. The sentence of a field
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from functools import cache
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Protocol, Self, TypeVar, get_args
 
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS
@@ -199,6 +199,26 @@ KEY = Described(
 
 
 # --- requests ---
+
+
+class RequestBody:
+    """A request that HTTP and Python callers both build. Its fields are checked when it is made."""
+
+    __slots__ = ()
+
+    problem: ClassVar[type[Problem]]
+    """The problem of a field that is wrong."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, self.problem)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
+        """Parse a body. `absent` has values of fields that the body leaves out.
+
+        Raises the class's `problem`; for a field that is a call, also `BadCall` or `TooLarge`.
+        """
+        return parsed(cls, body, cls.problem, absent)
 
 
 def check_fields(request: Any, problem: type[Problem]) -> None:

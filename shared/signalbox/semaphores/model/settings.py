@@ -8,7 +8,7 @@ from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.surface.field_rules import Checked, Range, Seconds, Text, check_fields, parsed, unchecked
+from signalbox.core.surface.field_rules import Checked, Range, RequestBody, Seconds, Text, unchecked
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.problems import BadSemaphore
 
@@ -35,11 +35,13 @@ Weight = Annotated[int, Range(1, lambda: LIMITS.key_weight_max)]
 
 
 @dataclass(frozen=True, slots=True)
-class SemaphoreSettings:
+class SemaphoreSettings(RequestBody):
     """The settings of a semaphore.
 
     Raises `BadSemaphore` naming the field that is wrong and its allowed values.
     """
+
+    problem = BadSemaphore
 
     permits: Annotated[int, Range(1, lambda: LIMITS.permits_max)]
     """The number of permits."""
@@ -57,14 +59,6 @@ class SemaphoreSettings:
 
     description: Annotated[str, Text(lambda: LIMITS.description_characters_max)] = ""
     """The purpose of the semaphore, for the people who operate it."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, BadSemaphore)
-
-    @classmethod
-    def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the body of a `PUT`."""
-        return parsed(cls, body, BadSemaphore)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
