@@ -33,6 +33,7 @@ class DocumentLimits(Limits):
     each pass. Beyond this number of links the output of a transform is no longer refreshed but marked as a cycle."""
 
     query_limit_default: int = 100
+    """Documents of a page if the request names no limit. Each is a read."""
 
     cascade_documents_max: int = 1_000
     """Dependent documents that one request or one task deletes after the document that they depend on. A task deletes

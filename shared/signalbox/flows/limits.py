@@ -170,10 +170,10 @@ class FlowLimits(Limits):
     """Bytes that one turn of a flow writes. A commit has at most 4 MiB, with the names of its records and fields."""
 
     flow_depth_max: int = 10
-    """The depth of nested sub-flows."""
+    """The depth of nested sub-flows. Otherwise a flow that starts itself, by mistake, would start runs without end."""
 
     flow_log_page: int = 1_000
-    """Entries of a flow's log in one response."""
+    """Entries of a flow's log in one response, which is built in memory; an entry may contain kilobytes."""
 
     flow_watch_pause_seconds: float = 1
     """The pause between two reads of a watched run, for each watcher."""
@@ -188,7 +188,7 @@ class FlowLimits(Limits):
     """Streams of runs that one process serves: each occupies one of its 16 threads."""
 
     flows_listed_max: int = 100
-    """Flows in one response."""
+    """Flows in one response. Each is a read."""
 
     flows_sweep_page: int = 50
     """Listings that the sweeper reads at a time."""

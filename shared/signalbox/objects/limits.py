@@ -42,7 +42,7 @@ class ObjectLimits(Limits):
     """Waiting messages that a sweep reads. Of n, each is read within about n / 50 minutes."""
 
     objects_listed_max: int = 100
-    """Objects in one response."""
+    """Objects in one response. Each is a read."""
 
 
 LIMITS = ObjectLimits()

@@ -19,7 +19,7 @@ class RateLimits(Limits):
     """The fastest rate, 500 permits a second: an admit run grants 90 waits in one commit, several times a second."""
 
     rate_wait_id_bytes_max: int = 128
-    """A wait's id."""
+    """Bytes of the id of a wait or an acquire: the rate's record has the ids of the last 100 acquires."""
 
     recent_acquires_max: int = 100
     """Ids of the last acquires that the record keeps, to recognise a commit whose answer was lost."""
@@ -49,7 +49,7 @@ class RateLimits(Limits):
     """The time after which a caller may retry an acquire that a paused rate has refused."""
 
     rates_page_max: int = 50
-    """Rates in one answer, and in one query of the sweeper."""
+    """Rates in one answer, and in one query of the sweeper. Each is a read."""
 
 
 LIMITS = RateLimits()

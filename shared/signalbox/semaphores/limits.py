@@ -123,7 +123,7 @@ class SemaphoreLimits(Limits):
     """The longest such pause. For this time permits may stay free while waiters exist whose admit task was lost."""
 
     waiters_shown_max: int = 100
-    """Waiters of a semaphore in one answer."""
+    """Waiters of a semaphore in one answer. Each is a read, and a semaphore may have any number of them."""
 
     semaphores_listed_max: int = 50
     """Semaphores in one answer. Each requires a count of its waiters."""

@@ -14,7 +14,7 @@ class StandingLimits(Limits):
     """Kinds of standings: each adds a record that counting a yoke reads and writes."""
 
     standing_parts_max: int = 3
-    """Parts of a standing's id."""
+    """Parts of a standing's id: three parts of the longest size fit into an id of Firestore."""
 
     standing_thresholds_max: int = 5
     """Thresholds of a kind: the tasks of all thresholds of all kinds must fit into one outbox record."""
@@ -49,7 +49,7 @@ class StandingLimits(Limits):
     """Yokes that one task of a walk visits."""
 
     remove_page_max: int = 300
-    """Yokes that one task deletes."""
+    """Yokes that one task deletes. Each is a write with its own outcome; the next page is another task."""
 
     recounts_page_max: int = 20
     """Standings that one task of the nightly recount checks."""
@@ -67,13 +67,13 @@ class StandingLimits(Limits):
     """Pause between two tasks of one recount, since each writes the standing."""
 
     leaderboard_limit_max: int = 100
-    """Standings of one page of a leaderboard, and yokes of one page of a list."""
+    """Standings of one page of a leaderboard, and yokes of one page of a list. Each is a read."""
 
     leaderboard_limit_default: int = 20
     """Standings or yokes of one page if the request names no limit."""
 
     neighbours_max: int = 20
-    """Standings on each side of a rank."""
+    """Standings on each side of a rank. Each is a read."""
 
 
 LIMITS = StandingLimits()

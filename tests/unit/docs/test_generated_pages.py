@@ -1,10 +1,13 @@
 """The tables made from openapi.yaml: bodies are read through references, `allOf` and alternatives."""
 
+import ast
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from signalbox_tools.setup.generated_pages import _body, _table, calls, page_with
+from signalbox_tools.setup.generated_pages import _body, _modules, _reasons, _table, calls, page_with
 from signalbox_tools.setup.openapi_schemas import members_of
 
 API: dict[str, Any] = {
@@ -54,3 +57,13 @@ def test_a_table_replaces_the_text_between_its_markers() -> None:
     assert page_with(page, "t", "new") == "before\n<!-- generated: t -->\n\nnew\n\n<!-- end of t -->\nafter"
     with pytest.raises(ValueError, match="no markers for the table 'u'"):
         page_with(page, "u", "new")
+
+
+@pytest.mark.parametrize("module", [*_modules("limits")], ids=lambda module: str(module.__name__))
+def test_each_limit_has_its_reason_below_it(module: ModuleType) -> None:
+    """A reason is more than the name in other words, so it has more than a few words."""
+    limits, source = type(module.LIMITS), ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+    [declared] = [node for node in source.body if isinstance(node, ast.ClassDef) and node.name == limits.__name__]
+    reasons = dict(_reasons(declared))
+    assert [name for name in vars(limits) if not name.startswith("_")] == [*reasons]
+    assert {name: reason for name, reason in reasons.items() if len(reason.split()) < 5} == {}
