@@ -269,6 +269,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.FlowDelivery.has_work": "signalbox.flows.tasks.turns:FlowDelivery.has_work",
     "flows.FlowDelivery.identify": "signalbox.flows.tasks.turns:FlowDelivery.identify",
     "flows.FlowDelivery.leave_outcomes": "signalbox.flows.tasks.turns:FlowDelivery.leave_outcomes",
+    "flows.CarriedSteps.left": "signalbox.flows.machine.carried_steps:CarriedSteps.left",
     "flows.CarriedSteps.repeated": "signalbox.flows.machine.carried_steps:CarriedSteps.repeated",
     "flows.take_page": "signalbox.flows.service.turns:take_page",
     "flows.FlowDelivery.wake_for": "signalbox.flows.tasks.turns:FlowDelivery.wake_for",

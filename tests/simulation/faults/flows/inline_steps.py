@@ -9,6 +9,7 @@ from typing import Any
 
 from signalbox.core.ports import Committed, Ports, Put, Snapshot, WriteResult
 from signalbox.core.problems import Unavailable
+from signalbox.flows.machine.carried_steps import CarriedSteps
 from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.retries import Retried
 from signalbox.flows.machine.turns import FlowTurn
@@ -32,6 +33,7 @@ commit_turn = original("flows.commit_turn")
 take = original("flows.take_page")
 advance = original("flows.advance in turns")
 live_turn = original("flows.live_turn")
+left = original("flows.CarriedSteps.left")
 
 
 def in_inline_steps(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -124,6 +126,12 @@ def _without_a_chunk(*arguments: Any) -> LiveTurn | None:
     return live and replace(live, last_chunk="[]")
 
 
+def _forgotten(steps: CarriedSteps, result: Result) -> CarriedSteps:
+    """Leave an outcome, and forget that the mailbox has it."""
+    after: CarriedSteps = left(steps, result)
+    return replace(after, has_left=False)
+
+
 FAULTS = (
     in_inline_steps("inline-1", "the claim in the commit before the code", ("flows.FlowTurn.claim_steps", _unclaimed)),
     in_inline_steps("inline-1", "leaving a claim until it is over", ("flows.is_free", lambda *_: True)),
@@ -148,6 +156,7 @@ FAULTS = (
     in_inline_steps(
         "inline-10", "leaving an outcome before it is received", ("flows.CarriedSteps.repeated", property(lambda _: []))
     ),
+    in_inline_steps("inline-10", "reading an outcome that was left", ("flows.CarriedSteps.left", _forgotten)),
     in_inline_steps("inline-10", "an outcome that waits, before giving up", ("flows.take_page", _gives_up_first)),
     in_inline_steps(
         "inline-10", "an outcome that waits, before a next start", ("flows.Carrier.may_start_again", lambda *_: True)
