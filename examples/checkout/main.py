@@ -61,6 +61,15 @@ class Approval:
     approved: bool
 
 
+@dataclass
+class Delivery:
+    """Items for the stock. A repeated delivery of the same name is added once."""
+
+    item: str
+    count: int
+    delivery: str = "first"
+
+
 @app.object
 class Stock:
     """The stock of an item, and the reserved counts by order."""
@@ -170,15 +179,13 @@ def hand_over(order: str, label: str) -> str:
 
 
 @app.http("POST", "/stock")
-def deliver(request: Request) -> Response:
+def deliver(_: Request, body: Delivery) -> Response:
     """Put an item into stock, once under a delivery's name, and open the docks."""
-    body = request.json_object()
-    match body:
-        case {"item": str(item), "count": int(count)} if item and count > 0:
-            semaphore("dock").ensure(permits=DOCKS, lease_seconds=600)
-            objects("Stock", item).with_(id=str(body.get("delivery", "first"))).put(count=count)
-            return Response(202, {"item": item})
-    raise InvalidOrder("Send item (text) and count (above 0).")
+    if not body.item or body.count < 1:
+        raise InvalidOrder("Send an item and a count above 0.")
+    semaphore("dock").ensure(permits=DOCKS, lease_seconds=600)
+    objects("Stock", body.item).with_(id=body.delivery).put(count=body.count)
+    return Response(202, {"item": body.item})
 
 
 @app.on_document("orders/{order}", on="created")

@@ -82,6 +82,10 @@ class NotAnObject(Problem):
     title = "JSON object required"
 
 
+class BadBody(Problem):
+    title = "The body does not have the type of the route"
+
+
 class BadKey(Problem):
     title = "Invalid key"
 

@@ -1,5 +1,10 @@
-"""The choice of a request's entry point: by its path, and by the part of the function that is served."""
+"""The choice of a request's entry point: by its path, and by the part of the function that is served.
 
+Also what a user's handler receives and returns: the body by its type, and the response of a value.
+"""
+
+import inspect
+import typing
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,10 +14,13 @@ import flask
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.request_log import logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
+from signalbox.adapters.http.routes import Request
 from signalbox.adapters.http.task_deliveries import QUEUE_HEADER
 from signalbox.core import effects
+from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.json_forms import Codec, WrongValue, decode
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
-from signalbox.core.problems import NotFound
+from signalbox.core.problems import BadBody, NotFound
 
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
@@ -61,6 +69,40 @@ def nothing_here(function: str) -> EntryPoint:
             return response
 
     return entry
+
+
+BODY = "body"
+"""The parameter of a handler that receives the body, as a value of the parameter's type."""
+
+WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
+
+
+def body_codec(handler: Callable[..., Any], method: str, pattern: str) -> Codec | None:
+    """Return the codec of a handler's parameter `body`; None if it has none, or if `body` is a part of the pattern.
+
+    Raises `TypeError` for a parameter without a type, with a default or with a type that has no codec, and for a method
+    whose requests have no body.
+    """
+    parameter = inspect.signature(handler).parameters.get(BODY)
+    if parameter is None or f"{{{BODY}}}" in pattern:
+        return None
+    what = f"{getattr(handler, '__name__', repr(handler))}: the parameter 'body'"
+    if method not in WITH_BODY:
+        raise TypeError(f"{what} receives the body of the request, and a {method} has none")
+    if inspect.Parameter.empty is parameter.annotation or parameter.default is not inspect.Parameter.empty:
+        raise TypeError(f"{what} receives the body of the request: annotate it with a type, and leave out its default")
+    return codec_of(typing.get_type_hints(handler)[BODY], what)
+
+
+def body_of(request: Request, codec: Codec) -> Any:
+    """Return the body of a request as a value of a type.
+
+    Raises `BadBody` with the place of a wrong value, and the problems of `Request.json`.
+    """
+    try:
+        return decode(codec, request.json(), BODY)
+    except WrongValue as error:
+        raise BadBody(f"{error}.") from error
 
 
 def response_of(returned: Any) -> Response:

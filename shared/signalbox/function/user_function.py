@@ -30,7 +30,19 @@ from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
 from signalbox.function.deliveries import group_time, is_coming, is_known, task_context, to_be_retried
-from signalbox.function.dispatch import EVENTS, RESERVED, TASKS, TURNS, dispatch, nothing_here, response_of, within
+from signalbox.function.dispatch import (
+    BODY,
+    EVENTS,
+    RESERVED,
+    TASKS,
+    TURNS,
+    body_codec,
+    body_of,
+    dispatch,
+    nothing_here,
+    response_of,
+    within,
+)
 from signalbox.function.document_handlers import DocumentHandler, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
@@ -136,10 +148,14 @@ class Function:
     ) -> Callable[[Handler], Handler]:
         """Handle requests to ``{base}NAME`` + `pattern`; its ``{part}``s are `str` arguments, after the request.
 
+        A handler's parameter `body` receives the JSON body, as a value of the parameter's type: a dataclass, or any
+        other type of a task's argument. A body that does not have the type is answered with 400.
+
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
 
-        Raises `ValueError` for a pattern without a leading slash, or under a path that the kit itself serves.
+        Raises `ValueError` for a pattern without a leading slash, or under a path that the kit itself serves, and
+        `TypeError` for a parameter `body` without a type, or with a type that is not JSON.
         """
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
@@ -149,9 +165,12 @@ class Function:
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)
 
+            codec = body_codec(handler, method, pattern)
+
             @wraps(handler)  # the page of the API shows its name, its docstring and its types
             def handle(request: Any, **parts: str) -> Any:
-                return response_of(handler(request, **parts))
+                sent = {} if codec is None else {BODY: body_of(request, codec)}
+                return response_of(handler(request, **parts, **sent))
 
             route(handle)
             return handler

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from signalbox import Function, Outcome, Problem, Unit, batch, flow, flows, objects, parse
+from signalbox import Function, Outcome, Problem, Request, Unit, batch, flow, flows, objects, parse
 from signalbox.core.problems import BadArgument
 from signalbox.flows.api.runs import FlowStatus
 from signalbox.flows.problems import BadFlow
@@ -316,3 +316,78 @@ def test_a_task_a_flow_and_a_method_without_a_codec_are_refused_when_they_are_lo
 
     with pytest.raises(TypeError, match=r"Held\.thread is a Thread"):
         app.object(Held)
+
+
+# --- bodies of routes ---
+
+
+def routed(harness: Harness) -> None:
+    app = Function("orders")
+
+    @app.http("PUT", "/{number}")
+    def store(_: Request, number: str, body: Order) -> dict[str, Any]:
+        return {"number": number, "is_same": body == ORDER}
+
+    @app.http("POST")
+    def count(_: Request, body: list[Line]) -> int:
+        return len(body)
+
+    @app.http("POST", "/parts/{body}")
+    def of_part(request: Request, body: str) -> list[Any]:
+        return [body, request.json()]
+
+    harness.add(app)
+
+
+def test_a_parameter_body_receives_the_body_as_a_value_of_its_type(harness: Harness) -> None:
+    routed(harness)
+    assert harness.put("orders/7", json=ORDER_JSON).json == {"number": "7", "is_same": True}
+    assert harness.post("orders", json=ORDER_JSON["lines"] * 2).json == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({**ORDER_JSON, "due": "noon"}, "body.due"),
+        ({**ORDER_JSON, "lines": [{"item": "tea", "price": 2.5}]}, "body.lines[0].price"),
+        ({**ORDER_JSON, "another": 1}, "body.another is not a field of Order."),
+        ({}, "body.id"),
+        ([ORDER_JSON], "body must be an object with the fields of Order, not list."),
+    ],
+)
+def test_a_body_without_its_type_is_answered_with_400_and_the_place(harness: Harness, body: Any, detail: str) -> None:
+    routed(harness)
+    refused = harness.put("orders/7", json=body)
+    assert (refused.status, refused.json["type"]) == (400, "urn:signalbox:problem:bad-body")
+    assert refused.json["detail"].startswith(detail)
+
+
+def test_a_body_that_is_not_json_has_the_problem_of_json(harness: Harness) -> None:
+    routed(harness)
+    assert harness.put("orders/7").json["type"] == "urn:signalbox:problem:not-json"
+
+
+def test_a_part_of_the_address_may_be_called_body(harness: Harness) -> None:
+    routed(harness)
+    assert harness.post("orders/parts/wheel", json=[1]).json == ["wheel", [1]]
+
+
+def test_a_parameter_body_needs_a_type_that_is_json_and_a_method_with_a_body() -> None:
+    app = Function("orders")
+
+    def untyped(_: Request, body) -> None: ...  # type: ignore[no-untyped-def]
+
+    def with_default(_: Request, body: int = 1) -> None: ...
+
+    def timed(_: Request, body: complex) -> None: ...
+
+    def typed(_: Request, body: int) -> None: ...
+
+    for handler in (untyped, with_default):
+        with pytest.raises(TypeError, match="annotate it with a type, and leave out its default"):
+            app.http("POST")(handler)
+    with pytest.raises(TypeError, match=r"timed: the parameter 'body'.*two `float`"):
+        app.http("POST")(timed)
+    for method in ("GET", "DELETE"):
+        with pytest.raises(TypeError, match=f"a {method} has none"):
+            app.http(method)(typed)

@@ -10,12 +10,13 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from signalbox.adapters.http.description import Role, Schemas
+from signalbox.adapters.http.description import OF_BODIES, Role, Schemas
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Route
 from signalbox.core.given import given
 from signalbox.flows.http import FlowRoutes
 from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.function.dispatch import BODY, WITH_BODY
 from signalbox.objects.http import ObjectRoutes
 from signalbox.objects.machine.classes import MethodCode, ObjectClass
 from signalbox.resources.http import ResourceRoutes, openapi_of
@@ -23,13 +24,16 @@ from signalbox.tasks.requests.signatures import Signature
 
 Json = dict[str, Any]
 
-WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
-
 OF_THE_KIT = frozenset({"flows", "objects", "callbacks", "tasks", "turns"})
 """The first segments of routes that the kit adds to functions."""
 
 UPDATES = {"replace_fields": "update", "change": "update"}
 """The handlers of operations on a resource that have another name."""
+
+REFUSED_BODIES: Json = {
+    str(status): {"$ref": f"#/components/responses/{name}"} for status, name in ({400: "Refused"} | OF_BODIES).items()
+}
+"""The refusals of a route whose handler receives the body as a value of a type."""
 
 COMPONENTS = "#/components/schemas/"
 
@@ -93,13 +97,18 @@ class OwnOperations:
             {"name": name, "in": "query", "schema": {"type": "string"}} for name in sorted(route.query or ())
         ]
         name = getattr(route.handler, "__name__", route.method)
+        typed = BODY in hints and f"{{{BODY}}}" not in route.pattern
         body: Json | None = {"content": {"application/json": {"schema": {}}}} if route.method in WITH_BODY else None
+        if typed:
+            schema = self._schema(hints[BODY], "argument")
+            body = {"required": True, "content": {"application/json": {"schema": schema}}}
         described = {
             "operationId": f"{name}_{route.method.lower()}",
             **_texts(route.handler, name),
             "parameters": parameters,
         }
-        return {**described, **given(requestBody=body), "responses": self._responses(hints.get("return", Any))}
+        responses = self._responses(hints.get("return", Any)) | (REFUSED_BODIES if typed else {})
+        return {**described, **given(requestBody=body), "responses": responses}
 
     def _responses(self, returned: Any) -> Json:
         if returned in (None, type(None)):
