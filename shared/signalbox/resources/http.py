@@ -5,7 +5,7 @@ to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from signalbox.adapters import runtime
@@ -22,33 +22,23 @@ from signalbox.documents.requests import Precondition
 from signalbox.resources import machine, service
 from signalbox.resources.machine import Action
 from signalbox.resources.model import items
-from signalbox.resources.model.fields import BOOLEAN, RESERVED_IDS, TEXT, Field, as_ids, valid_item_id
+from signalbox.resources.model.fields import BOOLEAN, RESERVED_IDS, Field, as_ids, valid_item_id
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.requests import ListRequest, Parameters, conditions_of
 from signalbox.resources.service import ItemWrite, Receipt, StoredItem
+
+if TYPE_CHECKING:
+    from signalbox.adapters.http.description import Schemas
 
 Json = dict[str, Any]
 
 
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
-_LINK = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
-
-_PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "field": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {"type": "object", "required": ["field", "detail"]},
-            "description": "Every invalid field, and the reason.",
-        },
-    },
+_ERRORS = {
+    "type": "array",
+    "items": {"type": "object", "required": ["field", "detail"]},
+    "description": "Every invalid field, and the reason.",
 }
 
 _PROBLEMS = {
@@ -79,13 +69,19 @@ _LIST_PARAMETERS: Mapping[str, Json] = {
 
 def openapi_of(resource: Resource, at: str, server: str) -> Json:
     """Return the OpenAPI description of a resource that a function serves under `at`; `server` is its URL."""
-    name, below = resource.model.name, at.rstrip("/")
+    from signalbox.adapters.http.description import PROBLEM, Schemas  # it reads source code: only for this answer
+
+    schemas = Schemas()
+    add_schemas(schemas, resource)
+    members = {**PROBLEM["properties"], "type": {"type": "string"}, "errors": _ERRORS}  # a user's name may have a digit
+    problem = {**PROBLEM, "properties": members}
+    below = at.rstrip("/")
     return {
         "openapi": "3.1.0",
         "info": {"title": resource.name, "version": "1"},
         "servers": [{"url": server.rstrip("/")}],
         "paths": {
-            at: {"get": _list(resource), "post": _write(resource, "create", "New")},
+            at: {"get": _list(resource, schemas), "post": _write(resource, "create", "New")},
             f"{below}/meta": {"get": _call(resource, "meta", {"200": _ok("The fields.", {"type": "object"})})},
             f"{below}/openapi.json": {"get": _call(resource, "description", {"200": _ok("This.", {"type": "object"})})},
             f"{below}/{{id}}": {
@@ -96,15 +92,24 @@ def openapi_of(resource: Resource, at: str, server: str) -> Json:
                 "delete": _call(resource, "delete", {"204": {"description": "Deleted."}}, _conditions("If-Match")),
             },
         },
-        "components": {
-            "schemas": {
-                name: _shown(resource),
-                f"New{name}": _sent(resource, required=True),
-                f"Changed{name}": _sent(resource, required=False),
-                "Problem": _PROBLEM,
-            },
-        },
+        "components": {"schemas": {**schemas.components, "Problem": problem}},
     }
+
+
+def add_schemas(schemas: "Schemas", resource: Resource) -> None:
+    """Add the schemas of a shown item, of a new one, and of a change, with the sentences of the model's class."""
+    from signalbox.adapters.http.description import Member, docstring_of, sentences_of
+
+    model, says = resource.model, sentences_of(resource.model.code)
+    shown = [Member(each.name, each.shown, says.get(each.name, ""), is_required=True) for each in model.shown]
+    schemas.add(model.name, [Member("id", str, "", is_required=True), *shown], "result", docstring_of(model.code))
+    settable = [field for field in model.fields.values() if not field.is_read_only]
+    for prefix in ("New", "Changed"):
+        sent = [
+            Member(each.name, each.sent, says.get(each.name, ""), is_required=prefix == "New" and each.is_required)
+            for each in settable
+        ]
+        schemas.add(f"{prefix}{model.name}", sent, "result")
 
 
 def meta_of(resource: Resource) -> Json:
@@ -121,18 +126,18 @@ def _about(field: Field) -> Json:
     return about | ({"refers_to": field.refers_to.resource} if field.refers_to else {})
 
 
-def _list(resource: Resource) -> Json:
+def _list(resource: Resource, schemas: "Schemas") -> Json:
     ref = {"$ref": f"#/components/schemas/{resource.model.name}"}
     headers = {name: {"schema": {"type": "string"}} for name in ("Link", "X-Total-Count")}
     found = {**_ok("The items.", {"type": "array", "items": ref}), "headers": headers}
-    named = {**_LIST_PARAMETERS, **dict(_filters(resource))}
+    named = {**_LIST_PARAMETERS, **dict(_filters(resource, schemas))}
     parameters = [{"name": name, "in": "query", "schema": schema} for name, schema in named.items()]
     return _call(resource, "list", {"200": found}, parameters)
 
 
-def _filters(resource: Resource) -> Iterator[tuple[str, Json]]:
+def _filters(resource: Resource, schemas: "Schemas") -> Iterator[tuple[str, Json]]:
     for field in resource.model.shown:
-        schema = {"type": "string"} if field.refers_to else dict(field.type.schema)
+        schema = {"type": "string"} if field.refers_to else schemas.of(field.type.sent, "result")
         if field.is_list:
             yield from [] if field.refers_to else [(f"{field.name}_contains", schema)]
             continue
@@ -175,28 +180,6 @@ def _ok(text: str, schema: Json) -> Json:
 
 def _of_item(resource: Resource, text: str) -> Json:
     return {**_ok(text, {"$ref": f"#/components/schemas/{resource.model.name}"}), "headers": _TAG}
-
-
-def _shown(resource: Resource) -> Json:
-    fields = {
-        field.name: _field(field, _LINK if field.refers_to else field.type.schema) for field in resource.model.shown
-    }
-    return {"type": "object", "required": ["id", *fields], "properties": {"id": TEXT.schema, **fields}}
-
-
-def _sent(resource: Resource, *, required: bool) -> Json:
-    settable = [field for field in resource.model.fields.values() if not field.is_read_only]
-    fields = {field.name: _field(field, field.type.schema) for field in settable}
-    needed = [field.name for field in settable if field.is_required] if required else []
-    return {"type": "object", "properties": fields, **({"required": needed} if needed else {})}
-
-
-def _field(field: Field, schema: Mapping[str, Any]) -> Json:
-    whole: Json = {"type": "array", "items": dict(schema)} if field.is_list else dict(schema)
-    if field.is_optional or field.is_read_only:
-        whole = {"anyOf": [whole, {"type": "null"}]}
-    marks = {"readOnly": field.is_read_only, "writeOnly": field.is_hidden}
-    return whole | {name: True for name, is_set in marks.items() if is_set}
 
 
 Fields = dict[str, Any]

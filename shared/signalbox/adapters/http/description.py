@@ -1,7 +1,7 @@
 """OpenAPI 3.1 of routes: what each takes, answers and refuses, from the types that it declares.
 
-It reads docstrings and the sentences of fields in the source code, so only tools import it: `make docs` and the pages
-of the local stack. No function does.
+It reads docstrings and the sentences of fields in the source code, so tools import it: `make docs` and the pages of the
+local stack. A function imports it only when a caller reads the `openapi.json` of a resource.
 
 A handler's name is the operation's id. The first line of its docstring is the summary, the rest the description. Path
 parameters have the types of the handler's parameters.
@@ -238,6 +238,10 @@ class Schemas:
                 schema = self._component(rule.component, schema)
         return schema
 
+    def add(self, name: str, members: Iterable["Member"], role: Role, says: str = "") -> Json:
+        """Add the component of an object whose members no class declares, and return a reference to it."""
+        return self._component(name, self._object_of(list(members), role, says))
+
     def _component(self, name: str, schema: Json) -> Json:
         if "$ref" in schema:
             schema = {"allOf": [{"$ref": schema.pop("$ref")}, schema]}
@@ -294,10 +298,12 @@ class Schemas:
             found: Json = kind.model_json_schema(ref_template="#/components/schemas/{model}")
             self.components |= found.pop("$defs", {})
             return found
+        return self._object_of(list(_members(kind, role)), role, docstring_of(kind), changes=changes)
+
+    def _object_of(self, members: Sequence["Member"], role: Role, says: str, *, changes: bool = False) -> Json:
         schema: Json = {"type": "object"}
-        if says := _own_docstring(kind):
+        if says:
             schema["description"] = says
-        members = list(_members(kind, role))
         if required := [member.name for member in members if member.is_required and not changes]:
             schema["required"] = required
         schema["properties"] = {member.name: self._member(member, role) for member in members}
@@ -327,7 +333,7 @@ class Member:
     type: Any
     says: str
     is_required: bool
-    has_default: bool
+    has_default: bool = False
     default: object = None
 
 
@@ -389,7 +395,7 @@ def _parsed(path: str) -> ast.Module:
     return ast.parse(Path(path).read_bytes())
 
 
-def _own_docstring(kind: type) -> str:
+def docstring_of(kind: type) -> str:
     """Return the first paragraph of the docstring of a class; empty if its author wrote none.
 
     Without a source file, the docstring is that of the class, unless `dataclass` has made it (``Order(id: str)``).

@@ -42,9 +42,13 @@ RESERVED = frozenset(("id", "key"))
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The fields of a resource by name; `kept` are the times that the kit records and the model shows."""
+    """The fields of a resource by name; `kept` are the times that the kit records and the model shows.
+
+    `code` is the class that declares them.
+    """
 
     name: str
+    code: type
     fields: Mapping[str, Field]
     kept: tuple[str, ...] = ()
 
@@ -60,7 +64,7 @@ class Model:
                 )
         defaults = dict(_defaults(code, hints))
         fields = {name: _field(code, name, hint, defaults) for name, hint in hints.items() if name not in kept}
-        return cls(code.__name__, fields, kept)
+        return cls(code.__name__, code, fields, kept)
 
     @property
     def shown(self) -> list[Field]:

@@ -14,12 +14,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotFound
 from signalbox.core.records.record_values import INTEGER_MAX
+from signalbox.core.surface.field_rules import Described, Range
 from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_SEPARATOR
 
 
@@ -27,12 +28,12 @@ from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_S
 class FieldType:
     """A type of single values.
 
-    `check` returns a JSON value as stored, and `parse` returns the value of a query parameter. Both raise `ValueError`
-    with a text that describes a valid value.
+    `sent` is the annotation of a JSON value, by which it is described. `check` returns the value as stored, and `parse`
+    returns the value of a query parameter. Both raise `ValueError` with a text that describes a valid value.
     """
 
     name: str
-    schema: Mapping[str, Any]
+    sent: Any
     check: Callable[[Any], Any]
     parse: Callable[[str], Any]
 
@@ -105,19 +106,17 @@ def _boolean_of(text: str) -> bool:
     return _boolean({"true": True, "false": False}.get(text))
 
 
-INTEGER = FieldType(
-    "int", {"type": "integer", "minimum": -INTEGER_MAX - 1, "maximum": INTEGER_MAX}, _integer, _integer_of
-)
+INTEGER = FieldType("int", Annotated[int, Range(-INTEGER_MAX - 1, INTEGER_MAX)], _integer, _integer_of)
 
-NUMBER = FieldType("float", {"type": "number", "minimum": -1e308, "maximum": 1e308}, _number, _number_of)
+NUMBER = FieldType("float", Annotated[float, Described({"minimum": -1e308, "maximum": 1e308})], _number, _number_of)
 
-BOOLEAN = FieldType("bool", {"type": "boolean"}, _boolean, _boolean_of)
+BOOLEAN = FieldType("bool", bool, _boolean, _boolean_of)
 
-TEXT = FieldType("string", {"type": "string"}, _text, _text)
+TEXT = FieldType("string", str, _text, _text)
 
-DATE = FieldType("date", {"type": "string", "format": "date"}, _date, _date)
+DATE = FieldType("date", date, _date, _date)
 
-DATETIME = FieldType("datetime", {"type": "string", "format": "date-time"}, _datetime, _datetime)
+DATETIME = FieldType("datetime", datetime, _datetime, _datetime)
 
 
 TYPES: Mapping[Any, FieldType] = {
@@ -139,7 +138,7 @@ def choice(choices: tuple[str, ...]) -> FieldType:
             raise ValueError(f"must be one of {', '.join(choices)}")
         return str(value)
 
-    return FieldType("string", {"type": "string", "enum": list(choices)}, check, check)
+    return FieldType("string", Literal[choices], check, check)
 
 
 class Missing(Enum):
@@ -186,6 +185,24 @@ class Field:
         """Whether an item cannot be created without the field."""
         return self.default is Missing.REQUIRED
 
+    @property
+    def shown(self) -> Any:
+        """The annotation of the field in an answer."""
+        return self._annotated(SHOWN_REFERENCE if self.refers_to else self.type.sent)
+
+    @property
+    def sent(self) -> Any:
+        """The annotation of the field in a request."""
+        return self._annotated(self.type.sent)
+
+    def _annotated(self, each: Any) -> Any:
+        whole = list[each] if self.is_list else each
+        if self.is_optional or self.is_read_only:
+            whole = whole | None
+        marks = {"readOnly": self.is_read_only, "writeOnly": self.is_hidden}
+        shown = {name: True for name, is_set in marks.items() if is_set}
+        return Annotated[whole, Described(shown)] if shown else whole
+
     def errors_of(self, value: Any) -> Iterator[tuple[str, str]]:
         """Iterate over the errors of a JSON value.
 
@@ -210,12 +227,15 @@ class Field:
         return [self.type.check(part) for part in value] if self.is_list else self.type.check(value)
 
 
-REFERENCE_SCHEMA = {
-    "anyOf": [
-        {"type": "string", "minLength": 1},
-        {"type": "object", "required": ["id"], "properties": {"id": {"type": "string", "minLength": 1}}},
-    ]
-}
+_ID: Mapping[str, Any] = {"type": "string", "minLength": 1}
+
+SENT_REFERENCE = (
+    Annotated[str, Described({"minLength": 1})]
+    | Annotated[dict[str, Any], Described({"required": ["id"], "properties": {"id": _ID}})]
+)
+
+SHOWN_REFERENCE = Annotated[dict[str, Any], Described({"required": ["id"], "properties": {"id": {"type": "string"}}})]
+"""An item's id, and the fields of the link's copy."""
 
 
 def key_of(resource: str, id_: str) -> str:
@@ -249,7 +269,7 @@ def reference_to(resource: str) -> FieldType:
             raise ValueError(f"must be the id of one of {resource}, or an object with it")
         return {"key": key_of(resource, id_)}
 
-    return FieldType("reference", REFERENCE_SCHEMA, check, check)
+    return FieldType("reference", SENT_REFERENCE, check, check)
 
 
 def shown_reference(value: Any, owner: str | None) -> Any:
