@@ -268,6 +268,20 @@ def test_a_bug_in_upgrade_gives_up_no_call(
     assert result_of(objects.get("a", "c1")) == 2
 
 
+@pytest.mark.parametrize("annotation", [dict[str, int], int, set[int]])
+def test_a_state_whose_field_has_another_type_in_the_code_gives_up_no_call(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch, annotation: Any
+) -> None:
+    changed = type("Changed", (Counter,), {"__annotations__": {"seen": annotation}, "seen": None})
+    objects.call("a", "c0", "add", who="old")
+    use(monkeypatch, ObjectClass.from_class(changed))
+    objects.post("a", "c1", method_call("add", {"who": "x"}))
+    assert delivered(objects, 30) == 30
+    use(monkeypatch, accounts.COUNTER)
+    assert delivered(objects, 1) == 0
+    assert result_of(objects.get("a", "c1")) == 2
+
+
 def test_a_method_that_only_newer_code_has_waits_for_some_minutes_and_then_is_an_error(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
