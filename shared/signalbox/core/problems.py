@@ -12,6 +12,14 @@ from functools import cache
 from signalbox.core.lazy_dataclasses import dataclass
 
 
+def text_of(value: object) -> str:
+    """Return a value as text. The text of a user's object may itself raise an error, which is not raised here."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  an error whose text raises another one is still the error to report
+        return "its text cannot be shown"
+
+
 class Problem(Exception):
     """A permanent error: the same request would fail again.
 

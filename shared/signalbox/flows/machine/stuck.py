@@ -11,7 +11,7 @@ from typing import Any
 
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import Awaited
-from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge
+from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, text_of
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow, TimedOut
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -72,18 +72,11 @@ def failed(error: BaseException, awaited_at: str = "") -> Stuck:
     cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
     places = (location_of_error(each.__traceback__) for each in (error, cause) if each)
     location = next(filter(None, places), awaited_at)
-    detail = f"{type(error).__name__}: {_text_of(error)}"[:DETAIL_LETTERS_MAX]
+    detail = f"{type(error).__name__}: {text_of(error)}"[:DETAIL_LETTERS_MAX]
     if isinstance(error, RuntimeError) and "event loop" in detail:
         detail = f"{detail}. {NO_EVENT_LOOP}"
     traces = (trace_of(each) for each in (cause, error) if each)
     return Stuck("flow-failed", f"{detail}{_at(location)}", location, next(filter(None, traces), ""))
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  an error whose text raises another one is still the error to report
-        return "its text cannot be shown"
 
 
 def too_large(detail: str, location: str = "") -> Stuck:
