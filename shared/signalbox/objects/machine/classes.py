@@ -33,7 +33,7 @@ from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
+from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable, text_of
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
@@ -192,8 +192,8 @@ class ObjectClass:
             try:
                 return self._checked(upgrade(stored["fields"], stored["version"]))
             except Exception as error:
-                detail = f"{self.name}.upgrade raised {type(error).__name__}: {error}. Its calls wait for fixed code"
-                raise Unavailable(detail) from error
+                raised = f"{type(error).__name__}: {text_of(error)}"
+                raise Unavailable(f"{self.name}.upgrade raised {raised}. Its calls wait for fixed code") from error
         return dict(stored["fields"])
 
     def _checked(self, fields: Any) -> dict[str, Any]:
@@ -269,5 +269,4 @@ def _outcome(result: Any, codec: Codec) -> CallOutcome:
 
 
 def _failed(error: Exception) -> CallOutcome:
-    detail = f"{type(error).__name__}: {error}"[: CORE_LIMITS.error_letters_max]
-    return CallOutcome.from_problem(MethodFailed(detail))
+    return CallOutcome.from_problem(MethodFailed(f"{type(error).__name__}: {text_of(error)}"))
