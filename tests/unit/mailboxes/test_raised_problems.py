@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import Function, Problem, flow, flows, objects
+from signalbox import Function, Problem, batch, flow, flows, objects
 from signalbox.core.problems import FieldError, GaveUp, InvalidFields
 from signalbox.mailboxes.model.outcomes import FIELDS_BYTES_MAX, CallOutcome
 from signalbox.testing import Harness
@@ -164,6 +164,15 @@ def test_a_flow_that_ends_with_any_problem_has_failed_with_it(harness: Harness, 
     harness.travel(5)
     assert flows("below", "1").status().state == "failed"
     assert harness.post("/stock/objects/Shelf/a/take", json={"kind": kind}).status in (400, 409)
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_a_task_and_a_unit_that_raise_any_problem_run_once(harness: Harness, kind: str) -> None:
+    check.call(kind).enqueue()
+    batch("checks").populate([check.call(kind)])
+    harness.run()
+    assert ran == [kind, kind]
+    assert batch("checks").status()["failed"] == 1
 
 
 def test_an_error_whose_text_raises_another_blocks_no_object(harness: Harness) -> None:

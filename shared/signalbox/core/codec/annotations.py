@@ -10,7 +10,8 @@ import typing
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from enum import Enum
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from types import UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, overload
 
 from signalbox.core.codec.json_forms import (
     JSON,
@@ -104,17 +105,24 @@ def _own_key(name: Any, at: str) -> str:
     return key
 
 
-def parse(value: Any, kind: type[T]) -> T:
+@overload
+def parse(value: Any, kind: type[T]) -> T: ...
+
+
+@overload
+def parse(value: Any, kind: UnionType) -> Any: ...
+
+
+def parse(value: Any, kind: Any) -> Any:
     """Return JSON as a value of a type: a dataclass, an enum, a datetime and so on.
 
     Use this function for values that arrive without a type, such as the result in an `Outcome`. Raises `BadArgument`
     naming the place of a wrong value, `TypeError` for a type that arguments and results cannot have.
     """
     try:
-        parsed: T = decode(codec_of(kind, "the type"), value, "value")
+        return decode(codec_of(kind, "the type"), value, "value")
     except WrongValue as error:
         raise BadArgument(f"{error}.", field="value") from error
-    return parsed
 
 
 # --- compiled types ---

@@ -9,6 +9,7 @@ import traceback
 from types import CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
+from signalbox.core.codec.annotations import parse
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, text_of
@@ -120,17 +121,22 @@ def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcom
     return outcome
 
 
+_RAISING_FOR_CODE = (Awaited.__await__.__code__, parse.__code__)
+"""The code of the kit whose errors are for the flow's code to handle."""
+
+
 def is_misuse(error: BaseException) -> bool:
     """Return whether the kit refused a call of the code, for instance because of impossible arguments.
 
     A deployment can fix that, so the flow must not fail. A released lock and a wait that took too long are not misuse:
-    code may handle them. The outcome of a command, which is raised in the command's `__await__`, is not misuse either.
+    code may handle them. Neither is the outcome of a command, which is raised in the command's `__await__`, nor the
+    error of `parse`: its values come from callers, who must not be able to stop a run that holds a lock.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code if trace else None
-    in_kit = code is not None and code is not Awaited.__await__.__code__ and code.co_filename.startswith(PACKAGE)
+    in_kit = code is not None and code not in _RAISING_FOR_CODE and code.co_filename.startswith(PACKAGE)
     return in_kit and isinstance(error, Problem) and not isinstance(error, LeaseEnded | TimedOut)
 
 
