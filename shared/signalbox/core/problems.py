@@ -8,8 +8,21 @@ alone raises is in that subject's `problems.py`. `adapters/http/responses.py` re
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
+
+
+def text_of(value: object) -> str:
+    """Return a value as text. The text of a user's object may itself raise an error, which is not raised here."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  an error whose text raises another one is still the error to report
+        return "its text cannot be shown"
+
+
+def _is_status(value: object) -> bool:
+    return isinstance(value, int) and 400 <= value < 600
 
 
 class Problem(Exception):
@@ -17,16 +30,51 @@ class Problem(Exception):
 
     ``detail`` names the change to make; ``field`` names the part of the request that is wrong, if it is a single part;
     ``headers`` are those of the response (``Allow`` with 405).
+
+    The code that waits for a task, a step, an object or a sub-flow receives the problem as the class that was raised,
+    with the fields of that class (`mailboxes.model.outcomes`).
     """
 
     status = 400
     title = "Bad request"
+
+    detail: str
+    field: str | None
+    headers: dict[str, str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check a class. Raises `TypeError` for a status or a title that no answer could have."""
+        super().__init_subclass__(**options)
+        if not _is_status(cls.status):
+            raise TypeError(f"{cls.__name__}.status is {cls.status!r}: write the status of an error, such as 409")
+        if not isinstance(cls.title, str):
+            raise TypeError(f"{cls.__name__}.title is {cls.title!r}: write a str")
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Return a problem that can be shown even if a user's ``__init__`` does not call that of `Problem`."""
+        problem = super().__new__(cls, *args, **kwargs)
+        if not hasattr(cls, "detail"):
+            problem.detail = ", ".join(map(text_of, args)) or cls.title
+        problem.field, problem.headers = None, {}
+        return problem
 
     def __init__(self, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
         self.field = field
         self.headers = dict(headers or {})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute. What answers and records show becomes text, whatever the user's code has passed."""
+        if name in ("detail", "title") or (name == "field" and value is not None):
+            value = value if type(value) is str else text_of(value)
+        elif name == "status" and not _is_status(value):
+            value = type(self).status
+        super().__setattr__(name, value)
+
+    def __bool__(self) -> bool:
+        """Return True, also for a user's class with a length."""
+        return True
 
     @classmethod
     def slug(cls) -> str:
@@ -51,6 +99,8 @@ class InvalidFields(Problem):
     """One or more wrong fields: `errors` has all of them, and `field` is the first."""
 
     title = "Invalid fields"
+
+    errors: tuple[FieldError, ...]
 
     def __init__(
         self,

@@ -68,9 +68,6 @@ itself.
 POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
 """The pauses before the first reads of a call that has just been posted: its run begins after 0.1 to 0.3 seconds."""
 
-FORWARDS_MAX = 20
-"""The largest number of objects through which one request follows a forwarded call."""
-
 AFTER_KEYS = "\x7f"
 """The character that sorts right after the ``~`` between class and key."""
 
@@ -170,12 +167,11 @@ def _timed(ports: Ports, address: ObjectAddress, message: Message, timing: Timin
 def get_call(ports: Ports, place: CallPlace) -> CallRecord:
     """Return a call as it is now. If the call was forwarded, return its record at the object that it was forwarded to.
 
+    A call has as many forwards as its caller has chained results, and each forward has a new id, so they end.
     Raises `NotFound`.
     """
     call = _read_call(ports, place)
-    for _ in range(FORWARDS_MAX):
-        if call.forwarded is None:
-            return call
+    while call.forwarded is not None:
         call = _read_call(ports, call.forwarded)
     return call
 

@@ -136,6 +136,14 @@ def test_calls_that_one_commit_creates_keep_their_order(objects: Objects) -> Non
     assert [result_of(objects.get("a", f"on{who}")) for who in whos] == list(range(1, 13))
 
 
+def test_the_outcome_of_a_call_behind_many_objects_is_found(objects: Objects) -> None:
+    objects.call("a", "0", "open", other="1")
+    for number in range(1, 30):
+        objects.post("a", str(number), call_on_result(str(number - 1), "open", {"other": str(number + 1)}))
+    objects.run_all()
+    assert [objects.get("a", str(number)).outcome is not None for number in range(30)] == [True] * 30
+
+
 def test_a_read_only_method_that_was_posted_changes_and_sends_nothing(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +272,20 @@ def test_a_bug_in_upgrade_gives_up_no_call(
     objects.post("a", "c1", method_call("add", {"who": "x"}))
     assert delivered(objects, 30) == 30
     use(monkeypatch, NEW)
+    assert delivered(objects, 1) == 0
+    assert result_of(objects.get("a", "c1")) == 2
+
+
+@pytest.mark.parametrize("annotation", [dict[str, int], int, set[int]])
+def test_a_state_whose_field_has_another_type_in_the_code_gives_up_no_call(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch, annotation: Any
+) -> None:
+    changed = type("Changed", (Counter,), {"__annotations__": {"seen": annotation}, "seen": None})
+    objects.call("a", "c0", "add", who="old")
+    use(monkeypatch, ObjectClass.from_class(changed))
+    objects.post("a", "c1", method_call("add", {"who": "x"}))
+    assert delivered(objects, 30) == 30
+    use(monkeypatch, accounts.COUNTER)
     assert delivered(objects, 1) == 0
     assert result_of(objects.get("a", "c1")) == 2
 

@@ -10,7 +10,8 @@ import typing
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from enum import Enum
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from types import UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, overload
 
 from signalbox.core.codec.json_forms import (
     JSON,
@@ -20,7 +21,6 @@ from signalbox.core.codec.json_forms import (
     Items,
     Map,
     Member,
-    Model,
     Plain,
     Record,
     Text,
@@ -29,8 +29,11 @@ from signalbox.core.codec.json_forms import (
     decode,
     is_plain,
     sorted_items,
+    text_of_error,
 )
 from signalbox.core.codec.json_types import SCALARS, is_json_type, is_union, type_name
+from signalbox.core.codec.models import Model
+from signalbox.core.codec.sorted_sets import SETS
 from signalbox.core.effects import Json
 from signalbox.core.problems import BadArgument
 
@@ -71,6 +74,10 @@ def encode_unannotated(value: Any, at: str) -> Json:
         written: Json = _by_own_type(value, at)
     except RecursionError:
         raise WrongValue(f"{at} is nested too deeply") from None
+    except WrongValue:
+        raise
+    except Exception as error:  # of the user's code, such as a serializer or a property
+        raise WrongValue(f"{at} cannot be written: {text_of_error(error)}") from error
     return written
 
 
@@ -80,7 +87,7 @@ def _by_own_type(value: Any, at: str) -> Any:
         return value
     if kind in (list, tuple):
         return [_by_own_type(item, f"{at}[{index}]") for index, item in enumerate(value)]
-    if kind in (set, frozenset):
+    if kind in SETS:
         return sorted_items([_by_own_type(item, at) for item in value])
     if kind is dict:
         return {_own_key(name, at): _by_own_type(item, f"{at}.{name}") for name, item in value.items()}
@@ -98,17 +105,24 @@ def _own_key(name: Any, at: str) -> str:
     return key
 
 
-def parse(value: Any, kind: type[T]) -> T:
+@overload
+def parse(value: Any, kind: type[T]) -> T: ...
+
+
+@overload
+def parse(value: Any, kind: UnionType) -> Any: ...
+
+
+def parse(value: Any, kind: Any) -> Any:
     """Return JSON as a value of a type: a dataclass, an enum, a datetime and so on.
 
     Use this function for values that arrive without a type, such as the result in an `Outcome`. Raises `BadArgument`
     naming the place of a wrong value, `TypeError` for a type that arguments and results cannot have.
     """
     try:
-        parsed: T = decode(codec_of(kind, "the type"), value, "value")
+        return decode(codec_of(kind, "the type"), value, "value")
     except WrongValue as error:
         raise BadArgument(f"{error}.", field="value") from error
-    return parsed
 
 
 # --- compiled types ---
@@ -205,6 +219,8 @@ def _class(kind: Any, what: str, building: dict[Any, Codec]) -> Codec:
         return Member(kind)
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
+        if getattr(kind, "__pydantic_root_model__", False):
+            raise _NoCodec(f"{what} is {kind.__name__}, a RootModel: write its type itself, or a model with a field")
         return Model(kind)
     if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
         record = building[kind] = Record(kind)
@@ -273,6 +289,8 @@ def _refused(annotation: Any, what: str) -> _NoCodec:
 def _advice_of(annotation: Any) -> str:
     origin = get_origin(annotation) or annotation
     name = str(getattr(origin, "__name__", ""))
+    if hasattr(origin, "get_secret_value"):
+        return "pass the secret's name, and read the secret where it is used"
     if name in ("Sequence", "MutableSequence", "Iterable", "Iterator", "Collection", "deque"):
         return "write `list[…]`"
     if name in ("Mapping", "MutableMapping", "defaultdict", "OrderedDict", "Counter"):

@@ -5,15 +5,19 @@
     UUID, Decimal          text
     bytes                  text (base64url)
     Enum                   the value of the member
-    tuple, set, frozenset  a list; that of a set is sorted
+    tuple, set, frozenset  a list; that of a set is sorted, and the set that is read iterates sorted
     dataclass, TypedDict   an object, by the names of its fields
-    pydantic model         the JSON that the model itself writes and accepts
+    pydantic model         the JSON that the model itself writes and accepts (`models`)
+
+Code of the user that runs when a value is read (`__post_init__`, a model's validators) may refuse or change what was
+written. Values of such classes are read back when they are written, so the error is raised where the value was made.
 
 Values from a caller are checked strictly, because an unknown field may be a misspelt one. Values that the kit has
 stored (`stored`) are read leniently, so that a field can be removed from the code.
 """
 
 import base64
+import dataclasses
 import json
 import re
 import typing
@@ -27,12 +31,14 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from signalbox.core.codec.json_types import SCALARS, copied, json_kinds, type_errors, type_name
-from signalbox.core.problems import Problem
+from signalbox.core.codec.read_back import difference
+from signalbox.core.codec.sorted_sets import SORTED
+from signalbox.core.problems import Problem, text_of
 from signalbox.core.times import rfc3339
 
 _TEXT: frozenset[type] = frozenset({str})
 _LIST: frozenset[type] = frozenset({list})
-_OBJECT: frozenset[type] = frozenset({dict})
+OBJECT: frozenset[type] = frozenset({dict})
 
 
 class WrongValue(ValueError):
@@ -60,11 +66,18 @@ def is_plain(codec: Codec) -> bool:
 
 
 def encode(codec: Codec, value: Any, at: str) -> Any:
-    """Return a value as JSON. Raises `WrongValue` naming the wrong part, whose place begins with `at`."""
+    """Return a value as JSON. Raises `WrongValue` naming the wrong part, whose place begins with `at`.
+
+    Errors of the user's code that is called, such as a serializer or a property, are a `WrongValue`, too.
+    """
     try:
         return codec.encode(value, at)
     except RecursionError:
         raise WrongValue(f"{at} is nested too deeply") from None
+    except WrongValue:
+        raise
+    except Exception as error:
+        raise WrongValue(f"{at} cannot be written: {text_of_error(error)}") from error
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
@@ -79,7 +92,8 @@ def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
         raise WrongValue(f"{at} is nested too deeply") from None
 
 
-def _check(value: Any, annotation: Any, at: str) -> None:
+def check(value: Any, annotation: Any, at: str) -> None:
+    """Raise `WrongValue` if a value is not JSON of the annotated type."""
     if (error := next(type_errors(value, annotation, at), None)) is not None:
         raise WrongValue(error)
 
@@ -94,12 +108,12 @@ class Plain:
 
     def encode(self, value: Any, at: str) -> Any:
         if type(value) is not self._exact:
-            _check(value, self._annotation, at)
+            check(value, self._annotation, at)
         return value
 
     def decode(self, value: Any, at: str, stored: bool) -> Any:  # noqa: ARG002  it has no fields
         if type(value) is not self._exact:
-            _check(value, self._annotation, at)
+            check(value, self._annotation, at)
         return copied(value) if type(value) in (list, dict) else value
 
 
@@ -220,10 +234,11 @@ class Items:
 
     def __init__(self, kind: type, item: Codec) -> None:
         self._kind: Any = kind
+        self._made: Any = SORTED.get(kind, kind)
         self._item = item
 
     def encode(self, value: Any, at: str) -> Any:
-        if type(value) is not self._kind:
+        if type(value) is not self._kind and type(value) is not self._made:
             raise WrongValue(f"{at} must be {self._kind.__name__}, not {type_name(type(value))}")
         items = [self._item.encode(item, f"{at}[{index}]") for index, item in enumerate(value)]
         return sorted_items(items) if self._kind in (set, frozenset) else items
@@ -231,7 +246,7 @@ class Items:
     def decode(self, value: Any, at: str, stored: bool) -> Any:
         if type(value) is not list:
             raise WrongValue(f"{at} must be list, not {type_name(type(value))}")
-        return self._kind(self._item.decode(item, f"{at}[{index}]", stored) for index, item in enumerate(value))
+        return self._made(self._item.decode(item, f"{at}[{index}]", stored) for index, item in enumerate(value))
 
 
 def sorted_items(items: list[Any]) -> list[Any]:
@@ -266,7 +281,7 @@ class Tuple:
 class Map:
     """A dict: an object in JSON, whose keys are texts."""
 
-    kinds = _OBJECT
+    kinds = OBJECT
 
     def __init__(self, key: Codec, item: Codec) -> None:
         self._key, self._item = key, item
@@ -291,7 +306,7 @@ class Map:
 class Record:
     """A dataclass or a TypedDict: an object in JSON, with a member for each field."""
 
-    kinds = _OBJECT
+    kinds = OBJECT
 
     def __init__(self, kind: type) -> None:
         self.kind: Any = kind
@@ -299,6 +314,7 @@ class Record:
         self.required: frozenset[str] = frozenset()
         self.tags: dict[str, frozenset[Any]] = {}
         self._is_dict = typing.is_typeddict(kind)
+        self._runs_code = not self._is_dict and _runs_code(kind)
 
     def encode(self, value: Any, at: str) -> Any:
         if type(value) is not (dict if self._is_dict else self.kind):
@@ -306,7 +322,10 @@ class Record:
         if self._is_dict:
             self._check_names(value, at)
             return {name: self.fields[name].encode(item, f"{at}.{name}") for name, item in value.items()}
-        return {name: codec.encode(_field(value, name, at), f"{at}.{name}") for name, codec in self.fields.items()}
+        written = {name: codec.encode(_field(value, name, at), f"{at}.{name}") for name, codec in self.fields.items()}
+        if self._runs_code:
+            same_when_read(partial(self.decode, written, at, stored=True), value, at)
+        return written
 
     def decode(self, value: Any, at: str, stored: bool) -> Any:
         if type(value) is not dict:
@@ -321,7 +340,7 @@ class Record:
         try:
             return self.kind(**fields)
         except Exception as error:  # a check in `__post_init__` is the user's code
-            raise WrongValue(f"{at} is not a {self.kind.__name__}: {_text(error)}") from error
+            raise WrongValue(f"{at} is not a {self.kind.__name__}: {text_of_error(error)}") from error
 
     def _check_names(self, value: Mapping[Any, Any], at: str) -> None:
         if unknown := [name for name in value if name not in self.fields]:
@@ -337,40 +356,26 @@ def _field(value: Any, name: str, at: str) -> Any:
         raise WrongValue(f"{at}.{name} is missing") from None
 
 
-def _text(error: Exception) -> str:
-    return (error.detail if isinstance(error, Problem) else str(error)).rstrip(".") or type(error).__name__
+def text_of_error(error: Exception) -> str:
+    """Return the text of an error of the user's code, or the name of its class."""
+    return text_of(error.detail if isinstance(error, Problem) else error).rstrip(".") or type(error).__name__
 
 
-class Model:
-    """A pydantic model. Its configuration determines the JSON that it writes and accepts."""
-
-    kinds = _OBJECT
-
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
-
-    def encode(self, value: Any, at: str) -> Any:
-        if type(value) is not self._kind:
-            raise WrongValue(f"{at} must be {self._kind.__name__}, not {type_name(type(value))}")
-        written: Any = value.model_dump(mode="json", by_alias=True)
-        _check(written, dict, at)
-        return written
-
-    def decode(self, value: Any, at: str, stored: bool) -> Any:  # noqa: ARG002  the model decides
-        _check(value, dict, at)
-        try:
-            return self._kind.model_validate_json(json.dumps(value))
-        except Exception as error:  # a validator is the user's code
-            raise WrongValue(_text_of_model(error, at)) from error
+def _runs_code(kind: Any) -> bool:
+    """Return whether reading a dataclass does more than setting its fields to the values in the JSON."""
+    generated = getattr(kind.__init__, "__code__", None)
+    by_itself = generated is not None and generated.co_filename == "<string>"
+    return not by_itself or hasattr(kind, "__post_init__") or not all(each.init for each in dataclasses.fields(kind))
 
 
-def _text_of_model(error: Exception, at: str) -> str:
-    errors: Any = getattr(error, "errors", None)
-    if errors is None:
-        return f"{at}: {_text(error)}"
-    first = errors()[0]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    return f"{at}{place}: {first['msg']}"
+def same_when_read(read: Callable[[], Any], value: Any, at: str) -> None:
+    """Raise `WrongValue` if a receiver of a value's JSON could not `read` it, or would get another value."""
+    try:
+        back = read()
+    except WrongValue as error:
+        raise WrongValue(f"{at} could not be read again from the JSON that it writes ({error})") from error
+    if back != value and (differs := difference(value, back, at)):
+        raise WrongValue(differs)
 
 
 class AnyOf:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import FunctionType
+from types import FunctionType, UnionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints, overload
 from weakref import WeakKeyDictionary
 
@@ -226,12 +226,17 @@ def event(name: str) -> NextEvent[Any]: ...
 def event(name: str, type: type[T]) -> NextEvent[T]: ...
 
 
+@overload
+def event(name: str, type: UnionType) -> NextEvent[Any]: ...
+
+
 def event(name: str, type: Any = Any) -> NextEvent[Any]:
     """Return a command that waits for the next event called `name`. The result of the command is the event's value.
 
-    Events that arrive before the wait are kept. `type` is the type of the value, for instance `str` or a dataclass. A
-    value of another type is raised as a `BadArgument`. Raises `TypeError` for a type that an argument of a task cannot
-    have.
+    Events that arrive before the wait are kept. `type` is the type of the value, for instance `str`, a dataclass or
+    `Approval | None`. A value of another type, or with a field that the type does not have, is raised as a
+    `BadArgument`. A type checker knows the type of the result, unless `type` is a union. Raises `TypeError` for a type
+    that an argument of a task cannot have.
     """
     codec_of(type, f"the event {name!r}")
     return created(NextEvent(name, type), "flow.event()")

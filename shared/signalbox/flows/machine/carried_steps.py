@@ -150,7 +150,7 @@ class CarriedSteps:
 
         Errors other than a `Problem` are left out, since their steps are retried.
         """
-        return [one for one in self.ended if self.begun[one.wait.path].is_repeated and not one.outcome.raised]
+        return [one for one in self.ended if self.begun[one.wait.path].is_repeated and one.outcome.raised is None]
 
     def waits_until(self, running: Collection[str]) -> float:
         """Return the time until which the delivery waits for running code to end."""

@@ -157,10 +157,10 @@ class NextEvent(Command[T]):
     def name(self) -> str:
         return self.event
 
-    def outcome_of(self, value: Any) -> CallOutcome:
-        """Return the outcome of an event's value."""
+    def outcome_of(self, value: Any, *, stored: bool) -> CallOutcome:
+        """Return the outcome of an event's value. Unknown fields are an error, unless the value is read as `stored`."""
         try:
-            return CallOutcome(decode(codec_of(self.type, self.event), value, f"the event {self.event}", stored=True))
+            return CallOutcome(decode(codec_of(self.type, self.event), value, f"the event {self.event}", stored=stored))
         except WrongValue as error:
             return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
 

@@ -86,6 +86,9 @@ UNNAMED = FlowContext("", "")
 REFUSED_PATCH = "signalbox.refused"
 """The patch with which a replay checks the arguments of calls. If a call is refused, the code takes another path."""
 
+UNKNOWN_FIELDS = "signalbox.unknown_fields"
+"""The patch with which a replay refuses events with unknown fields: one of them was refused there."""
+
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
 
@@ -324,7 +327,20 @@ class Driver:
         if first is None:
             self.kept.setdefault(entry.name, []).append(entry.value)
         else:
-            self.complete(first, _value(first, entry.value))
+            self.complete(first, self._value(first, entry.value))
+
+    def _value(self, pending: PendingCommand, value: Any) -> CallOutcome:
+        """Return the outcome of an event's value for the command that waits for it.
+
+        A field that the type does not have may be a misspelt one, so it is an error. A replay by newer code ignores
+        fields that the type had when the event was applied.
+        """
+        assert isinstance(pending.command, NextEvent), "only this command waits for an event"
+        strict = pending.command.outcome_of(value, stored=False)
+        if not strict.failed:
+            return strict
+        lenient = pending.command.outcome_of(value, stored=True)
+        return strict if lenient.failed or self.position.patched(UNKNOWN_FIELDS) else lenient
 
     # --- for the nodes of the tree ---
 
@@ -385,7 +401,7 @@ class Driver:
         self.pending[pending.path] = pending
         event = pending.command.name if isinstance(pending.command, NextEvent) else ""
         if event and self.kept.get(event):
-            self.complete(pending, _value(pending, self.kept[event].pop(0)))
+            self.complete(pending, self._value(pending, self.kept[event].pop(0)))
         return pending
 
     def complete(self, pending: PendingCommand, outcome: CallOutcome) -> None:
@@ -476,11 +492,6 @@ def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
     except WrongValue as error:
         detail = f"The log has a result of `{pending.command.signature}` that is not of the code's type: {error}"
         raise misused(detail, pending.location) from error
-
-
-def _value(pending: PendingCommand, value: Any) -> CallOutcome:
-    """Return the outcome of an event's value for the command that waits for it."""
-    return pending.command.outcome_of(value) if isinstance(pending.command, NextEvent) else CallOutcome(value)
 
 
 def waits_for(pending: PendingCommand, event: str) -> bool:

@@ -9,9 +9,10 @@ import traceback
 from types import CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
+from signalbox.core.codec.annotations import parse
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import Awaited
-from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge
+from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, text_of
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow, TimedOut
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -72,18 +73,11 @@ def failed(error: BaseException, awaited_at: str = "") -> Stuck:
     cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
     places = (location_of_error(each.__traceback__) for each in (error, cause) if each)
     location = next(filter(None, places), awaited_at)
-    detail = f"{type(error).__name__}: {_text_of(error)}"[:DETAIL_LETTERS_MAX]
+    detail = f"{type(error).__name__}: {text_of(error)}"[:DETAIL_LETTERS_MAX]
     if isinstance(error, RuntimeError) and "event loop" in detail:
         detail = f"{detail}. {NO_EVENT_LOOP}"
     traces = (trace_of(each) for each in (cause, error) if each)
     return Stuck("flow-failed", f"{detail}{_at(location)}", location, next(filter(None, traces), ""))
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  an error whose text raises another one is still the error to report
-        return "its text cannot be shown"
 
 
 def too_large(detail: str, location: str = "") -> Stuck:
@@ -127,17 +121,22 @@ def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcom
     return outcome
 
 
+_RAISING_FOR_CODE = (Awaited.__await__.__code__, parse.__code__)
+"""The code of the kit whose errors are for the flow's code to handle."""
+
+
 def is_misuse(error: BaseException) -> bool:
     """Return whether the kit refused a call of the code, for instance because of impossible arguments.
 
     A deployment can fix that, so the flow must not fail. A released lock and a wait that took too long are not misuse:
-    code may handle them. The outcome of a command, which is raised in the command's `__await__`, is not misuse either.
+    code may handle them. Neither is the outcome of a command, which is raised in the command's `__await__`, nor the
+    error of `parse`: its values come from callers, who must not be able to stop a run that holds a lock.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code if trace else None
-    in_kit = code is not None and code is not Awaited.__await__.__code__ and code.co_filename.startswith(PACKAGE)
+    in_kit = code is not None and code not in _RAISING_FOR_CODE and code.co_filename.startswith(PACKAGE)
     return in_kit and isinstance(error, Problem) and not isinstance(error, LeaseEnded | TimedOut)
 
 

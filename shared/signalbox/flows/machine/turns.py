@@ -83,7 +83,7 @@ from signalbox.core.calls import Call
 from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import GaveUp
+from signalbox.core.problems import GaveUp, text_of
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import (
@@ -331,7 +331,7 @@ class FlowTurn:
             return False
         if raised is None:
             return True
-        text = f"{type(raised).__name__}: {raised}"[: CORE_LIMITS.error_letters_max]
+        text = f"{type(raised).__name__}: {text_of(raised)}"[: CORE_LIMITS.error_letters_max]
         self.running[path] = after_error(claim, text, now)
         return False
 
@@ -495,5 +495,5 @@ def _id_in(pending: PendingCommand) -> str:
 def _short_error(outcome: CallOutcome) -> str:
     """Return the error of an attempt as the header and the log keep it: its title and the beginning of its detail."""
     error = outcome.error or {}
-    text = f"{error.get('title')}: {error.get('detail')}" if error else f"{outcome.raised}"
+    text = f"{error.get('title')}: {error.get('detail')}" if error else text_of(outcome.raised)
     return text[: LIMITS.flow_last_error_letters]

@@ -1,18 +1,24 @@
 """The outcome of a call or a step: its result or its error, and the exception that its caller receives.
 
 A stored error names the class of its problem by the slug. The caller's process raises the class that it has under that
-slug, which can be a user's class.
+slug, which can be a user's class. The attributes that the class has beyond those of `Problem` are stored as JSON by
+their own types, and read by the annotations of the class or of its constructor. An attribute that JSON cannot contain
+is not kept.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
+from signalbox.core.codec.annotations import codec_of, encode_unannotated
+from signalbox.core.codec.json_forms import WrongValue, decode
+from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import Problem
+from signalbox.core.problems import Problem, text_of
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.problems import MethodFailed
 
@@ -33,9 +39,11 @@ class CallOutcome:
     @classmethod
     def from_problem(cls, problem: Problem) -> Self:
         """Return the outcome of code that raised. A long detail is cut, since a record contains it."""
-        detail = problem.detail[: CORE_LIMITS.error_letters_max]
+        detail = text_of(problem.detail)[: CORE_LIMITS.error_letters_max]
         shown = {"type": problem.slug(), "title": problem.title, "status": problem.status, "detail": detail}
-        return cls(error=shown)
+        named = {} if problem.field is None else {"field": problem.field[: CORE_LIMITS.error_letters_max]}
+        own = _own_fields(problem)
+        return cls(error={**shown, **named, **({"fields": own} if own else {})})
 
     @property
     def failed(self) -> bool:
@@ -49,7 +57,7 @@ class CallOutcome:
 
     def exception(self) -> BaseException | None:
         """Return the error as the exception that is raised in the code that waits for the outcome."""
-        return self.raised or self.problem()
+        return self.problem() if self.raised is None else self.raised
 
     def problem(self) -> Problem | None:
         """Return the error as a problem of the class that was raised, if this process has that class."""
@@ -57,6 +65,8 @@ class CallOutcome:
             return None
         problem = _rebuilt(_problem_class(str(self.error.get("type"))), str(self.error.get("detail")))
         problem.status, problem.title = int(self.error["status"]), str(self.error["title"])
+        problem.field = self.error.get("field")
+        vars(problem).update(_read_fields(type(problem), self.error.get("fields", {})))
         return problem
 
     def to_json(self) -> dict[str, Any]:
@@ -118,9 +128,65 @@ def _rebuilt(kind: type[Problem], detail: str) -> Problem:
     constructor: Any = kind.__init__
     if str(constructor.__module__).partition(".")[0] == __name__.partition(".")[0]:
         return kind(detail)
-    problem = kind.__new__(kind, detail)
+    problem: Problem = Problem.__new__(kind, detail)
     Problem.__init__(problem, detail)
     return problem
+
+
+# --- the fields of a class of problems ---
+
+FIELDS_BYTES_MAX = 10_000
+"""The largest size of the fields of a problem, since the records of flows and objects contain it. Fields that do not
+fit next to those before them are not kept.
+"""
+
+_OF_PROBLEM = {"detail", "field", "status", "title", "__notes__"}
+
+
+def _own_fields(problem: Problem) -> dict[str, Json]:
+    """Return the attributes of a problem as JSON, except those that every problem has."""
+    fields: dict[str, Json] = {}
+    left = FIELDS_BYTES_MAX
+    kind: Any = type(problem)
+    unchanged = _unchanged(kind)
+    for name, value in vars(problem).items():
+        if name in _OF_PROBLEM or (name == "headers" and not value):
+            continue
+        if name in unchanged and unchanged[name] == value:
+            continue
+        with suppress(WrongValue, ValueError):
+            written = encode_unannotated(value, name)
+            size_bytes = len(json.dumps({name: written}))
+            if size_bytes <= left:
+                fields[name], left = written, left - size_bytes
+    return fields
+
+
+@cache
+def _unchanged(kind: Any) -> Mapping[str, Any]:
+    """Return the attributes that a class of the kit has without further arguments, so they need not be stored."""
+    return vars(_rebuilt(kind, "")) if kind.__module__.partition(".")[0] == __name__.partition(".")[0] else {}
+
+
+def _read_fields(kind: Any, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored fields as values of their annotated types. A value without such a type is JSON."""
+    annotations = _annotations(kind) if stored else {}
+    fields = {}
+    for name, value in stored.items():
+        fields[name] = value
+        with suppress(WrongValue, TypeError):
+            fields[name] = decode(codec_of(annotations.get(name, Any), name), value, name, stored=True)
+    return fields
+
+
+@cache
+def _annotations(kind: Any) -> dict[str, Any]:
+    """Return the annotations of a class's constructor and fields, as far as they can be read at run time."""
+    known: dict[str, Any] = {}
+    for annotated in (kind.__init__, kind):
+        with suppress(Exception):  # a name that only a type checker knows
+            known |= get_type_hints(annotated)
+    return known
 
 
 @dataclass(frozen=True, slots=True)

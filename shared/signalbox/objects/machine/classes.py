@@ -33,7 +33,7 @@ from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
+from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable, text_of
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
@@ -169,9 +169,9 @@ class ObjectClass:
                 return Applied(state, _failed(error))
 
     def check_state(self, state: str | None) -> None:
-        """Raise `Unavailable` for a state of a newer version, and for one that `upgrade` cannot read."""
+        """Raise `Unavailable` for a state of a newer version, and for one that this code cannot read."""
         if state is not None:
-            self._fields(json.loads(state))
+            self._read(self._fields(json.loads(state)))
 
     def check_version(self, version: int) -> None:
         """Raise `Unavailable` if newer code wrote the state."""
@@ -192,8 +192,8 @@ class ObjectClass:
             try:
                 return self._checked(upgrade(stored["fields"], stored["version"]))
             except Exception as error:
-                detail = f"{self.name}.upgrade raised {type(error).__name__}: {error}. Its calls wait for fixed code"
-                raise Unavailable(detail) from error
+                raised = f"{type(error).__name__}: {text_of(error)}"
+                raise Unavailable(f"{self.name}.upgrade raised {raised}. Its calls wait for fixed code") from error
         return dict(stored["fields"])
 
     def _checked(self, fields: Any) -> dict[str, Any]:
@@ -210,14 +210,15 @@ class ObjectClass:
         Raises `Unavailable` for a field whose value is of another type.
         """
         try:
-            return {
-                name: value if is_plain(self._codec(name)) else decode(self._codec(name), value, name, stored=True)
-                for name, value in fields.items()
-                if name in self.types
-            }
+            return {name: self._value(name, value) for name, value in fields.items() if name in self.types}
         except WrongValue as error:
             advice = "Raise the class's `version` and write `upgrade`. Its calls wait for fixed code"
             raise Unavailable(f"the state of {self.name} is not of its type: {error}. {advice}") from error
+
+    def _value(self, name: str, stored: Any) -> Any:
+        """Return the value of a field. The JSON was parsed for this call alone, so plain values are not copied."""
+        codec = self._codec(name)
+        return encode(codec, stored, name) if is_plain(codec) else decode(codec, stored, name, stored=True)
 
     def _codec(self, name: str) -> Codec:
         return codec_of(self.types[name], f"{self.name}.{name}")
@@ -268,5 +269,4 @@ def _outcome(result: Any, codec: Codec) -> CallOutcome:
 
 
 def _failed(error: Exception) -> CallOutcome:
-    detail = f"{type(error).__name__}: {error}"[: CORE_LIMITS.error_letters_max]
-    return CallOutcome.from_problem(MethodFailed(detail))
+    return CallOutcome.from_problem(MethodFailed(f"{type(error).__name__}: {text_of(error)}"))

@@ -22,8 +22,6 @@ from tests.simulation.worlds.objects.callers import Act
 from tests.simulation.worlds.objects.observed_objects import History
 from tests.simulation.worlds.objects.remembering_class import CLASS, FIRST_PASSED_ON, KEYS, REMINDED, THEN_PASSED_ON
 
-FORWARDS_MAX = 20
-
 
 @dataclass(slots=True)
 class Tasks:
@@ -177,14 +175,12 @@ class Rest:
         return target.to if opens else ""
 
     def _reached(self, call: CallRecord) -> bool:
-        for _ in range(FORWARDS_MAX):
-            if call.forwarded is None:
-                return call.outcome is not None and call.outcome.error is None
+        while call.forwarded is not None:
             [record] = self.store.read(message_path(call.forwarded.address.base, call.forwarded.id))
             if record.data is None:
                 return False
             call = CallRecord.from_record(record.data)
-        return False
+        return call.outcome is not None and call.outcome.error is None
 
     def _record(self, act: Act) -> CallRecord | None:
         [record] = self.store.read(message_path(ObjectAddress(CLASS, act.key).base, act.record))

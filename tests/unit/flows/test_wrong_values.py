@@ -1,0 +1,122 @@
+"""Wrong values of callers: an event or a parsed value that does not fit fails the flow, which can handle it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signalbox import Function, flow, flows, parse, semaphore
+from signalbox.core.problems import BadArgument
+from signalbox.flows.machine.commands import NextEvent
+from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.model.messages import Event
+from signalbox.testing import Harness
+
+app = Function("desk")
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@dataclass
+class Approval:
+    by: str
+    reason: str = ""
+
+
+@app.flow
+async def parsed() -> Any:
+    async with flow.lock("till"):
+        return parse(await flow.event("approved"), int)
+
+
+@app.flow
+async def careful() -> Any:
+    try:
+        return parse(await flow.event("approved"), Approval).by
+    except BadArgument as error:
+        return [error.detail, error.field]
+
+
+@app.flow
+async def typed() -> Any:
+    return (await flow.event("approved", Approval)).reason
+
+
+@app.flow
+async def maybe() -> Any:
+    approval = await flow.event("approved", Approval | None)
+    return approval and approval.by
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as harness:
+        harness.add(app)
+        semaphore("till").ensure(permits=1)
+        yield harness
+
+
+def ended(harness: Harness, name: str, *values: Any) -> Any:
+    flows(name, "1").start()
+    harness.run()
+    for value in values:
+        flows(name, "1").event("approved", value)
+        harness.run()
+    return flows(name, "1").status()
+
+
+def test_a_parsed_value_of_a_caller_fails_the_flow_which_releases_its_lock(harness: Harness) -> None:
+    status = ended(harness, "parsed", "not a number")
+    assert (status.state, status.error["type"]) == ("failed", "bad-argument")
+    assert status.error["detail"] == "value must be int, not str."
+    assert harness.get("/semaphores/till").json["free"] == 1
+    assert ended(harness, "careful", {"by": 7}).result == ["value.by must be str, not int.", "value"]
+
+
+def test_an_event_whose_field_its_type_does_not_have_fails_the_flow(harness: Harness) -> None:
+    status = ended(harness, "typed", {"by": "ann", "reson": "late"})
+    assert (status.state, status.error["detail"]) == (
+        "failed",
+        "the event approved.reson is not a field of Approval.",
+    )
+
+
+def test_an_event_may_be_of_a_union(harness: Harness) -> None:
+    assert ended(harness, "maybe", {"by": "ann"}).result == "ann"
+
+
+def outcomes(kinds: tuple[type, ...], values: list[Any], position: Position) -> list[Any]:
+    """Run code that waits for events of these types, and return the results or the names of the unknown fields."""
+    seen: list[Any] = []
+
+    async def code() -> None:
+        for kind in kinds:
+            try:
+                seen.append(await NextEvent("e", kind))
+            except BadArgument as error:
+                seen.append(error.detail)
+
+    driver = Driver(code, position).start(None)
+    for value in values:
+        driver.apply(Event("e", value, NOON))
+    return seen
+
+
+def test_a_field_that_newer_code_has_removed_is_ignored_in_a_replay_and_a_refused_event_stays_refused() -> None:
+    @dataclass
+    class Shorter:
+        by: str
+
+    values = [{"by": "ann", "reason": "late"}, {"by": "bob", "x": 1}]
+    first = Position()
+    assert outcomes((Approval, Approval), values, first) == [
+        Approval("ann", "late"),
+        "the event e.x is not a field of Approval.",
+    ]
+    again = replace(first, number=0, committed=3)
+    assert outcomes((Shorter, Approval), values, again) == [
+        Shorter("ann"),
+        "the event e.x is not a field of Approval.",
+    ]
+    assert outcomes((Approval, Approval), values, Position(committed=3)) == [Approval("ann", "late"), Approval("bob")]
