@@ -123,11 +123,12 @@ class BatchFollowing(BatchSettings):
     def header(self, incarnation: str, first_pages: int, parent: PlacedUnit | None, now: datetime) -> Header:
         """Return the header of a batch whose creating call loads `first_pages` pages; its work is the unit `parent`."""
         deadline_at = now + timedelta(seconds=self.deadline_seconds)
+        idle_at = now + timedelta(seconds=LIMITS.batch_idle_seconds)
         return Header(
             incarnation=incarnation,
             digest=self.digest(),
             deadline_at=deadline_at,
-            due_at=deadline_at,
+            due_at=deadline_at if parent is None else min(deadline_at, idle_at),
             first_pages=first_pages,
             settings=self.kept,
             then="" if self.then is None else json_text(self.then.to_request()),

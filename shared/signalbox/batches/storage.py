@@ -62,14 +62,11 @@ def no_such_batch(batch: str) -> NotFound:
     return NotFound(f"There is no batch {batch!r}.", field="id")
 
 
-def has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
-    """Return whether a unit has a sealed sub-batch. `first` is the header of the unit's first sub-batch."""
-    _, header = last_sub_batch(ports, unit, first)
-    return header is not None and header.state != "open"
-
-
 def last_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> tuple[str, Header | None]:
-    """Return the id and the header of a unit's sub-batch that no other has replaced, as `has_sub_batch` finds it."""
+    """Return the id and the header of a unit's sub-batch that no other has replaced.
+
+    `first` is the header of the unit's first sub-batch.
+    """
     header, number = first, 0
     while header is not None and header.reason == REPLACED:
         number += 1

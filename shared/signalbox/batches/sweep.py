@@ -17,7 +17,7 @@ from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.headers import Header, header_of_run
 from signalbox.batches.model.tree import COLLECTION, COMPLETIONS, BatchRun
-from signalbox.batches.service import propagation
+from signalbox.batches.service import propagation, sub_batches
 from signalbox.core.due_records import due_records, postpone
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
@@ -80,6 +80,8 @@ def sweep_batch(ports: Ports, snapshot: Snapshot) -> None:
         case SweepAction.TIME_OUT:
             time_out(ports, run, header)
         case SweepAction.WALK:
+            if header.state == "open" and header.parent and sub_batches.end_if_lost(ports, run, header.parent):
+                return
             waiting = propagation.propagate_all(ports, run, header)
             if silent := lifecycle.silent_tasks(run, waiting, snapshot.read_time):
                 ports.queue.create(silent)

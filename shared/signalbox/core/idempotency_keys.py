@@ -3,6 +3,9 @@
 A task's operation id is the same in every delivery. A key consists of the operation, the content of the call (with its
 payload), and the number of identical calls before it. So the order of different calls does not matter. A lease that the
 task holds counts as the lease of its semaphore, since each delivery holds it under another token.
+
+A task that takes several units at once has no keys: its first delivery runs the code for all units, a later one for one
+unit at a time, so the same call is made at another place. Its calls need ids.
 """
 
 import json
@@ -16,12 +19,14 @@ from typing import Any
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.problems import BadCall
 
 
 @dataclass(frozen=True, slots=True)
 class _RunningTask:
     operation: str
     is_repeated: bool
+    has_keys: bool = True
     calls: Counter[str] = field(default_factory=Counter)
     leases: dict[Any, str] = field(default_factory=dict)
 
@@ -30,12 +35,13 @@ _running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", defa
 
 
 @contextmanager
-def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[None]:
+def idempotent_calls(operation: str, *, is_repeated: bool = True, has_keys: bool = True) -> Iterator[None]:
     """Derive the keys of all calls inside the context from `operation`.
 
-    `is_repeated`: whether the running task was delivered before, or may have been.
+    - `is_repeated`: whether the running task was delivered before, or may have been.
+    - `has_keys`: False for a task that takes several units at once, whose calls without an id are refused.
     """
-    token = _running_task.set(_RunningTask(operation, is_repeated))
+    token = _running_task.set(_RunningTask(operation, is_repeated, has_keys))
     try:
         yield
     finally:
@@ -43,8 +49,14 @@ def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[No
 
 
 def is_in_task() -> bool:
-    """Return whether a task is running. The calls of a running task have keys."""
+    """Return whether a task is running. The calls of a running task have keys, or need ids."""
     return _running_task.get() is not None
+
+
+def needs_ids() -> bool:
+    """Return whether a task that takes several units at once is running, so that its calls have no keys."""
+    task = _running_task.get()
+    return task is not None and not task.has_keys
 
 
 def is_repeated() -> bool:
@@ -66,10 +78,20 @@ def content_of(call: Call) -> str:
 
 
 def idempotency_key(*call: object) -> str | None:
-    """Return the key of a call that is made now, or None outside of tasks, where a repeat cannot be recognised."""
+    """Return the key of a call that is made now, or None outside of tasks, where a repeat cannot be recognised.
+
+    Raises `BadCall` in a task that takes several units at once.
+    """
     task = _running_task.get()
     if task is None:
         return None
+    if not task.has_keys:
+        raise BadCall(
+            f"A task that takes `list[Unit]` cannot make this call ({call[0]}) without an id: a later delivery runs "
+            "the code for each unit alone, and would make the call again. Pass an `id` that is the same in each "
+            'delivery, such as f"{unit.batch}-{unit.index}", or take `Unit` instead of `list[Unit]`.',
+            field="id",
+        )
     name = name_of(sorted_json([without_leases(part) for part in call]))
     task.calls[name] += 1
     return name_of(task.operation, name, task.calls[name])

@@ -6,6 +6,7 @@ imported only by functions that use them.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -465,6 +466,7 @@ class Function:
         task = self._tasks.get(delivered.task)
         limits = task.retry_limits if task else RetryLimits(TASKS_LIMITS.attempts_max)
         received_at = time.monotonic()
+        has_keys = task is None or not task.takes_units
 
         def code(own: Delivered[Context], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
             hold(stable_names(subject))
@@ -479,18 +481,19 @@ class Function:
             return task.encoded(returned) if isinstance(own.context, OfStep | OfUnit) else returned
 
         def code_of_units(own: Delivered[OfUnit], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
-            with idempotent_calls(own.operation, is_repeated=own.is_repeated):
-                return code(own, subject, begun)
+            with idempotent_calls(own.operation, is_repeated=own.is_repeated, has_keys=has_keys):
+                return code(
+                    own if has_keys else replace(own, operation=of_group.context.group.operation), subject, begun
+                )
 
         if settings().in_cloud and not is_known(task, delivered):
             starts.wait_for_newer_code(ports, delivered, lambda: is_coming(task, delivered))
         if isinstance(delivered.context, OfGroup):
-            of_group, at_once = delivered.within(delivered.context), task is not None and task.takes_units
-            group_runs.run_group(
-                ports, of_group, limits, is_live, code_of_units, group_time(self.name), at_once=at_once
-            )
+            of_group = delivered.within(delivered.context)
+            join = task.joined if task is not None and task.takes_units else None
+            group_runs.run_group(ports, of_group, limits, is_live, code_of_units, group_time(self.name), join=join)
             return
-        with idempotent_calls(delivered.operation, is_repeated=delivered.is_repeated):
+        with idempotent_calls(delivered.operation, is_repeated=delivered.is_repeated, has_keys=has_keys):
             if isinstance(delivered.context, OfStep):
                 of_step = delivered.within(delivered.context)
                 self._flow_host.run_step(ports, of_step, limits, partial(code, delivered))

@@ -203,11 +203,13 @@ class Method:
             return self._in_flow(command)
         local = local_classes.get()
         local.function_of(self.address.name)
+        is_local = self.address.name in local.classes and self.on_result_of is None and self.options.timing == AT_ONCE
+        if is_local and (code := local.classes[self.address.name].methods.get(self.name)) and code.reads:
+            message = self._message(arguments)
+            place = CallPlace(self.address, self.options.id or runtime.ports().store.new_id())
+            return Placeholder(place, CallRecord(message, local.read(self.address, message)))
         place = CallPlace(self.address, self._id(arguments))
-        if self.address.name in local.classes and self.on_result_of is None and self.options.timing == AT_ONCE:
-            if (code := local.classes[self.address.name].methods.get(self.name)) and code.reads:
-                message = self._message(arguments)
-                return Placeholder(place, CallRecord(message, local.read(self.address, message)))
+        if is_local:
             call = service.call_at_once(runtime.ports(), local.code, place, self._message(arguments))
             return Placeholder(place, call)
         posted = service.post_call(

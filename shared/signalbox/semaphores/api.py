@@ -7,7 +7,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.idempotency_keys import content_of, hold, idempotency_key
+from signalbox.core.idempotency_keys import content_of, hold, idempotency_key, needs_ids
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
@@ -127,8 +127,8 @@ class Semaphore:
 
         Raises `NoSemaphore` or `Unavailable`.
         """
-        request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name, _id_of(lease)) or "")
-        return leases.signal(runtime.ports(), self.name, request)
+        key = None if needs_ids() else idempotency_key("signal", self.name, _id_of(lease))
+        return leases.signal(runtime.ports(), self.name, SignalRequest(_id_of(lease), key or ""))
 
     def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
         """Extend a lease to `lease_seconds` from now (None: the semaphore's). Return whether it is still held.

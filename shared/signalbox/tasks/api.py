@@ -139,8 +139,30 @@ class Task(Generic[P, R]):
         except WrongValue as error:
             raise BadArgument(f"The result of {self.name} cannot be stored: {error}.") from error
 
+    def joined(self, payloads: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
+        """Return the payload of one call for several units, or None if these calls must be made one by one.
+
+        Each call must fit the code and pass one item in each list, and all must pass the same arguments.
+        """
+        names = payloads[0].keys()
+        if not all(payload.keys() == names and self._has_one_item_each(payload) for payload in payloads):
+            return None
+        return {name: [payload[name][0] for payload in payloads] for name in names}
+
+    def _has_one_item_each(self, payload: Mapping[str, Any]) -> bool:
+        is_one_each = all(isinstance(items, list) and len(items) == 1 for items in payload.values())
+        return is_one_each and self.accepts(payload)
+
     def results(self, returned: Any, units: int) -> list[Any]:
-        """Return one result for each unit, as JSON. Raises `BadArgument` if the number of results is not `units`."""
+        """Return one result for each unit, as JSON.
+
+        Raises `BadArgument` if the number of results is not `units`, or a result is a batch.
+        """
+        if any(isinstance(one, BatchSpec) for one in (returned if isinstance(returned, list) else [returned])):
+            raise BadArgument(
+                f"{self.name} returned a batch, and takes several units at once: a batch completes one unit. "
+                "Take `Unit` instead of `list[Unit]`."
+            )
         results = self.encoded(returned)
         if not isinstance(results, list) or len(results) != units:
             raise BadArgument(f"{self.name} was called with {units} units, and must return a list of as many results.")

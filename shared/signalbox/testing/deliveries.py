@@ -77,8 +77,8 @@ class TaskFailed(AssertionError):
 class Delivery:
     """The outcome of a delivery: HTTP status, cost, and the exception that was raised.
 
-    After a `Problem`, the task is abandoned. `stuck` names the run of a flow that the delivery has marked as stuck,
-    with the reason and its place.
+    After a `Problem` with a status of 200 to 299, the task is abandoned. `stuck` names the run of a flow that the
+    delivery has marked as stuck, with the reason and its place.
     """
 
     what: str

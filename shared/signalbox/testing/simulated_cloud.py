@@ -381,7 +381,7 @@ class Platform:
         stuck = [values for message, values in self.log.errors[lines[1] :] if message == "flow stuck"]
         reason = "; ".join(f"the flow {values['flow']}/{values['id']} is stuck: {values['detail']}" for values in stuck)
         delivery = Delivery(what, status, self._cost(lines[0]), raised, reason)
-        if isinstance(raised, Problem):
+        if isinstance(raised, Problem) and 200 <= status < 300:  # otherwise it is delivered again
             self.abandoned.append(delivery)
         return delivery
 

@@ -63,7 +63,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "batches.follow of groups": "signalbox.batches.service.groups:follow",
     "batches.follow": "signalbox.batches.service.units:follow",
     "batches.follow_unit": "signalbox.batches.service.groups:follow_unit",
-    "batches.has_sub_batch": "signalbox.batches.storage:has_sub_batch",
+    "batches.has_sub_batch": "signalbox.batches.service.sub_batches:has_sub_batch",
     "batches.has_succeeded": "signalbox.batches.machine.lifecycle:has_succeeded",
     "batches.is_followed": "signalbox.batches.service.units:is_followed",
     "batches.last_sub_batch": "signalbox.batches.storage:last_sub_batch",

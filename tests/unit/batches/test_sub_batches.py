@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.cost_meter import Cost, measure
+from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.units import PlacedUnit, failed
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population, units
+from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
@@ -173,3 +175,65 @@ def test_a_redelivery_looks_for_its_outcome_and_its_sub_batch_in_one_round_trip(
     with measure() as cost:
         assert not units.resume_unit(harness.ports, PlacedUnit.from_record(unit_task.context["unit"]))
     assert cost == Cost(reads=3, round_trips=1)
+
+
+@pytest.mark.parametrize("returned", ["a result", BadValue("an error"), Unavailable("raised")])
+@pytest.mark.parametrize("loaded", [120, 0])
+def test_a_loaded_sub_batch_is_sealed_whatever_the_next_delivery_would_return(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch, loaded: int, returned: Any
+) -> None:
+    dying_at(monkeypatch, harness, unit_task, parts(loaded), "seal")
+    assert not deliver(harness, unit_task, returned, retries=1)
+    assert (result(harness)["size"], reasons(harness)) == (loaded, [""])
+
+
+def test_a_loaded_sub_batch_is_sealed_when_the_task_of_its_unit_is_lost(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying_at(monkeypatch, harness, unit_task, parts(3), "seal")
+    unit = unit_task.context["unit"]
+    run_batch_task(harness.ports, "repeat", {"batch": "b", "incarnation": unit["incarnation"], "page": 0})
+    assert unit_task.name not in [task.name for task in harness.tasks]
+    assert (result(harness)["size"], reasons(harness)) == (3, [""])
+
+
+@pytest.mark.parametrize("returned", ["a result", BadValue("an error")])
+def test_a_sub_batch_that_was_not_loaded_ends_once_its_unit_has_another_outcome(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch, returned: Any
+) -> None:
+    dying_at(monkeypatch, harness, unit_task, parts(120), "_load_first_pages")
+    harness.clock.advance(LIMITS.batch_idle_seconds + 1)
+    sweep(harness.ports)
+    assert reasons(harness) == [""]
+    assert deliver(harness, unit_task, returned, retries=1)
+    harness.clock.advance(LIMITS.batch_idle_seconds + 1)
+    sweep(harness.ports)
+    assert reasons(harness) == ["replaced"]
+    assert result(harness) in ("a result", "an error")
+
+
+def test_a_sub_batch_whose_creator_died_ends_with_its_cancelled_parent(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.request("DELETE", "/b")
+    harness.run_tasks()
+    dying_at(monkeypatch, harness, unit_task, parts(2), "parent_is_live")
+    harness.clock.advance(LIMITS.batch_idle_seconds + 1)
+    sweep(harness.ports)
+    assert reasons(harness) == ["parent"]
+
+
+def test_a_slow_delivery_whose_unit_has_another_outcome_creates_no_further_sub_batch(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = population._load_first_pages
+
+    def overtaken(*loaded: Any) -> None:
+        deliver(harness, unit_task, "a result", retries=1)
+        harness.clock.advance(LIMITS.batch_idle_seconds + 1)
+        sweep(harness.ports)
+        load(*loaded)
+
+    monkeypatch.setattr(population, "_load_first_pages", overtaken)
+    deliver(harness, unit_task, parts(2))
+    assert (result(harness), reasons(harness)) == ("a result", ["replaced"])

@@ -66,6 +66,11 @@ class Group:
         return self.run.task_name("group", self.page, self.number, *rest)
 
     @property
+    def operation(self) -> str:
+        """The name of the task that runs all units of the group: the same for each part of the group."""
+        return replace(self, rest=None).task_name
+
+    @property
     def page_path(self) -> str:
         return self.run.page_path(self.page)
 

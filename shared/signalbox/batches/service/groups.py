@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from signalbox.batches import storage
 from signalbox.batches.machine import units as machine
 from signalbox.batches.machine.watch import ENDED_AT
 from signalbox.batches.model.groups import Group
@@ -22,7 +21,7 @@ from signalbox.batches.model.headers import header_of
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Node, PageNode, counters, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
-from signalbox.batches.service import propagation
+from signalbox.batches.service import propagation, sub_batches
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import (
@@ -143,7 +142,7 @@ def units_to_run(ports: Ports, group: Group) -> list[PlacedUnit]:
     return [
         unit
         for unit, outcome, child in zip(units, outcomes, children, strict=True)
-        if outcome.data is None and not storage.has_sub_batch(ports, unit, header_of(child.data))
+        if outcome.data is None and not sub_batches.has_sub_batch(ports, unit, header_of(child.data))
     ]
 
 

@@ -23,6 +23,7 @@ from signalbox.batches.model.headers import BatchStatus, Header
 from signalbox.batches.model.pages import PageStart
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.problems import BatchSealed
 from signalbox.batches.requests import BatchFollowing, BatchSpec, SealRequest, check_batch_id
 from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal, status_of
@@ -44,7 +45,8 @@ class Populated:
 def populate(ports: Ports, batch: str, spec: BatchFollowing, parent: PlacedUnit | None = None) -> Populated:
     """Create a batch with its first units, and seal it if `spec.sealed`. A repeat finishes an interrupted call.
 
-    The end of a batch with a `parent` completes that unit. Raises `OtherBody` if the id is used with another spec.
+    The end of a batch with a `parent` completes that unit. A batch may end while it is populated; then this is its
+    status. Raises `OtherBody` if the id is used with another spec.
     """
     pages = cut(spec.units)
     run, header, created = create_batch(ports, check_batch_id(batch), spec, len(pages), parent)
@@ -54,7 +56,22 @@ def populate(ports: Ports, batch: str, spec: BatchFollowing, parent: PlacedUnit 
         _load_first_pages(ports, run, header, pages)
     if not spec.sealed or header.ended:
         return Populated(status_of(ports, run, header), created)
-    return Populated(seal(ports, batch, SealRequest(len(pages))), created)
+    return Populated(_seal_unless_ended(ports, batch, len(pages)), created)
+
+
+def _seal_unless_ended(ports: Ports, batch: str, pages: int) -> BatchStatus:
+    try:
+        return seal(ports, batch, SealRequest(pages))
+    except BatchSealed as refused:
+        return _status_of_ended(ports, batch, refused)
+
+
+def _status_of_ended(ports: Ports, batch: str, refused: BatchSealed) -> BatchStatus:
+    """Return the status of a batch that has ended before it was sealed. Raises `refused` if another call sealed it."""
+    run, header = storage.read_header(ports, batch)
+    if not header.ended or header.pages is not None:
+        raise refused
+    return status_of(ports, run, header)
 
 
 def populate_whole(ports: Ports, batch: str, spec: BatchSpec, units: Iterable[dict[str, Any]]) -> BatchStatus:
@@ -68,8 +85,11 @@ def populate_whole(ports: Ports, batch: str, spec: BatchSpec, units: Iterable[di
     if len(first) <= LIMITS.call_units_max:
         return populate(ports, batch, replace(spec, units=first, sealed=True)).status
     populate(ports, batch, spec)
-    added = add_units(ports, batch, 0, chain(first, arriving))
-    return seal(ports, batch, SealRequest(added.page))
+    try:
+        added = add_units(ports, batch, 0, chain(first, arriving))
+    except BatchSealed as refused:
+        return _status_of_ended(ports, batch, refused)
+    return _seal_unless_ended(ports, batch, added.page)
 
 
 def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequence[Sequence[Any]]) -> None:

@@ -1,32 +1,35 @@
 """Populate and cancel batches that belong to others: sub-batches of units, and batches that follow.
 
 **Sub-batches.** A unit's task may return a batch, whose end is the unit's outcome. A redelivered task may return
-another definition, a result, or an error. So the first sub-batch that is sealed is the unit's work, whatever a later
-delivery returns. If a sub-batch was not sealed because the process that loaded it died, it is sealed if all its pages
-are loaded; otherwise its definition is lost, and the next one replaces it. The batch that follows another has a single
-id, which is derived from the other's run.
+another definition, a result, or an error. So the first sub-batch that is stored completely is the unit's work, whatever
+a later delivery returns. If it was not sealed because the process that loaded it died, the next delivery seals it, and
+does not run the code. If pages are missing, the definition is lost: the next sub-batch replaces it, or the sweeper ends
+it once the unit has another outcome. The batch that follows another has a single id, which is derived from the other's
+run.
 
 **Cancelling.** A task per level cancels the sub-batches of a cancelled batch, then theirs. A sub-batch is committed,
 then its parent's header is read, then its units are loaded; the parent's end is committed, then its sub-batches are
 queried. So at least one of the two sees the other's commit, and no unit of a sub-batch is loaded and never cancelled.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
-from signalbox.batches.model.headers import REPLACED, Header, header_of
+from signalbox.batches.machine.units import may_overwrite, may_start
+from signalbox.batches.model.headers import REPLACED, Header, header_of, header_of_run
 from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.units import PlacedUnit, UnitRecord
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchFollowing, BatchSpec, SealRequest
 from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal
 from signalbox.batches.service.population import end_with_parent, populate
-from signalbox.core.ports import Ports, Query
-from signalbox.core.problems import OtherBody
+from signalbox.core.ports import Ports, Query, Snapshot
+from signalbox.core.problems import NotFound, OtherBody
 from signalbox.core.records.queries import Condition
 
 
@@ -56,8 +59,48 @@ def populate_sub_batch(ports: Ports, unit: PlacedUnit, spec: BatchSpec) -> None:
             reason = populate(ports, batch, spec, unit).status.reason
         except (OtherBody, BatchSealed):
             reason = _seal_or_replace(ports, batch)
-        if reason != REPLACED:
+        if reason != REPLACED or _has_outcome(ports, unit):
             return
+
+
+def has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
+    """Return whether a unit has a sub-batch that is stored completely. `first` is the header of its first one."""
+    _, header = stored_sub_batch(ports, unit, first)
+    return header is not None and header.state != "open"
+
+
+def stored_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> tuple[str, Header | None]:
+    """Return the id and the header of a unit's sub-batch, sealed if all of its pages are loaded.
+
+    `first` is the header of the unit's first sub-batch.
+    """
+    batch, header = storage.last_sub_batch(ports, unit, first)
+    if header is None or header.state != "open":
+        return batch, header
+    with suppress(PageOutOfOrder, BatchSealed, NotFound):
+        seal(ports, batch, SealRequest(header.first_pages))
+    return batch, storage.read_header_of_run(ports, BatchRun(batch, header.incarnation))
+
+
+def end_if_lost(ports: Ports, run: BatchRun, unit: PlacedUnit) -> bool:
+    """End an open sub-batch for which its unit does not wait: no delivery will seal it. Return whether it has ended."""
+    held, header = ports.store.read(unit.path, unit.run.header_path)
+    if _is_outcome(held, unit):
+        replace_sub_batch(ports, run)
+    elif not may_start(header_of_run(header.data, unit.run), unit.attempt):
+        end_with_parent(ports, run)
+    else:
+        return False
+    return True
+
+
+def _has_outcome(ports: Ports, unit: PlacedUnit) -> bool:
+    [held] = ports.store.read(unit.path)
+    return _is_outcome(held, unit)
+
+
+def _is_outcome(held: Snapshot, unit: PlacedUnit) -> bool:
+    return held.data is not None and not may_overwrite(UnitRecord.from_record(held.data), unit)
 
 
 def _seal_or_replace(ports: Ports, batch: str) -> str:
@@ -73,7 +116,7 @@ def _seal_or_replace(ports: Ports, batch: str) -> str:
 
 
 def replace_sub_batch(ports: Ports, run: BatchRun) -> str:
-    """Cancel a sub-batch that another sub-batch replaces. Return the reason for its end from its header."""
+    """Cancel a sub-batch that another one, or another outcome, replaces. Return the reason from its header."""
     counts = storage.read_counts(ports, run)
     header = propagation.end_batch(ports, run, lambda header, now: lifecycle.replace_sub(run, header, counts, now))
     return header.reason if header else ""

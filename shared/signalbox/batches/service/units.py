@@ -24,7 +24,7 @@ from signalbox.batches.model.headers import header_of
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Counter, header_path
 from signalbox.batches.model.units import FirstRuns, GroupRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
-from signalbox.batches.service import groups, propagation
+from signalbox.batches.service import groups, propagation, sub_batches
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
@@ -154,7 +154,7 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     if counter.data is None:
         return True
     if held.data is None or machine.may_overwrite(UnitRecord.from_record(held.data), unit):
-        return storage.has_sub_batch(ports, unit, header_of(child.data))
+        return sub_batches.has_sub_batch(ports, unit, header_of(child.data))
     try:
         mark_reached(ports, unit, held.data)
         propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
@@ -236,7 +236,7 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
     ends: list[Effect] = []
     lost: list[PlacedUnit] = []
     for unit, child in zip(missing, children, strict=True):
-        id_, header = storage.last_sub_batch(ports, unit, header_of(child.data))
+        id_, header = sub_batches.stored_sub_batch(ports, unit, header_of(child.data))
         if header is None or header.state == "open":
             lost.append(unit)
         elif header.ended:
@@ -338,7 +338,7 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
     for following, rest in _failed_units(ports, run, chain):
         unit = following.next_attempt(rest)
         page, child = ports.store.read(unit.page_path, header_path(unit.sub_batch_id()))
-        has_begun = storage.has_sub_batch(ports, unit, header_of(child.data))
+        has_begun = sub_batches.has_sub_batch(ports, unit, header_of(child.data))
         if has_begun or ports.queue.create(tasks_of([unit], [page], chain.payload)):
             look_again(ports, unit, looks if machine.chain_from(unit) == chain else 0)
         return

@@ -12,6 +12,7 @@ from signalbox.client.aio.transport import Transport, lines_of
 from signalbox.client.answer_types import BatchShown, FailureShown, UnitShown
 from signalbox.client.answers import Answer
 from signalbox.client.model import Event, Json, TaskCall
+from signalbox.client.problems import Conflict
 from signalbox.client.requests import MISSING, keyed, lines, request
 from signalbox.client.retries import Patience
 from signalbox.core.given import given
@@ -37,12 +38,20 @@ class Batch:
         `task` runs once for each unit, whose fields are added to its payload; without a task, units are completed from
         outside. `on_complete` runs once, when all units have ended. `fields` are the other fields of ``POST batches``:
         failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then, on_failure.
+
+        A batch may end before all units are loaded: it is cancelled, or too many units fail. Then this is its status.
         """
         await self.create(task=task, on_complete=on_complete, **fields)
         rest, page = iter(units), 0
-        while held := list(islice(rest, UNITS_A_REQUEST)):
-            page = await self.add(held, page)
-        return await self.seal(page)
+        try:
+            while held := list(islice(rest, UNITS_A_REQUEST)):
+                page = await self.add(held, page)
+            return await self.seal(page)
+        except Conflict as refused:
+            shown = await self.show()
+            if refused.slug == "batch-sealed" and shown["state"] in ENDED and shown["pages"] is None:
+                return shown
+            raise
 
     async def create(
         self, *, task: TaskCall | None = None, on_complete: TaskCall | None = None, **fields: Any

@@ -20,6 +20,9 @@ from signalbox.tasks.service import starts, unit_runs
 from signalbox.tasks.service.unit_runs import CodeOfUnit, IsLive
 from signalbox.tasks.storage import read_starts
 
+Join = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any] | None]
+"""Return the payload of one call for several units, or None if they must be called one by one."""
+
 UnitCode = Callable[[Delivered[OfUnit], TaskSubject | list[Unit] | None, Start], Any]
 """The user's function for the unit of a delivery, or for several units, whose payload is in the delivery."""
 
@@ -43,7 +46,7 @@ def run_group(
     code: UnitCode,
     pace: GroupTime,
     *,
-    at_once: bool = False,
+    join: Join | None = None,
 ) -> None:
     """Run the units of a group one after another, and record their outcomes together.
 
@@ -52,8 +55,8 @@ def run_group(
     counts each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
 
     If the time is over, the rest is enqueued as a separate task. If a unit raised, the others run, and then its error
-    is raised, so that the task is delivered again. Code that takes all units `at_once` is called once by a first
-    delivery; a later delivery calls it with one unit at a time.
+    is raised, so that the task is delivered again. Code that takes several units at once has a `join` of their
+    payloads: a first delivery calls it once, with all units, and a later delivery with one unit at a time.
     """
     group = delivered.context.group
     is_careful = group.careful or delivered.is_repeated
@@ -67,8 +70,10 @@ def run_group(
         return
     payloads = groups.payloads_of(ports, group, delivered.context.payloads)
     run = GroupRun(ports, group, is_careful, pace.hold)
-    if at_once and payloads and not is_careful:
-        for unit, result in zip(todo, _results_at_once(ports, delivered, todo, payloads, code), strict=True):
+    may_join = bool(payloads) and not is_careful
+    joined = join([_payload_of(delivered, payloads, unit) for unit in todo]) if join and may_join else None
+    if joined is not None:
+        for unit, result in zip(todo, _results_at_once(ports, delivered, todo, joined, code), strict=True):
             run.hold(unit, succeeded(result))
         run.end()
         return
@@ -80,7 +85,7 @@ def run_group(
             run.end()
             groups.enqueue_rest(ports, group, todo[place:], careful=is_careful)
             return
-        own = delivered_unit(delivered, unit, payloads[unit.offset], is_repeated=is_careful)
+        own = delivered_unit(delivered, unit, _payload_of(delivered, payloads, unit), is_repeated=is_careful)
         run.run(unit, partial(starts.start, ports, own, retry_limits, partial(code, own, own.context.subject)))
     run.end()
 
@@ -141,16 +146,18 @@ def delivered_unit(
     A group that was delivered before is always careful, so its units are repeated.
     """
     own = replace(delivered, operation=unit.operation, executions=int(is_repeated))
-    return replace(own, payload={**delivered.payload, **payload}).within(of_unit(unit))
+    return replace(own, payload=payload).within(of_unit(unit))
+
+
+def _payload_of(delivered: Delivered[OfGroup], payloads: Mapping[int, Any], unit: PlacedUnit) -> Mapping[str, Any]:
+    return {**delivered.payload, **payloads[unit.offset]}
 
 
 def _results_at_once(
-    ports: Ports, delivered: Delivered[OfGroup], todo: Sequence[PlacedUnit], payloads: Mapping[int, Any], code: UnitCode
+    ports: Ports, delivered: Delivered[OfGroup], todo: Sequence[PlacedUnit], joined: Mapping[str, Any], code: UnitCode
 ) -> Sequence[Any]:
     """Call the code with all units, and return its results. After any error, the units are retried one at a time."""
-    calls = [{**delivered.payload, **payloads[unit.offset]} for unit in todo]
     try:
-        joined = {name: [item for call in calls for item in call[name]] for name in calls[0]}
         own = replace(delivered, payload=joined).within(of_unit(todo[0]))
         results: Sequence[Any] = code(own, [Unit(unit.batch, unit.index, unit.attempt) for unit in todo], FIRST)
     except Exception as error:

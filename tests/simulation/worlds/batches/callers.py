@@ -10,11 +10,12 @@ from typing import Any
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine.pages import cut
 from signalbox.batches.model.units import succeeded
+from signalbox.batches.problems import BatchSealed
 from signalbox.batches.requests import BatchSpec, PageRequest, RetryRequest, SealRequest
 from signalbox.batches.service import lifecycle, pages, population, retries
 from signalbox.batches.service import units as batches_units
 from signalbox.core.problems import Problem, Unavailable
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 from tests.simulation.worlds.batches.kinds import ALARM, ANNOUNCE, PAINT, SHORT_DEADLINE_SECONDS, Kind
 
 TRIES_MAX = 4
@@ -84,8 +85,17 @@ class Callers:
         return [*adding[:at], partial(self.seal, count), *adding[at:], sealing]
 
     def populate(self, spec: BatchSpec, name: str = "populates") -> None:
-        """Start a call that populates."""
-        self.call(name, lambda: population.populate(self._world.ports, "b", spec))
+        """Start a call that populates. The batch may end meanwhile, which does not refuse the call."""
+
+        def work() -> None:
+            try:
+                population.populate(self._world.ports, "b", spec)
+            except BatchSealed as refused:
+                if self._world.versions is None:  # the last release refuses it
+                    raise Violation(f"the call that makes b is refused: {refused.detail}") from refused
+                raise
+
+        self.call(name, work)
 
     def _add_page(self, number: int, page: Any) -> None:
         request = PageRequest(number, page)

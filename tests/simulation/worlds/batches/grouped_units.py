@@ -96,7 +96,7 @@ class GroupedWorld(BatchesWorld):
         group = Group.from_record(effect.context["group"])
         is_repeated = self.deliveries[effect.name] > 1
         REACHED[GROUPS_AGAIN] += is_repeated
-        has_parts = is_repeated and bool(self.checks.sub_batches())
+        parts = self._stored_parts(effect)
         what = effect.function, effect.task, effect.payload, effect.queue
         delivered: Any = parsed(Delivered(effect.name, effect.context, 0, self.deliveries[effect.name] - 1, *what))
 
@@ -109,7 +109,7 @@ class GroupedWorld(BatchesWorld):
         def code(own: Delivered[OfUnit], _: TaskSubject | list[Unit] | None, __: Start) -> Any:
             if was_complete:
                 raise Violation(f"group {group.number} of page {group.page} is complete, and runs")
-            return self._code(own.context.unit, has_parts)
+            return self._code(own.context.unit, parts)
 
         pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
         try:
@@ -125,7 +125,7 @@ class GroupedWorld(BatchesWorld):
     def _is_flushed(self) -> bool:
         return self.grouped.random() < FLUSH_RATE
 
-    def _code(self, unit: PlacedUnit, has_parts: bool) -> Any:
+    def _code(self, unit: PlacedUnit, parts: set[str]) -> Any:
         if not self.helped:
             self.groups_under_way.begin(unit)
         self.starts[unit.path] += 1
@@ -135,7 +135,7 @@ class GroupedWorld(BatchesWorld):
             raise Killed
         if does == RAISING or (does == FLAKY and self.starts[unit.path] == 1):
             raise Broken
-        return self._painted(unit, has_parts)
+        return self._painted(unit, parts)
 
     def _check_given_up(self, path: str, _: Snapshot, after: Snapshot) -> None:
         """Check that a unit which is given up was started too often, and that it was its own code that did not end."""

@@ -77,6 +77,9 @@ FOLLOWED_RATE = 0.3
 PURGED_TASKS_MAX = 14
 """The queues are purged after at most so many tasks were created."""
 
+SECOND_RATE = 0.5
+"""The share of worlds with a sub-batch in which another run of the unit's code may return a result, or raise."""
+
 SWEEPS_OF_EMPTIED = 4
 NAMES_KEPT_SECONDS = 24 * 3_600
 """After this time the names of all purged tasks are free."""
@@ -114,6 +117,8 @@ class BatchesWorld:
         self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
         self.helped = Random(f"helped {seed}") if self.callers.concurrency and self.kind.calm else None
         self.own = Random(f"purge {seed}")
+        second = Random(f"second deliveries {seed}")
+        self.second = second if second.random() < SECOND_RATE and self.world.versions is None else None
         kind = self.kind
         plain = not (kind.from_outside or kind.hurried or kind.cancelled or kind.removed or kind.failing)
         self.emptied = plain and self.purged is None and self.own.random() < EMPTIED_RATE
@@ -232,7 +237,7 @@ class BatchesWorld:
         if self.permits or self.rated:
             self._paint_with_permits(ports, effect)
             return
-        has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
+        parts = self._stored_parts(effect)
         had_outcome = bool(self.world.store.read(unit.path)[0].data)
         if units.need_not_run(ports, unit, is_repeated=self.deliveries[effect.name] > 1):
             return
@@ -244,15 +249,14 @@ class BatchesWorld:
             return  # this code has no outcome: it runs until its own batch is cancelled
         self.under_way.begin(unit)
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
-            self._paint_in_parts(ports, unit, has_parts)
+            unit_runs.run_unit(ports, unit, lambda: self._parts(unit, parts))
             return
         units.complete_unit(ports, unit, self._outcome(unit))
 
     def _paint_with_permits(self, ports: Ports, effect: Effect) -> None:
         unit = unit_of(effect)
         granted = "lease" in effect.context or effect.context.get("unit", {}).get("granted", False)
-        is_repeated = self.deliveries[effect.name] > 1 or granted
-        has_parts = is_repeated and bool(self.checks.sub_batches())
+        parts = self._stored_parts(effect) if not granted else self._stored()
         had_outcome = granted and bool(self.world.store.read(unit.path)[0].data)
 
         def is_live(unit: PlacedUnit) -> bool:
@@ -266,30 +270,45 @@ class BatchesWorld:
             self.under_way.begin(unit)
             if self.rated:
                 self.rated.begin(unit, effect)
-                return self._painted(unit, has_parts)
+                return self._painted(unit, parts)
             assert self.permits, "a unit runs with permits of a semaphore or of a rate"
             with self.permits.running(unit):
-                return self._painted(unit, has_parts)
+                return self._painted(unit, parts)
 
         deliver(ports, effect, self.deliveries[effect.name], code, is_live)
 
-    def _painted(self, unit: PlacedUnit, has_parts: bool) -> Any:
+    def _painted(self, unit: PlacedUnit, parts: set[str]) -> Any:
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
-            return self._parts(unit, has_parts)
+            return self._parts(unit, parts)
         outcome = self._outcome(unit)
         if outcome.state == "failed":
             raise Problem(outcome.text)
         return json.loads(outcome.text)
 
-    def _paint_in_parts(self, ports: Ports, unit: PlacedUnit, has_parts: bool) -> None:
-        spec = self._parts(unit, has_parts)
-        unit_runs.run_unit(ports, unit, lambda: spec)
+    def _stored_parts(self, effect: Effect) -> set[str]:
+        """Return the ids of the sub-batches that are stored completely when a task is delivered again."""
+        return self._stored() if self.deliveries[effect.name] > 1 else set()
 
-    def _parts(self, unit: PlacedUnit, has_parts: bool) -> BatchSpec:
-        """Return another sub-batch at each run. The code does not run if there was one when it was redelivered."""
-        if has_parts:
-            raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
+    def _stored(self) -> set[str]:
+        """Return the ids of the sub-batches that are stored completely. The last release knows the sealed ones only."""
+        sealed = {id_ for id_, _ in self.checks.sub_batches()}
+        return sealed if self.world.versions else self.checks.stored_sub_batches()
+
+    def _parts(self, unit: PlacedUnit, stored: set[str]) -> Any:
+        """Return another sub-batch at each run, and in some worlds perhaps a result or an error.
+
+        The code does not run if a sub-batch was stored completely when it was redelivered.
+        """
+        if stored & self.checks.stored_sub_batches():  # it is not replaced
+            raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was stored completely")
         run = self.callers.next_result()
+        if self.second is not None and (returned := self.second.choice((None, "result", "error"))):
+            text = f"run {run}"
+            if returned == "error":
+                self.checks.returned.add(text)
+                raise Problem(text)
+            self.checks.returned.add(json.dumps(text))
+            return text
         parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
         return BatchSpec(units=parts, task=PAINT, sealed=True, **self.callers.options)
 
@@ -352,6 +371,9 @@ class BatchesWorld:
         if (self.kind.from_outside or self.kind.hurried) and not self.unswept:
             self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
+            self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+        if self.checks.open_sub_batches():  # the process that loaded one died, and its unit has another outcome
+            self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         limiter = self.permits or self.rated
         for _ in range(SWEEPS_OF_EMPTIED if self.emptied else 0):

@@ -1,0 +1,91 @@
+"""A batch that ends while it is populated: the call that makes it answers with its end."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from signalbox import Call, Function, Problem, batch
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.problems import BatchSealed
+from signalbox.batches.requests import PageRequest, SealRequest
+from signalbox.batches.service import lifecycle, pages, population
+from signalbox.testing import Harness
+from signalbox.testing.replaced_limits import replaced
+
+
+@pytest.fixture
+def project() -> Iterator[Harness]:
+    with Harness() as entered:
+        app = Function("painter")
+
+        @app.task
+        def paint(n: int) -> int:
+            raise Problem(f"no paint for {n}")
+
+        entered.add(app)
+        yield entered
+
+
+def calls(count: int) -> list[Call[Any]]:
+    return [Call("painter", "paint", {"n": n}) for n in range(count)]
+
+
+def after_page(project: Harness, monkeypatch: pytest.MonkeyPatch, number: int, then: Callable[[], Any]) -> None:
+    """Let `then` happen once, right after the page `number` was loaded."""
+    load, happened = pages.load_page, list[int]()
+
+    def load_page(ports: Any, run: Any, header: Any, page: int, *what: Any) -> bool:
+        created = load(ports, run, header, page, *what)
+        if page == number and not happened:
+            happened.append(page)
+            then()
+        return created
+
+    monkeypatch.setattr(pages, "load_page", load_page)
+    monkeypatch.setattr(population, "load_page", load_page)
+
+
+def body(count: int, **more: Any) -> dict[str, Any]:
+    task = {"function": "painter", "task": "paint"}
+    return {"id": "b", "task": task, "units": [{"n": n} for n in range(count)], "sealed": True, **more}
+
+
+def test_a_request_whose_batch_fails_meanwhile_answers_with_its_end(
+    project: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_page(project, monkeypatch, 1, lambda: project.run(raise_errors=False))
+    first = project.post("batches", json=body(300, failures_max=2))
+    again = project.post("batches", json=body(300, failures_max=2))
+    assert (first.status, first.json["state"], first.json["reason"]) == (201, "cancelled", "failures")
+    assert (again.status, again.json["state"]) == (200, "cancelled")
+
+
+@pytest.mark.parametrize("units", [300, LIMITS.call_units_max + 1])
+def test_populate_returns_the_end_of_a_batch_that_is_cancelled_meanwhile(
+    project: Harness, monkeypatch: pytest.MonkeyPatch, units: int
+) -> None:
+    with replaced(call_units_max=400):
+        after_page(project, monkeypatch, 1, lambda: batch("b").cancel())
+        count = min(units, 900)
+        assert batch("b").populate(calls(count))["state"] == "cancelled"
+        assert batch("b").populate(calls(count))["state"] == "cancelled"
+
+
+def test_other_units_for_an_ended_batch_are_refused(project: Harness) -> None:
+    with replaced(call_units_max=100):
+        batch("b").populate(calls(200))
+        batch("b").cancel()
+        with pytest.raises(BatchSealed):
+            batch("b").populate(calls(300))
+
+
+def test_another_seal_of_a_batch_that_ends_is_refused(project: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sealed_by_another() -> None:
+        pages.add_page(project.ports, "b", PageRequest(1, [{"n": 7}]))
+        lifecycle.seal(project.ports, "b", SealRequest(2))
+        batch("b").cancel()
+
+    after_page(project, monkeypatch, 0, sealed_by_another)
+    answer = project.post("batches", json=body(1))
+    assert (answer.status, answer.json["type"].rpartition(":")[2]) == (409, "batch-sealed")
