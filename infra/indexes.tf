@@ -32,6 +32,7 @@ locals {
     mailbox               = ["since"]
     objects               = []
     outbox                = []
+    outbox_refused        = []
     pages                 = []
     rate_waits            = ["batch", "since"]
     rates                 = ["alarm_at"]

@@ -238,7 +238,7 @@ def test_one_setting_takes_the_indexes_from_a_collection_and_each_is_one_operati
     whole = {collection for collection, field in configured if field == "*"}
     assert whole >= {collection for collection, _ in INDEXED}
     assert not any(each.values["skip_wait"] for each in resources.values() if each.kind == "google_firestore_field")
-    assert sum(each.kind == "google_firestore_field" for each in resources.values()) <= 78
+    assert sum(each.kind == "google_firestore_field" for each in resources.values()) <= 79
 
 
 def test_the_policies_of_time_to_live_are_those_with_a_reason(resources: Mapping[str, Resource]) -> None:

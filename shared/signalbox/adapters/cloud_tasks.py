@@ -8,13 +8,15 @@ earlier task. Errors are classified by their cause:
     the deployment   `DeploymentCannotEnqueue`: no such queue, or no permission. Transient too, since rights take effect
                      some time after a deployment, and logged as an ERROR, since no caller can correct it
     the task itself  `QueueRefused`, a `Problem`, logged as an ERROR: the same request would fail again
+    the record       `NotInCatalogue`, a `Problem`, logged as an ERROR: the catalogue has no such function, task or
+                     queue. Cloud Tasks does not receive the task, whose address would be derived from these names
 
 Google's client is imported with the first task: functions that enqueue none start 30 ms sooner.
 """
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +25,20 @@ from google.api_core import exceptions as google
 from google.api_core.gapic_v1 import routing_header
 from google.auth.exceptions import GoogleAuthError
 
-from signalbox.adapters.deployed_catalogue import catalogue_settings
+from signalbox.adapters.deployed_catalogue import deliverable
 from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
-from signalbox.adapters.settings import Settings, served_name
+from signalbox.adapters.settings import Settings
 from signalbox.core.effects import Effect, TaskEnvelope, name_of
 from signalbox.core.given import given
-from signalbox.core.kit_names import CALLED_BY_QUEUES_ONLY
 from signalbox.core.ports import Log
-from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
+from signalbox.core.problems import (
+    DeploymentCannotEnqueue,
+    EnqueueUnconfirmed,
+    NotInCatalogue,
+    PartlyEnqueued,
+    Problem,
+)
 
 if TYPE_CHECKING:
     from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
@@ -86,24 +93,31 @@ class QueueRefused(PartlyEnqueued, Problem):
 def raise_for(outcomes: Mapping[str, Exception | None], log: Log) -> None:
     """Log the errors in `outcomes`, which are by the tasks' names, and raise unless all tasks are enqueued.
 
-    Raises `DeploymentCannotEnqueue`, else `EnqueueUnconfirmed`, else `QueueRefused`. `QueueRefused` is raised only if
-    nothing else is wrong, since callers do not retry it. Each error names the tasks that are enqueued.
+    Raises `DeploymentCannotEnqueue`, else `EnqueueUnconfirmed`, else `QueueRefused`, else `NotInCatalogue`. Of these,
+    a problem is raised only if no error is transient, since callers do not retry it. Each error names the tasks that
+    are enqueued.
     """
     errors = [error for error in outcomes.values() if error is not None]
     if errors:
         _log(errors, log)
         enqueued = [name for name, error in outcomes.items() if error is None]
         decisive = min(errors, key=_rank)
-        raise RAISED[_rank(decisive)]("Cloud Tasks did not take a task; the log may say why", enqueued) from decisive
+        said = str(decisive) if isinstance(decisive, NotInCatalogue) else UNTAKEN
+        raise RAISED[_rank(decisive)](said, enqueued) from decisive
 
 
-RAISED = (DeploymentCannotEnqueue, EnqueueUnconfirmed, QueueRefused)
+UNTAKEN = "Cloud Tasks did not take a task; the log may say why"
+
+
+RAISED = (DeploymentCannotEnqueue, EnqueueUnconfirmed, QueueRefused, NotInCatalogue)
 
 
 def _rank(error: Exception) -> int:
-    """Return 0 for an error of the deployment, 1 for an error of the service, 2 for an error of the task."""
+    """Return the place in `RAISED` of the exception to raise for an error."""
     if isinstance(error, OF_THE_INSTALLATION):
         return 0
+    if isinstance(error, NotInCatalogue):
+        return 3
     return 2 if isinstance(error, OF_THE_TASK) else 1
 
 
@@ -111,7 +125,7 @@ def _log(errors: Sequence[Exception], log: Log) -> None:
     for error in errors:
         if isinstance(error, OF_THE_INSTALLATION):
             log.error("deployment cannot enqueue", reason=str(error))
-        elif isinstance(error, OF_THE_TASK):
+        elif isinstance(error, (*OF_THE_TASK, NotInCatalogue)):
             log.error("task refused", reason=str(error))
 
 
@@ -192,24 +206,17 @@ class CloudTasksQueue:
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Enqueue all tasks, even if one fails; return the names that were taken.
 
-        Raises as `raise_for` and `catalogue_settings` do.
+        Tasks that the catalogue excludes are not sent. Raises as `raise_for` and `deliverable` do.
         """
         trace = current_trace()
-        chosen = self._with_addresses({effect.function for effect in effects})
-        requests = [task_request(chosen, effect, effect.trace or trace) for effect in effects]
-        outcomes = dict(zip((effect.name for effect in effects), self._outcomes(requests), strict=True))
+        chosen, refused = deliverable(self._settings, effects)
+        sent = [effect for effect in effects if effect.name not in refused]
+        requests = [task_request(chosen, effect, effect.trace or trace) for effect in sent]
+        outcomes = dict(zip((effect.name for effect in sent), self._outcomes(requests), strict=True))
+        outcomes |= {name: NotInCatalogue(reason) for name, reason in refused.items()}
         taken = [name for name, outcome in outcomes.items() if isinstance(outcome, google.AlreadyExists)]
         raise_for(outcomes | dict.fromkeys(taken), self._log)
         return taken
-
-    def _with_addresses(self, functions: Set[str]) -> Settings:
-        """Return settings that have the addresses of `functions`.
-
-        Whether other functions are deployed twice is known from the catalogue only.
-        """
-        others = functions - CALLED_BY_QUEUES_ONLY - {served_name()}
-        has = lambda known: others <= known.calling_queues.keys()  # noqa: E731 (a line)
-        return catalogue_settings(self._settings, has) if others else self._settings
 
     def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
         """Send all tasks. Return for each task its error, or None if this call enqueued the task."""

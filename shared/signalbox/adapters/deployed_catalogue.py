@@ -9,20 +9,32 @@ A process reads the object when it first needs it, then at most once in `KEPT_SE
 name that is not in its copy: the deployment may be newer. A copy is used for as long as a newer one cannot be read. The
 deployment writes the object before the functions. Functions can only read it.
 
+Tasks are checked again before they are enqueued (`undeliverable`): many come out of records, and any function of the
+database may write those.
+
 The calls in a request are checked before anything is stored. A call of an unknown function, task or queue would be
 retried long after the caller's request, and one with an unknown argument would fail then. So the caller gets a 400
 immediately.
 """
 
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
-from signalbox.adapters.settings import Settings, declare, settings
+from signalbox.adapters.settings import Settings, declare, served_name, settings
 from signalbox.core.calls import Call, check_arguments, parsed_parameters
+from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect
+from signalbox.core.kit_names import (
+    ACT_ON_RUN,
+    CALL_OBJECT,
+    FLOW_COMMAND_TASK,
+    FLOW_RESULT_TASK,
+    QUEUES_OF_THE_KIT,
+)
 from signalbox.core.problems import BadArgument, BadCall, Problem, Unavailable
 
 FETCH_SECONDS_MAX = 5.0
@@ -74,6 +86,12 @@ class CatalogueObject:
         self._reading = threading.Lock()
         self._copy: Settings | None = None
         self._stale_at = self._open_at = float("-inf")
+        self._is_current = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last read succeeded. Otherwise a name that the copy lacks may have been deployed since."""
+        return self._is_current
 
     def settings(self, own: Settings, has: Has) -> Settings:
         """Return `own` with the object's settings, as `catalogue_settings` does."""
@@ -90,14 +108,14 @@ class CatalogueObject:
             self._copy = own.with_catalogue(self._fetch(self._name))
             declare(self._copy)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            self._open_at = now + PAUSE_AFTER_FAILURE_SECONDS
+            self._open_at, self._is_current = now + PAUSE_AFTER_FAILURE_SECONDS, False
             if self._copy is None:
                 raise Unavailable(
                     f"The list of deployed functions ({self._name} in Cloud Storage) cannot be read: {error}. "
                     "If this persists, deploy again."
                 ) from error
         else:
-            self._stale_at, self._open_at = now + KEPT_SECONDS, now + PAUSE_SECONDS
+            self._stale_at, self._open_at, self._is_current = now + KEPT_SECONDS, now + PAUSE_SECONDS, True
 
 
 def fetched(name: str) -> Any:
@@ -201,3 +219,59 @@ def _unless_listed(what: str, name: str, listed: Collection[str] | None, field: 
         return None
     known = ", ".join(sorted(listed)) or "none"
     return BadCall(f"The catalogue has no {what} named {name!r}. Known: {known}.", field=field)
+
+
+# --- tasks that come out of records ---
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+_INTERNAL_TASKS = {CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, ACT_ON_RUN}
+
+
+def deliverable(own: Settings, effects: Sequence[Effect]) -> tuple[Settings, dict[str, str]]:
+    """Return settings that have the addresses of all effects, and why effects cannot be delivered, by their names.
+
+    The catalogue object is read only if an effect is for another user's function than the one that this process
+    serves. Raises `Unavailable` if the object cannot be read and its copy lacks an effect's function, task or queue.
+    """
+    others = [effect for effect in effects if effect.function not in {*QUEUES_OF_THE_KIT, served_name()}]
+    chosen = (
+        catalogue_settings(own, lambda known: not any(undeliverable(known, each) for each in others)) if others else own
+    )
+    refused = {effect.name: reason for effect in effects if (reason := undeliverable(chosen, effect))}
+    if refused and others and own.catalogue and not _copy_of(own.catalogue).is_current:
+        raise Unavailable(f"The list of deployed functions cannot be read, and {min(refused.values())}")
+    return chosen, refused
+
+
+def undeliverable(known: Settings, effect: Effect) -> str:
+    """Return why the catalogue's functions and queues exclude a task, or an empty text if they do not.
+
+    A function's address is derived from its name, so a name of other characters could lead to another host. The
+    handlers of the kit's own functions check the names of their tasks: an unknown one may be a newer release's.
+    """
+    if not isinstance(effect.function, str) or not _NAME.fullmatch(effect.function):
+        return f"{effect.function!r} is not the name of a function"
+    if effect.function in QUEUES_OF_THE_KIT:
+        queues: Collection[str] | None = (QUEUES_OF_THE_KIT[effect.function],)
+    elif known.task_functions is None and effect.function not in known.calling_queues:
+        return ""  # without a catalogue, as in a test
+    else:
+        queues = known.calling_queues.get(effect.function, ())
+    if not queues:
+        return f"the catalogue has no function {effect.function!r} that queues call"
+    if effect.queue not in queues:
+        return f"the queue {effect.queue!r} does not call {effect.function}"
+    if not _has_task(known, effect):
+        return f"{effect.function} has no task {effect.task!r} at {effect.path!r}"
+    return ""
+
+
+def _has_task(known: Settings, effect: Effect) -> bool:
+    if effect.function in QUEUES_OF_THE_KIT:
+        return effect.path == "/"
+    if effect.path == WAKE_UP_PATH:
+        return effect.task == WAKE_UP_TASK
+    tasks = (known.task_functions or {}).get(effect.function)
+    return effect.path == f"/tasks/{effect.task}" and (not tasks or effect.task in {*tasks, *_INTERNAL_TASKS})

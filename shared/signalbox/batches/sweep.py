@@ -18,9 +18,10 @@ from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.headers import Header, header_of_run
 from signalbox.batches.model.tree import COLLECTION, COMPLETIONS, BatchRun
 from signalbox.batches.service import propagation, sub_batches
+from signalbox.core import outbox
 from signalbox.core.due_records import due_records, postpone
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
-from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.problems import NotInCatalogue, Problem, Unavailable
 
 RUNNING = ("open", "sealed")
 
@@ -50,8 +51,13 @@ def repeat_completions(ports: Ports, out_of_time: OutOfTime) -> None:
     for record in due_records(ports.store, COMPLETIONS, "due_at", LIMITS.batches_sweep_page, out_of_time):
         try:
             storage.repeat_completion(ports, record)
+        except NotInCatalogue as refused:
+            outbox.keep_aside(ports, record, refused)
         except (Conflict, Problem, Unavailable) as error:
             ports.log.info("completion left to a later sweep", task=record.id, reason=str(error))
+            postpone(ports, record, "due_at")
+        except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
+            ports.log.error("completion cannot be swept", task=record.id, exception=error)
             postpone(ports, record, "due_at")
 
 

@@ -18,7 +18,7 @@ KINDS = (WRITTEN, CREATED, UPDATED, DELETED)
 
 Kind = Literal["written", "created", "updated", "deleted"]
 
-OF_EACH_EVENT = frozenset({"outbox", "receipts", "attempts", "failures", "document_events"})
+OF_EACH_EVENT = frozenset({"outbox", "outbox_refused", "receipts", "attempts", "failures", "document_events"})
 """Collections that the kit itself writes while it handles an event. A trigger on one of them would never end."""
 
 _NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(=\*\*)?\}")

@@ -22,7 +22,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import BadTaskEnvelope
+from signalbox.core.problems import BadTaskEnvelope, NotInCatalogue
 from signalbox.core.records.formats import check_task
 
 State = TypeVar("State")
@@ -86,7 +86,12 @@ class Effect:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Undo `to_record`."""
+        """Undo `to_record`. Raises `NotInCatalogue` for names that no effect has."""
+        names = {name: record[name] for name in ("name", "queue", "function", "task", "path")}
+        if wrong := [name for name, value in names.items() if not isinstance(value, str) or not value]:
+            raise NotInCatalogue(f"a record has a task whose {wrong[0]} is {names[wrong[0]]!r}")
+        if not names["path"].startswith("/"):
+            raise NotInCatalogue(f"a record has a task at {names['path']!r}, which is not a path")
         texts = {"payload": json.loads(record["payload"]), "context": json.loads(record["context"])}
         return cls(**{**record, **texts})
 

@@ -22,7 +22,16 @@ LINK_REFRESH = "link_refresh"
 LINK_VERIFY = "link_verify"
 SEMAPHORE_ADMIT = "semaphore_admit"
 STANDING_FOLD = "standing_fold"
-CALLED_BY_QUEUES_ONLY = frozenset({BATCH_EXPAND, LINK_REFRESH, LINK_VERIFY, SEMAPHORE_ADMIT, STANDING_FOLD})
+QUEUES_OF_THE_KIT = {
+    BATCH_EXPAND: BATCHES_QUEUE,
+    LINK_REFRESH: LINKS_QUEUE,
+    LINK_VERIFY: LINKS_QUEUE,
+    SEMAPHORE_ADMIT: ADMIT_QUEUE,
+    STANDING_FOLD: STANDINGS_QUEUE,
+}
+"""The queue that calls each of these functions."""
+
+CALLED_BY_QUEUES_ONLY = frozenset(QUEUES_OF_THE_KIT)
 
 # Functions of the kit that events call
 LINK_FAN_OUT = "link_fan_out"

@@ -11,7 +11,11 @@ Right afterwards they are enqueued and the record is deleted. A process may die 
 Enqueueing, deleting and sweeping may race: they use the same names, and deleting twice is a no-op. A record is deleted
 only after every task in it is enqueued. If the queue accepts only some of them, those are marked in the record and not
 enqueued again, because their names may be free hours later. The outbox must never have a time-to-live policy, which
-would delete tasks that were promised. The protocol is in docs/protocols/outbox.md.
+would delete tasks that were promised.
+
+Any function of the database may write a record. The queue refuses a task whose function, task or queue the catalogue
+excludes (`NotInCatalogue`), and the sweeper moves the record of such a task to `outbox_refused`, where an operator
+finds it. The protocol is in docs/protocols/outbox.md.
 """
 
 import json
@@ -37,11 +41,14 @@ from signalbox.core.ports import (
     Write,
     unlimited,
 )
-from signalbox.core.problems import PartlyEnqueued, TooLarge, Unavailable
+from signalbox.core.problems import NotInCatalogue, PartlyEnqueued, TooLarge, Unavailable
 from signalbox.core.records.queries import Field
 from signalbox.core.wake_ups import complete_wake_ups
 
 COLLECTION = "outbox"
+
+KEPT_ASIDE = "outbox_refused"
+"""The collection of records with tasks that the catalogue excludes. Nothing reads or deletes them but an operator."""
 
 
 def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
@@ -150,10 +157,27 @@ def _is_left_behind(snapshot: Snapshot) -> bool:
 def _swept(ports: Ports, snapshot: Snapshot) -> bool:
     try:
         enqueue(ports, snapshot.path, _not_enqueued(snapshot))
+    except NotInCatalogue as refused:
+        keep_aside(ports, snapshot, refused)
+        return False
     except Exception as error:  # noqa: BLE001  a record that cannot be read must not keep the sweeper from the others
         ports.log.error("outbox tasks refused by the queue", outbox=snapshot.path, exception=error)
         return False
     return True
+
+
+def keep_aside(ports: Ports, snapshot: Snapshot, refused: NotInCatalogue) -> None:
+    """Move a record that names tasks which the catalogue excludes, so that no later sweep tries it again.
+
+    The moved record marks the tasks that are enqueued, so an operator can put it back.
+    """
+    assert snapshot.data is not None, "a query finds only records that exist"
+    kept = f"{KEPT_ASIDE}/{snapshot.id}"
+    marks = snapshot.data.get("enqueued", {}) | dict.fromkeys(refused.enqueued, True)
+    data = {**snapshot.data, "enqueued": marks, "reason": str(refused), "refused_at": snapshot.read_time}
+    with suppress(Conflict, Unavailable):  # another sweep has moved it, or a later one does
+        ports.store.commit([Put(kept, data), Delete(snapshot.path, Must.EXIST)])
+        ports.log.error("outbox record kept aside", outbox=snapshot.path, kept=kept, reason=str(refused))
 
 
 def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:

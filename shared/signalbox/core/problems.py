@@ -260,6 +260,13 @@ class DeploymentCannotEnqueue(PartlyEnqueued, Unavailable):
     """The deployment lacks a queue or the right to enqueue. A new right takes effect with a delay, so retry."""
 
 
+class NotInCatalogue(PartlyEnqueued, Problem):
+    """A record names a function, task or queue that the catalogue does not connect. No retry can enqueue it."""
+
+    status = 500
+    title = "The catalogue has no such task"
+
+
 class OtherBody(Problem):
     status = 409
     title = "The id is in use with a different body"

@@ -205,7 +205,7 @@ class FlowRoutes:
     def start_new_flow(self, ports: Ports, request: Request, flow: FlowName) -> Response:
         """Start a run of a flow under an id that is drawn. A repeated request with the same key changes nothing."""
         self._check(Access(request, "start", flow))
-        key = request.header("Idempotency-Key")
+        key = request.caller_key
         id_ = name_of("run", flow, key) if key else ports.store.new_id()
         return self._start(ports, request, FlowAddress.checked(flow, id_))
 
@@ -232,7 +232,7 @@ class FlowRoutes:
         wanted = bulk.ActionOnRuns(body.action, runs, body.reason)
         if body.dry_run:
             return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
-        key = request.header("Idempotency-Key") or ports.store.new_id()
+        key = request.caller_key or ports.store.new_id()
         begun = bulk.act_on_all(ports, self._local().function, wanted, key)
         return Response(202, FlowsBatchShown(begun.batch, begun.count))
 
@@ -361,7 +361,7 @@ class FlowRoutes:
     def send_flow_event(self, ports: Ports, request: Request, flow: FlowName, id: RunId, name: EventName) -> Response:
         """Send an event to a run. It is kept until the flow waits for it."""
         address = self._address(Access(request, "event", flow, id, name))
-        body, key = FlowEventRequest.from_request(_body(request)), request.header("Idempotency-Key")
+        body, key = FlowEventRequest.from_request(_body(request)), request.caller_key
         event = key or ports.store.new_id()
         messages.post_event(ports, address, name, body.value, event)
         return Response(202, SentFlowEventShown(flow, id, event))
@@ -376,7 +376,7 @@ class FlowRoutes:
     )
     def cancel_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
         """Cancel a run. `Cancelled` is raised where its code waits, so that it can clean up."""
-        address, key = self._address(Access(request, "cancel", flow, id)), request.header("Idempotency-Key")
+        address, key = self._address(Access(request, "cancel", flow, id)), request.caller_key
         messages.cancel(ports, address, _reason(request), key or None)
         return Response(202, FlowAddressShown(flow, id))
 
@@ -403,6 +403,7 @@ class FlowRoutes:
         """
         address = self._address(Access(request, "fork", flow, id))
         body = ForkRequest.from_request(_body(request))
+        self._check(Access(request, "start", flow, body.id))
         check_calls(request, on_complete=body.on_complete)
         new = FlowAddress.checked(flow, body.id).key
         options = body.arguments, body.on_complete, body.labels, body.timeout_seconds

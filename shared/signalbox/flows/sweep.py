@@ -41,7 +41,7 @@ from signalbox.core.ports import (
     Write,
     unlimited,
 )
-from signalbox.core.problems import Contended, Problem, Unavailable
+from signalbox.core.problems import Contended, NotInCatalogue, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
@@ -150,6 +150,10 @@ def _visit(ports: Ports, listing: Snapshot, out_of_time: OutOfTime) -> None:
     try:
         address = FlowAddress.of_base(listing.path)
         is_done = sweep_flow(ports, listing, address, out_of_time)
+    except NotInCatalogue as error:
+        ports.log.error("flow cannot be swept", flow=listing.path, exception=error)
+        _postpone(ports, listing, LIMITS.flow_stuck_seconds)
+        return
     except (Conflict, Problem, Unavailable) as error:
         ports.log.info("flow left to a later sweep", flow=listing.path, reason=str(error))
         is_done = False

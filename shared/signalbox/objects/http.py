@@ -255,7 +255,7 @@ class ObjectRoutes:
         return classes[access.name]
 
     def _place(self, access: Access, call_id: str) -> CallPlace:
-        self._class(access)
+        self._class(replace(access, member=call_id))
         return CallPlace(object_address(access.name, access.id), check_call_id(call_id))
 
 
@@ -273,7 +273,7 @@ def _shown(place: CallPlace, call: CallRecord) -> Response:
 
 
 def _id(ports: Ports, request: Request) -> str:
-    return check_call_id(request.header("Idempotency-Key") or ports.store.new_id())
+    return check_call_id(request.caller_key or ports.store.new_id())
 
 
 # --- classes and wake-ups ---

@@ -233,7 +233,7 @@ class ResourceRoutes:
 
     def create(self, request: Request) -> Response:
         """Create an item under an id that the kit chooses. Requests with the same `Idempotency-Key` create it once."""
-        owner, key = self._owner(request), request.header("Idempotency-Key")
+        owner, key = self._owner(request), request.caller_key
         if not key:
             return self._write(request, runtime.ports().store.new_id(), "create")
         operation = name_of("item", self.resource.name, owner or "", key)

@@ -88,11 +88,11 @@ def create(service: Service, effects: Sequence[Effect]) -> None:
 
 def test_an_effect_becomes_a_named_task_that_posts_its_envelope(service: Service) -> None:
     at = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
-    create(service, [effect("a", path="/tasks/page", not_before=at, trace=TRACE)])
+    create(service, [replace(effect("a", path="/tasks/page", not_before=at, trace=TRACE), function="shop_front")])
     [request] = service.created
     call = request.task.http_request
     assert (request.parent, request.task.name) == (QUEUE, f"{QUEUE}/tasks/a")
-    assert (call.url, call.http_method) == ("https://link-refresh.example/tasks/page", tasks_v2.HttpMethod.POST)
+    assert (call.url, call.http_method) == ("https://shop-front.example/tasks/page", tasks_v2.HttpMethod.POST)
     assert json.loads(call.body) == {"operation": "a", "task": "page", "payload": {"key": "é"}}
     assert dict(call.headers) == {"Content-Type": "application/json", "traceparent": TRACE}
     assert request.task.schedule_time.ToDatetime(UTC) == at

@@ -42,7 +42,9 @@ OWN = from_environment({"SIGNALBOX_CATALOGUE": "bucket/catalogue.json", "K_SERVI
 
 
 def effect_of(function: str) -> Effect:
-    return Effect(f"for-{function}", "tasks", function, "cook", {})
+    if function == "semaphore_admit":
+        return Effect("for-admit", "admit", function, "admit", {})
+    return Effect(f"for-{function}", "tasks", function, "cook", {}, "/tasks/cook")
 
 
 class Cloud:

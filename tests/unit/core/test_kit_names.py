@@ -17,7 +17,7 @@ def test_every_function_of_the_kit_is_in_the_catalogue_and_called_by_its_queue()
     called = {
         value
         for name, value in vars(kit_names).items()
-        if name.isupper() and not name.endswith(("_QUEUE", "_TASK", "_PATH"))
+        if name.isupper() and not name.endswith(("_QUEUE", "_TASK", "_PATH")) and name != "QUEUES_OF_THE_KIT"
     }
     called -= {
         kit_names.CALL_OBJECT,
@@ -35,3 +35,4 @@ def test_every_function_of_the_kit_is_in_the_catalogue_and_called_by_its_queue()
     }
     assert called == kit_names.CALLED_BY_QUEUES_ONLY
     assert [name for name in sorted(called) if "queue" not in functions[name].invoked_by] == []
+    assert {name: "".join(functions[name].queues or ()) for name in called} == kit_names.QUEUES_OF_THE_KIT

@@ -130,6 +130,16 @@ def test_a_repeat_is_answered_as_the_first_one_and_another_value_is_refused(harn
     assert post(harness, path, "no").status_code == 409
 
 
+@pytest.mark.parametrize("key", ["callback {}", "{}"])
+def test_no_key_of_a_caller_takes_the_id_of_a_callbacks_event(harness: Harness, path: str, key: str) -> None:
+    payload = path.removeprefix("/callbacks/").split(".")[0]
+    operation = Callback(*json.loads(base64.urlsafe_b64decode(payload + "=="))).operation
+    headers = {"Idempotency-Key": key.format(operation)}
+    sent = harness.call("shop", "/flows/order/7/events/other", method="POST", json={"value": "no"}, headers=headers)
+    assert (sent.status_code, post(harness, path, "yes").status_code) == (202, 202)
+    assert result(harness) == "yes"
+
+
 def test_each_callback_of_a_run_is_used_once(harness: Harness) -> None:
     flows("two", "7").start()
     harness.travel(5)

@@ -25,7 +25,10 @@ class Access:
       ``terminate``, ``suspend``, ``resume``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``, ``call``,
       ``get_call`` or ``delete``.
     - `id`: the run's id or the object's key; empty for ``list``, ``act_on_all``, and a ``start`` that draws the id.
-    - `member`: the name of the event, the query or the method; empty for other actions and for a list of queries.
+    - `member`: the name of the event, the query or the method, or the id of the call for ``get_call``; empty for other
+      actions and for a list of queries.
+
+    A fork asks twice: for ``fork`` with the id of the run whose log it continues, and for ``start`` with the new id.
     """
 
     request: Request

@@ -33,7 +33,7 @@ from signalbox.adapters.http.route_declarations import Parameter
 from signalbox.adapters.settings import settings
 from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
-from signalbox.core.effects import Json
+from signalbox.core.effects import Json, name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 from signalbox.core.token_claims import User
@@ -87,8 +87,17 @@ class Request:
 
         Raises `Unavailable` as `schedule` does.
         """
-        schedule, key = self.schedule, self.header("Idempotency-Key")
+        schedule, key = self.schedule, self.caller_key
         return f"schedule {schedule}" if schedule else key and f"key {key}"
+
+    @property
+    def caller_key(self) -> str:
+        """The `Idempotency-Key`, or an empty text. In an open function it is a hash of the user's id and the key.
+
+        So the keys of two users never meet, and no caller from outside can choose a key that the kit itself derives.
+        """
+        key = self.header("Idempotency-Key") or ""
+        return name_of("key of a caller", self._user.id if self._user else "", key) if key and self.is_open else key
 
     @property
     def user(self) -> User:

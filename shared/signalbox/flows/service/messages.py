@@ -34,7 +34,7 @@ def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: s
     `TooLarge`.
     """
     event = _event(name, value)
-    _send_event(ports, get(ports, address), event, id_)
+    _send_event(ports, get(ports, address), event, name_of("event", address.base, id_))
 
 
 def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
@@ -54,7 +54,13 @@ def post_callback(ports: Ports, callback: Callback, value: Any) -> None:
     and the errors of `get_callback` and `post_event`.
     """
     event = replace(_event(callback.event, value), incarnation=callback.incarnation)
-    _send_event(ports, get_callback(ports, callback), event, f"callback {callback.operation}")
+    header = get_callback(ports, callback)
+    _send_event(ports, header, event, callback_message(header.address.base, callback.operation))
+
+
+def callback_message(base: str, operation: str) -> str:
+    """Return the id of a callback's message. No caller's event has it: their ids are hashes of other parts."""
+    return name_of("callback", base, operation)
 
 
 def _event(name: str, value: Any) -> Event:
@@ -62,8 +68,7 @@ def _event(name: str, value: Any) -> Event:
     return Event(checked_name, checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
 
 
-def _send_event(ports: Ports, header: FlowHeader, event: Event, id_: str) -> None:
-    message_id = name_of("event", header.address.base, id_)
+def _send_event(ports: Ports, header: FlowHeader, event: Event, message_id: str) -> None:
     refused = _refusal_of_events(header)
     if refused is None:
         _post(ports, header, message_id, event)

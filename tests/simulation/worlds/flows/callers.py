@@ -95,7 +95,7 @@ class Visitor:
         except NoCallback:
             return
         except (FlowEnded, TooManyEvents) as refused:
-            if self.has_landed(self.address, f"callback {self.name}"):
+            if self.has_landed(self.address, self.name):
                 detail = f"the callback {self.name} of {self.address.base} was accepted, and then {refused.detail}"
                 raise Violation(detail) from None
             return

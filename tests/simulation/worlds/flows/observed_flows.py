@@ -14,6 +14,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import COMPLETED, FlowHeader, Origin
 from signalbox.flows.model.log import entries_from_text, time_of
 from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
+from signalbox.flows.service.messages import callback_message
 from signalbox.flows.storage.log import chunk_paths
 from signalbox.mailboxes.model.messages import HEADER, header_path, message_path
 from tests.simulation.world import Violation
@@ -100,7 +101,8 @@ class FlowsHistory:
 
     def has_landed(self, address: FlowAddress, id_: str) -> bool:
         """Return whether the mailbox has an event or its receipt."""
-        return message_path(address.base, name_of("event", address.base, id_)) in self.present
+        ids = name_of("event", address.base, id_), callback_message(address.base, id_)
+        return any(message_path(address.base, each) in self.present for each in ids)
 
     def sub_flow(self) -> FlowAddress | None:
         """Return a sub-flow that runs, or None."""
