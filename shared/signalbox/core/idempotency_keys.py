@@ -6,11 +6,11 @@ task holds counts as the lease of its semaphore, since each delivery holds it un
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
+from itertools import count
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -22,11 +22,11 @@ from signalbox.core.lazy_dataclasses import dataclass
 class _RunningTask:
     operation: str
     is_repeated: bool
-    calls: Counter[str] = field(default_factory=Counter)
+    calls: dict[str, Iterator[int]] = field(default_factory=dict)
     leases: dict[Any, str] = field(default_factory=dict)
 
 
-_running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
+_running_task: ContextVar[_RunningTask | None] = ContextVar("signalbox.running_task", default=None)
 
 
 @contextmanager
@@ -71,8 +71,8 @@ def idempotency_key(*call: object) -> str | None:
     if task is None:
         return None
     name = name_of(sorted_json([without_leases(part) for part in call]))
-    task.calls[name] += 1
-    return name_of(task.operation, name, task.calls[name])
+    number = next(task.calls.setdefault(name, count(1)))  # atomic: threads of the task may make equal calls
+    return name_of(task.operation, name, number)
 
 
 def without_leases(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """The choice of a request's entry point: by its path, and by the part of the function that is served."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -13,6 +14,7 @@ from signalbox.adapters.http.task_deliveries import QUEUE_HEADER
 from signalbox.core import effects
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import NotFound
+from signalbox.core.user_code import Produced
 
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
@@ -65,5 +67,6 @@ def nothing_here(function: str) -> EntryPoint:
 
 def response_of(returned: Any) -> Response:
     if isinstance(returned, Response):
-        return returned
+        body = returned.body
+        return replace(returned, body=Produced(body)) if isinstance(body, Iterator) else returned
     return Response(204) if returned is None else Response(200, returned)

@@ -110,7 +110,7 @@ class LocalClasses:
 
 
 NO_CLASSES = LocalClasses("", {})
-local_classes: ContextVar[LocalClasses] = ContextVar("local_classes", default=NO_CLASSES)
+local_classes: ContextVar[LocalClasses] = ContextVar("signalbox.local_classes", default=NO_CLASSES)
 """The classes of the function that handles the request. In tests, one process serves many functions."""
 
 
