@@ -30,7 +30,8 @@ def ports_refused(problem: Problem) -> Iterator[None]:
     """Refuse the ports while the context is entered: every read or write raises `problem`."""
     token = _refusal.set(problem)
     try:
-        yield
+        with REQUESTS.handled():
+            yield
     finally:
         _refusal.reset(token)
 

@@ -201,6 +201,7 @@ class Method:
             return self._send(arguments)
         if command := flow_hooks.object_command(self.address, self.name, arguments):
             return self._in_flow(command)
+        runtime.check_permitted()  # a thread that does not know its request does not know its classes
         local = local_classes.get()
         local.function_of(self.address.name)
         place = CallPlace(self.address, self._id(arguments))
