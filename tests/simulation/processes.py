@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from greenlet import greenlet
 
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.user_code import ProcessEnded
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -24,7 +25,7 @@ PACE_CHANGES = 0.15
 """Probability, a step, that a process changes its pace."""
 
 
-class Killed(BaseException):
+class Killed(ProcessEnded):
     """The process is gone. Not an `Exception`: nothing in the code under test may catch it."""
 
 

@@ -43,6 +43,7 @@ from greenlet import getcurrent, greenlet
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
+from signalbox.core.user_code import ProcessEnded
 from signalbox.flows.machine.tree import CLOSES_MAX, innermost, is_open
 from tests.compatibility.last_release import LAST, TODAY, counterpart, replaced_in_both
 from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
@@ -147,7 +148,7 @@ def _within(version: str) -> Iterator[None]:
 # --- calls of the library by a world ---
 
 
-class Lacking(BaseException):
+class Lacking(ProcessEnded):
     """The last release lacks a class or a field. Not an `Exception`: nothing in the code under test may catch it.
 
     If it is an argument that the last release lacks, today's code runs the call. If a user's code in a flow or in an

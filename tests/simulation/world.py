@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 
 from signalbox.core.ports import Ports, Snapshot
+from signalbox.core.user_code import ProcessEnded
 from tests.simulation.cloud_tasks import TaskQueue
 from tests.simulation.eventarc import Events
 from tests.simulation.expiring_records import Expiry
@@ -49,7 +50,7 @@ OUTAGE_HOURS = (2, 6, 30)
 """How long no sweep runs: Cloud Scheduler is paused, or every run of the sweeper fails."""
 
 
-class Violation(BaseException):
+class Violation(ProcessEnded):
     """A property does not hold in this world. Not an `Exception`: the code under test catches those of a queue."""
 
 

@@ -45,7 +45,7 @@ class Cost:
     tasks: int = 0
 
 
-_cost: ContextVar[Cost | None] = ContextVar("cost", default=None)
+_cost: ContextVar[Cost | None] = ContextVar("signalbox.cost", default=None)
 
 
 @contextmanager

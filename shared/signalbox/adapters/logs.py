@@ -27,9 +27,9 @@ class Headers(Protocol):
     def get(self, name: str, default: str, /) -> str: ...
 
 
-_trace: ContextVar[str] = ContextVar("trace", default="")
+_trace: ContextVar[str] = ContextVar("signalbox.trace", default="")
 
-_noted: ContextVar[dict[str, float] | None] = ContextVar("noted", default=None)
+_noted: ContextVar[dict[str, float] | None] = ContextVar("signalbox.noted", default=None)
 
 _line_lock = threading.Lock()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from signalbox.adapters.known_requests import REQUESTS
 from signalbox.adapters.logs import JsonLog
 from signalbox.adapters.settings import Settings, settings
 from signalbox.core.ports import Log, Ports, Store
@@ -19,7 +20,7 @@ _building = threading.Lock()
 
 _ports: Ports | None = None
 
-_refusal: ContextVar[Problem | None] = ContextVar("ports_refused", default=None)
+_refusal: ContextVar[Problem | None] = ContextVar("signalbox.ports_refused", default=None)
 
 _refusals: list[Callable[[], Exception | None]] = []
 
@@ -29,7 +30,8 @@ def ports_refused(problem: Problem) -> Iterator[None]:
     """Refuse the ports while the context is entered: every read or write raises `problem`."""
     token = _refusal.set(problem)
     try:
-        yield
+        with REQUESTS.handled():
+            yield
     finally:
         _refusal.reset(token)
 
@@ -42,13 +44,15 @@ def refuse_where(check: Callable[[], Exception | None]) -> None:
 def check_permitted() -> None:
     """Raise if code must have no effects now: the problem of `ports_refused`, or an exception of `refuse_where`.
 
-    For example, the code of a flow must have no effects while a process drops it.
+    For example, the code of a flow must have no effects while a process drops it. Raises `UnknownRequest` for code
+    that does not know the request for which it runs, since that may have to be refused.
     """
     if refusal := _refusal.get():
         raise refusal
     for check in _refusals:
         if refused := check():
             raise refused
+    REQUESTS.check()
 
 
 def ports() -> Ports:

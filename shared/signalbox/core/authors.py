@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-AUTHOR: ContextVar[str] = ContextVar("author", default="")
+AUTHOR: ContextVar[str] = ContextVar("signalbox.author", default="")
 
 
 @contextmanager

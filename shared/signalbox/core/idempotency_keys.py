@@ -9,11 +9,11 @@ unit at a time, so the same call is made at another place. Its calls need ids.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
+from itertools import count
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -27,11 +27,11 @@ class _RunningTask:
     operation: str
     is_repeated: bool
     has_keys: bool = True
-    calls: Counter[str] = field(default_factory=Counter)
+    calls: dict[str, Iterator[int]] = field(default_factory=dict)
     leases: dict[Any, str] = field(default_factory=dict)
 
 
-_running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
+_running_task: ContextVar[_RunningTask | None] = ContextVar("signalbox.running_task", default=None)
 
 
 @contextmanager
@@ -93,8 +93,8 @@ def idempotency_key(*call: object) -> str | None:
             field="id",
         )
     name = name_of(sorted_json([without_leases(part) for part in call]))
-    task.calls[name] += 1
-    return name_of(task.operation, name, task.calls[name])
+    number = next(task.calls.setdefault(name, count(1)))  # atomic: threads of the task may make equal calls
+    return name_of(task.operation, name, number)
 
 
 def without_leases(value: Any) -> Any:

@@ -5,8 +5,9 @@ Also what a user's handler receives and returns: the body by its type, and the r
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -21,6 +22,7 @@ from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import BadBody, NotFound
+from signalbox.core.user_code import Produced
 
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
@@ -107,5 +109,6 @@ def body_of(request: Request, codec: Codec) -> Any:
 
 def response_of(returned: Any) -> Response:
     if isinstance(returned, Response):
-        return returned
+        body = returned.body
+        return replace(returned, body=Produced(body)) if isinstance(body, Iterator) else returned
     return Response(204) if returned is None else Response(200, returned)

@@ -21,6 +21,7 @@ from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
 from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
+from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.flow_hooks import check_plain, check_ran
@@ -171,7 +172,7 @@ class Function:
             @wraps(handler)  # the page of the API shows its name, its docstring and its types
             def handle(request: Any, **parts: str) -> Any:
                 sent = {} if codec is None else {BODY: body_of(request, codec)}
-                return response_of(handler(request, **parts, **sent))
+                return user_code.run(lambda: response_of(handler(request, **parts, **sent)))
 
             route(handle)
             return handler
@@ -333,7 +334,8 @@ class Function:
                 delivered = delivered_event(self.name, event.id, event.path, current_trace())
                 try:
                     with idempotent_calls(delivered.operation):
-                        check_ran(handler(event, **parts), "handler", handler.__name__)
+                        returned = user_code.run(partial(handler, event, **parts))
+                        check_ran(returned, "handler", handler.__name__)
                 except Problem as problem:
                     failures.keep(runtime.ports(), delivered, FIRST, problem)
                     raise
@@ -469,6 +471,9 @@ class Function:
         has_keys = task is None or not task.takes_units
 
         def code(own: Delivered[Context], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
+            return user_code.run(partial(attempt, own, subject, begun))
+
+        def attempt(own: Delivered[Context], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
             hold(stable_names(subject))
             if task is None:
                 known = ", ".join(self._tasks) or "none"

@@ -110,7 +110,7 @@ class LocalClasses:
 
 
 NO_CLASSES = LocalClasses("", {})
-local_classes: ContextVar[LocalClasses] = ContextVar("local_classes", default=NO_CLASSES)
+local_classes: ContextVar[LocalClasses] = ContextVar("signalbox.local_classes", default=NO_CLASSES)
 """The classes of the function that handles the request. In tests, one process serves many functions."""
 
 
@@ -201,6 +201,7 @@ class Method:
             return self._send(arguments)
         if command := flow_hooks.object_command(self.address, self.name, arguments):
             return self._in_flow(command)
+        runtime.check_permitted()  # a thread that does not know its request does not know its classes
         local = local_classes.get()
         local.function_of(self.address.name)
         is_local = self.address.name in local.classes and self.on_result_of is None and self.options.timing == AT_ONCE

@@ -15,6 +15,7 @@ from signalbox.batches.service.population import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.records.queries import Order
+from signalbox.core.user_code import ProcessEnded
 from signalbox.flows import http, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
@@ -370,14 +371,14 @@ def test_a_run_whose_code_ends_the_process_ten_times_marks_its_flow_as_stuck() -
     async def deadly() -> Any:
         await flow.event("x")
         deaths[0] += 1
-        raise KeyboardInterrupt
+        raise ProcessEnded
 
     shop = Shop(flows_of(deadly))
     shop.start("deadly")
     shop.event("deadly", "x")
     wake = shop.take("turn")
     for deliveries in range(LIMITS.flow_careful_deliveries + LIMITS.flow_starts_max):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(ProcessEnded):
             shop.deliver(wake, deliveries)
     shop.deliver(wake, 100)
     assert deaths == [LIMITS.flow_careful_deliveries + LIMITS.flow_starts_max]

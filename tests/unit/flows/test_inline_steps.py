@@ -16,6 +16,7 @@ import pytest
 
 from signalbox import Function, Problem, TaskContext, documents, flow, flows
 from signalbox.core.problems import GaveUp
+from signalbox.core.user_code import ProcessEnded
 from signalbox.flows.api.step_threads import Threads
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
@@ -92,7 +93,7 @@ def test_the_run_that_begins_a_chain() -> None:
         return await flow.run(dies)
 
     def dies() -> None:
-        raise KeyboardInterrupt
+        raise ProcessEnded
 
     shop = Shop(flows_of(one))
     shop.start("one")
@@ -100,7 +101,7 @@ def test_the_run_that_begins_a_chain() -> None:
     shop.world.pass_time(10)
 
     def delivered() -> None:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(ProcessEnded):
             shop.deliver(wake)
 
     assert shop.world.cost_of(delivered) == row_cost("flows", "inline_start")
@@ -112,7 +113,7 @@ def test_a_dead_delivery_is_replaced_when_its_claim_is_over() -> None:
     def charge() -> str:
         ran.append(1)
         if len(ran) == 1:
-            raise KeyboardInterrupt
+            raise ProcessEnded
         return "charged"
 
     async def sale() -> str:
@@ -121,7 +122,7 @@ def test_a_dead_delivery_is_replaced_when_its_claim_is_over() -> None:
     shop = Shop(flows_of(sale))
     shop.start("sale")
     wake = shop.take("turn")
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(ProcessEnded):
         shop.deliver(wake)
     shop.deliver(wake, deliveries=1)  # finds the claim of the dead one
     [later] = shop.world.tasks

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox import flow
+from signalbox.core.user_code import ProcessEnded
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader, new_header
@@ -176,14 +177,14 @@ def test_a_delivery_that_reads_and_commits_nothing_keeps_the_chunk_it_has_read(m
                 return super().wait(seconds)
             began.append(3)
             shop.world.pass_time(LIMITS.inline_claim_seconds + 1)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(ProcessEnded):
                 shop.deliver(wake, deliveries=1)  # another process, which dies
             return {}
 
     def charge(number: int) -> str:
         if len(began) == 4:
             began.append(4)
-            raise KeyboardInterrupt
+            raise ProcessEnded
         began.append(number)
         return "x" * 50
 

@@ -10,6 +10,7 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.ports import Conflict
 from signalbox.core.problems import OtherBody, Unavailable
+from signalbox.core.user_code import ProcessEnded
 from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
@@ -111,7 +112,7 @@ def test_the_first_delivery_of_another_wake_up_counts_its_start_of_a_call_with_a
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deadly(*_: Any) -> Applied:
-        raise KeyboardInterrupt
+        raise ProcessEnded
 
     objects.post("a", "p", method_call("add", {"who": "x"}))
     [task] = objects.wake_ups()
@@ -120,7 +121,7 @@ def test_the_first_delivery_of_another_wake_up_counts_its_start_of_a_call_with_a
     for number, (wake_up, deliveries) in enumerate(
         [(task, LIMITS.careful_deliveries), (replace(task, name="b"), 0)], 1
     ):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(ProcessEnded):
             objects.run(wake_up, deliveries)
         assert objects.world.record("objects/Counter~a/mailbox/p")["mark"]["attempts"] == number
         objects.world.pass_time(LIMITS.call_mark_seconds + 1)
@@ -149,7 +150,7 @@ def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(ob
         nonlocal deaths
         if message.body["arguments"]["who"] == "1":
             deaths += 1
-            raise KeyboardInterrupt
+            raise ProcessEnded
         return code.apply(address, state, message, now)
 
     code, accounts.CODE = accounts.CODE, Code("counters", deadly, accounts.function_of)
@@ -158,7 +159,7 @@ def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(ob
             try:
                 objects.run(task, delivery)
                 break
-            except KeyboardInterrupt:
+            except ProcessEnded:
                 continue
             except Unavailable:  # after the last start
                 objects.world.pass_time(LIMITS.call_mark_seconds)

@@ -6,11 +6,13 @@ later (`on_complete`, `continuation`): the tasks of every private function would
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from signalbox.adapters.deployed_catalogue import check_deployed, check_deployed_units
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
+from signalbox.core import user_code
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotFound, PermissionDenied
@@ -65,7 +67,7 @@ class AccessRules:
         rule = self._rules.get(access.name)
         if rule is None or access.name not in exposed:
             raise NotFound("This function is open: its flows and objects have addresses only if `exposes` names them.")
-        if rule(access) is not True:
+        if user_code.run(partial(rule, access)) is not True:
             raise PermissionDenied(f"You may not {access.action.replace('_', ' ')} here.")
 
 

@@ -16,6 +16,7 @@ import flask
 
 from signalbox.adapters import runtime, tracing
 from signalbox.adapters.cost_meter import Cost, measure
+from signalbox.adapters.known_requests import REQUESTS
 from signalbox.adapters.logs import Headers, given_trace, noted, traced, traceparent_of
 from signalbox.adapters.settings import served_name, settings
 from signalbox.core import authors
@@ -26,7 +27,7 @@ STATUS_UNHANDLED = 500
 SAMPLE = 100
 """One of this many sampled lines is written, with this number as `sampled`."""
 
-current_function: ContextVar[str] = ContextVar("current_function", default="")
+current_function: ContextVar[str] = ContextVar("signalbox.current_function", default="")
 """The function that handles the request, empty outside of requests. In tests, one process serves many functions."""
 
 AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
@@ -67,6 +68,7 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
         noted() as durations,
         authors.acting(author),
         handled_by(function),
+        REQUESTS.handled(),
     ):
         log_entry = LogEntry(span=span)
         try:

@@ -18,6 +18,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
 from signalbox.adapters.http.json_bodies import json_of
 from signalbox.adapters.http.request_log import current_function
+from signalbox.adapters.known_requests import REQUESTS
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
@@ -186,7 +187,9 @@ class FlowRun:
         `Problem` that the answer raises.
         """
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
-        return queries.query(runtime.ports(), _flows_of(self._address.name), self._address, name, written).result
+        ports, flows = runtime.ports(), _flows_of(self._address.name)
+        with REQUESTS.handled():
+            return queries.query(ports, flows, self._address, name, written).result
 
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
@@ -274,7 +277,9 @@ class Flow(Generic[P, R]):
         labels = None if self._labels is NO_LABELS else self._labels
         written = None if arguments is None else self._checked((), arguments)
         wanted = starts.Fork(id, from_entry, written, follow, labels, self._timeout_seconds)
-        return FlowRun(starts.fork(runtime.ports(), self._local(), FlowAddress.checked(self.name, run), wanted).address)
+        ports, local, origin = runtime.ports(), self._local(), FlowAddress.checked(self.name, run)
+        with REQUESTS.handled():
+            return FlowRun(starts.fork(ports, local, origin, wanted).address)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
         """Return the command that runs this flow as a sub-flow; its result is the result of the command.
@@ -388,7 +393,9 @@ def started(
     """Start a run. If `local` has the flow's code, the start includes the first turn."""
     follow = on_complete and deployed(on_complete, "on_complete")
     function = local.function if address.name in local.definitions else function_of(address.name)
-    starts.start(runtime.ports(), local, function, address, dict(arguments), follow, labels, timeout_seconds)
+    ports = runtime.ports()
+    with REQUESTS.handled():  # the code of the flow may run: its threads must not act, also outside of a request
+        starts.start(ports, local, function, address, dict(arguments), follow, labels, timeout_seconds)
     return FlowRun(address)
 
 

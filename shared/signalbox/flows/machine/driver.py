@@ -57,6 +57,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH
+from signalbox.core.user_code import ends_process
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.combinations import Group, Mode
 from signalbox.flows.machine.commands import (
@@ -289,7 +290,9 @@ class Driver:
                 parent.got(slot, outcome)
             except Stuck:
                 raise
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                if ends_process(error):
+                    raise
                 raise failed(error, self.location) from error
         else:
             detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."

@@ -18,17 +18,19 @@ receive, calls the function, and drops the code. Nothing is scheduled, stored or
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from signalbox.core import user_code
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import JSON, WrongValue
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.running_flow import running
-from signalbox.flows.machine.stuck import Cancelled, Stuck, failed, stored_json
+from signalbox.flows.machine.stuck import Stuck, failed, stored_json
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message
@@ -100,8 +102,7 @@ def _answered(driver: Driver, query: str, arguments: Mapping[str, Any]) -> Any:
     bound = signature.bind(arguments, None)
     driver.answering = query
     try:
-        with running(driver):
-            value = _called(function, bound, query)
+        value = _called(partial(function, **bound), query, driver.branches[0].context)
     finally:
         driver.answering = ""
     return _checked(value, signature, query)
@@ -120,13 +121,13 @@ def _signature_of(function: Callable[..., Any], query: str) -> Signature:
         ) from error
 
 
-def _called(function: Callable[..., Any], arguments: Mapping[str, Any], query: str) -> Any:
+def _called(code: Callable[[], Any], query: str, context: Context) -> Any:
     try:
-        return function(**arguments)
+        return user_code.run(code, context)
     except Problem:
         raise
-    except (Exception, SystemExit, Cancelled) as error:
-        raise CannotQuery(f"The query {query!r} raised {failed(error).detail}.") from error
+    except Exception as error:
+        raise CannotQuery(f"The query {query!r} raised {failed(user_code.raised_by(error)).detail}.") from error
 
 
 def _checked(value: Any, signature: Signature, query: str) -> Any:

@@ -41,7 +41,7 @@ class RunningFlow(Protocol):
         ...
 
 
-_current: ContextVar[RunningFlow | None] = ContextVar("running_flow", default=None)
+_current: ContextVar[RunningFlow | None] = ContextVar("signalbox.running_flow", default=None)
 
 
 @contextmanager
@@ -52,6 +52,11 @@ def running(flow: RunningFlow) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def enter(flow: RunningFlow) -> None:
+    """Make `flow` the flow whose code runs in this context, and in copies of it."""
+    _current.set(flow)
 
 
 def is_running() -> bool:

@@ -9,12 +9,14 @@ import inspect
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from contextvars import Context
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
+from signalbox.core.user_code import copied, kit_context
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     Command,
@@ -23,7 +25,7 @@ from signalbox.flows.machine.commands import (
     branches_in,
     has_shield,
 )
-from signalbox.flows.machine.running_flow import RunningFlow, running
+from signalbox.flows.machine.running_flow import RunningFlow, enter
 from signalbox.flows.machine.stuck import Cancelled, awaited_by, failed, frame_of, is_misuse, location_of, misused
 from signalbox.flows.problems import CommandCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -157,7 +159,10 @@ class PendingCommand:
 
 
 class Branch:
-    """A coroutine. It is resumed with the outcome of the command that it awaits."""
+    """A coroutine. It is resumed with the outcome of the command that it awaits.
+
+    It runs in a `context` of its own: a copy of that of the branch which began it.
+    """
 
     def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:
         self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
@@ -168,6 +173,8 @@ class Branch:
         self._is_passed_on = False
         self._cancelled = False
         self._has_ended = False
+        self.context: Context = copied(tree.runs.context) if tree.runs else kit_context()
+        self.context.run(enter, tree)
         tree.branches.append(self)
 
     @property
@@ -204,8 +211,10 @@ class Branch:
         self.tree.created.clear()
         self.tree.runs = self
         error = outcome.exception()
-        with running(self.tree):
-            item = self._code.send(outcome.value) if error is None else self._code.throw(error)
+        if error is None:
+            item = self.context.run(self._code.send, outcome.value)
+        else:
+            item = self.context.run(self._code.throw, error)
         self._check_created()
         return item
 
@@ -276,13 +285,12 @@ class Branch:
         code that never ends.
         """
         self.tree.runs = self
-        with running(self.tree):
-            for _ in range(CLOSES_MAX):
-                if not is_open(self._code):
-                    return
-                code = innermost(self._code)
-                with suppress(BaseException):  # an error of a clean-up has no effect
-                    discard(code.throw(Dropped() if awaits_foreign(code) else GeneratorExit()))
+        for _ in range(CLOSES_MAX):
+            if not is_open(self._code):
+                return
+            code = innermost(self._code)
+            with suppress(BaseException):  # an error of a clean-up has no effect
+                discard(self.context.run(code.throw, Dropped() if awaits_foreign(code) else GeneratorExit()))
         UNENDING.append(self._code)
         detail = "The code catches every exception and then waits again, so that it never ends. Catch `Exception`"
         raise misused(detail, self.location)

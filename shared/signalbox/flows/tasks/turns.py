@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
+from signalbox.core import user_code
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.flow_hooks import check_ran
 from signalbox.core.idempotency_keys import idempotent_calls
@@ -227,7 +229,7 @@ class FlowDelivery:
         def code() -> CallOutcome:
             try:
                 with idempotent_calls(operation, is_repeated=claim.starts > 1):
-                    returned = check_ran(step.code(context), "step", step.name)
+                    returned = check_ran(user_code.run(partial(step.code, context)), "step", step.name)
             except Problem as problem:
                 return CallOutcome.from_problem(problem)
             except Exception as error:  # noqa: BLE001  the start has failed, and the next one may not

@@ -26,14 +26,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
 from datetime import datetime
+from functools import partial
 from typing import Any, Self, TypeVar
 
+from signalbox.core import user_code
 from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable, text_of
+from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
@@ -49,7 +51,7 @@ RESERVED = {"key", "now", "version", "upgrade"}
 
 # --- the messages and tasks of a running method ---
 
-_running: ContextVar[tuple[ObjectAddress, Sent] | None] = ContextVar("running_method", default=None)
+_running: ContextVar[tuple[ObjectAddress, Sent] | None] = ContextVar("signalbox.running_method", default=None)
 
 
 class Reference:
@@ -155,18 +157,21 @@ class ObjectClass:
         instance = self._instance(address, state, now)
         with running(address) as sent:
             try:
-                method = self.method(message.body["method"])
-                result = method.code(instance, **method.signature.bind(message.body["arguments"], None))
-                codec = method.signature.result
-                if method.reads:
-                    return Applied(state, _outcome(_sent_nothing(result, sent), codec))
-                return Applied(self._text(instance), _outcome(result, codec), sent)
+                return user_code.run(partial(self._applied, instance, state, message, sent), user_code.kit_context())
             except Problem as problem:
                 return Applied(state, CallOutcome.from_problem(problem))
             except Unavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - any error is the call's outcome, and must not block other calls
                 return Applied(state, _failed(error))
+
+    def _applied(self, instance: Any, state: str | None, message: Message, sent: Sent) -> Applied:
+        method = self.method(message.body["method"])
+        result = method.code(instance, **method.signature.bind(message.body["arguments"], None))
+        codec = method.signature.result
+        if method.reads:
+            return Applied(state, _outcome(_sent_nothing(result, sent), codec))
+        return Applied(self._text(instance), _outcome(result, codec), sent)
 
     def check_state(self, state: str | None) -> None:
         """Raise `Unavailable` for a state of a newer version, and for one that this code cannot read."""
@@ -190,10 +195,11 @@ class ObjectClass:
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
             try:
-                return self._checked(upgrade(stored["fields"], stored["version"]))
+                upgraded = user_code.run(partial(upgrade, stored["fields"], stored["version"]), user_code.kit_context())
+                return self._checked(upgraded)
             except Exception as error:
-                raised = f"{type(error).__name__}: {text_of(error)}"
-                raise Unavailable(f"{self.name}.upgrade raised {raised}. Its calls wait for fixed code") from error
+                detail = f"{self.name}.upgrade raised {user_code.described(error)}. Its calls wait for fixed code"
+                raise Unavailable(detail) from error
         return dict(stored["fields"])
 
     def _checked(self, fields: Any) -> dict[str, Any]:
@@ -269,4 +275,4 @@ def _outcome(result: Any, codec: Codec) -> CallOutcome:
 
 
 def _failed(error: Exception) -> CallOutcome:
-    return CallOutcome.from_problem(MethodFailed(f"{type(error).__name__}: {text_of(error)}"))
+    return CallOutcome.from_problem(MethodFailed(user_code.described(error)[: CORE_LIMITS.error_letters_max]))

@@ -14,11 +14,11 @@ only a write of its document causes an event.
 
 import traceback as tracebacks
 
+from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.error_notes import ErrorNote, ErrorText
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import text_of as shown
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.limits import LIMITS
@@ -31,7 +31,7 @@ from signalbox.tasks.problems import NotRepeatable
 
 def text_of(error: BaseException) -> ErrorText:
     """Return the texts of an exception."""
-    return _cut(f"{type(error).__name__}: {shown(error)}", "".join(tracebacks.format_exception(error)))
+    return _cut(user_code.described(error), "".join(tracebacks.format_exception(user_code.raised_by(error))))
 
 
 def _cut(error: str, traceback: str) -> ErrorText:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CALLERS = {"HTTP_X_CLOUDTASKS_QUEUENAME": "queue", "HTTP_X_CLOUDSCHEDULER": "schedule", "HTTP_CE_ID": "event"}
 
-_current: ContextVar[Function | None] = ContextVar("current_function", default=None)
+_current: ContextVar[Function | None] = ContextVar("signalbox.local_function", default=None)
 
 
 def invokers_enforced(function: Function, app: "WSGIApplication") -> "WSGIApplication":

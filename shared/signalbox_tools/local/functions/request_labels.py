@@ -28,7 +28,7 @@ CONSOLE = "console"
 ID_FIELDS = ("semaphore", "key", "id", "batch", "source")
 """The members of a payload that can name the subject of a task. The first that exists is shown."""
 
-_labels: ContextVar[dict[str, Any] | None] = ContextVar("request_labels", default=None)
+_labels: ContextVar[dict[str, Any] | None] = ContextVar("signalbox.request_labels", default=None)
 
 
 def labelled(app: "WSGIApplication") -> "WSGIApplication":

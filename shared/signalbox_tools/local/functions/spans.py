@@ -64,7 +64,7 @@ class OpenSpan:
         self.attributes |= attributes
 
 
-_current: ContextVar[OpenSpan | None] = ContextVar("span", default=None)
+_current: ContextVar[OpenSpan | None] = ContextVar("signalbox.span", default=None)
 
 
 class SpanFile:

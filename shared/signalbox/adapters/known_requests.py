@@ -1,0 +1,80 @@
+"""Whether the code that calls the kit knows the request for which it runs.
+
+The request's task, author, cost and trace, and whether its code may have effects, are context variables. A new thread
+begins without them, and so does a new context: its calls would not be idempotent, its writes would have no author, and
+code that may have no effects would have them. So these calls are refused.
+
+    the calling thread                                     while this process handles     otherwise
+    -----------------------------------------------------  -----------------------------  ---------
+    handles a request, or has a copy of its context        permitted                      -
+    handles a request, in a new context                    UnknownRequest                 -
+    the main thread, or older than the first request       permitted                      permitted
+    another one                                            UnknownRequest                 permitted
+
+A thread that is older than the first request, for instance one that a module starts, never works for a request.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from weakref import WeakSet
+
+_is_known: ContextVar[bool] = ContextVar("signalbox.is_request_known", default=False)
+
+ADVICE = (
+    "Copy the context for each call: `pool.submit(contextvars.copy_context().run, work, item)`, or "
+    "`threading.Thread(target=contextvars.copy_context().run, args=(work, item))`; `asyncio.to_thread` copies it"
+)
+
+
+class UnknownRequest(Exception):
+    """A thread, or a new context, called the kit while this process handled a request, and did not know which one."""
+
+
+class Requests:
+    """The requests that this process handles now. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handling: Counter[int] = Counter()
+        self._older: WeakSet[threading.Thread] | None = None
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle a request in this thread. Its code knows it."""
+        thread = threading.get_ident()
+        with self._lock:
+            if self._older is None:
+                self._older = WeakSet(threading.enumerate())
+            self._handling[thread] += 1
+        token = _is_known.set(True)
+        try:
+            yield
+        finally:
+            _is_known.reset(token)
+            with self._lock:
+                self._handling[thread] -= 1
+                if not self._handling[thread]:
+                    del self._handling[thread]
+
+    def check(self) -> None:
+        """Raise `UnknownRequest` if the calling code works for a request, and does not know it."""
+        if _is_known.get():
+            return
+        with self._lock:
+            if not self._handling:
+                return
+            handles, thread = threading.get_ident() in self._handling, threading.current_thread()
+            is_free = thread is threading.main_thread() or (self._older is not None and thread in self._older)
+        if handles or not is_free:
+            where = "A new context" if handles else f"The thread {thread.name}"
+            raise UnknownRequest(
+                f"{where} called the kit and does not know its task or request, so the call would not be idempotent "
+                f"and would have no author. {ADVICE}."
+            )
+
+
+REQUESTS = Requests()
+"""The requests of this process."""
