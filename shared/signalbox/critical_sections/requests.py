@@ -1,6 +1,7 @@
 """The request that HTTP and Python callers both build, checked when it is made."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
@@ -8,7 +9,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
-from signalbox.core.surface.field_rules import Checked, Described, Seconds, check_fields, key_schema, parsed
+from signalbox.core.surface.field_rules import KIT_ONLY, Checked, Described, Seconds, check_fields, key_schema, parsed
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import BadCriticalSection
@@ -48,6 +49,9 @@ class SectionRequest:
     id: Annotated[str, Checked(_check_id, {"maxLength": CORE_LIMITS.key_bytes_max})] = ""
     """Identifies a repeat of this call among the last 100 of the key; an empty one is never recognised."""
 
+    named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+
     def __post_init__(self) -> None:
         check_fields(self, BadCriticalSection)
         if self.collect:
@@ -56,7 +60,7 @@ class SectionRequest:
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str = "") -> Self:
         """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        return parsed(cls, body, BadCriticalSection, {"id": id_})
+        return parsed(cls, body, BadCriticalSection, {"id": id_, "named": True})
 
     @classmethod
     def repeating(cls, grant: Grant, call: Call, id_: str) -> Self:

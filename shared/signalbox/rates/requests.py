@@ -4,6 +4,7 @@ A request that is not allowed raises `BadRate` with the field that is wrong and 
 """
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
@@ -84,10 +85,13 @@ class RateWaitRequest:
     batch: Annotated[str, KIT_ONLY] = ""
     """The key of the run of that batch."""
 
+    named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+
     def __post_init__(self) -> None:
         check_fields(self, BadRate)
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
         """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        return parsed(cls, body, BadRate, {"id": id_})
+        return parsed(cls, body, BadRate, {"id": id_, "named": True})

@@ -6,7 +6,7 @@ A request that is not allowed raises `BadSemaphore` with the field that is wrong
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import Annotated, Any, Self, get_args
 
 from signalbox.core.calls import Call
@@ -125,6 +125,9 @@ class WaitRequest:
     priority: Annotated[Priority, Checked(_priority_or_normal, PRIORITY.schema())] = "normal"
     """A share of the permits: high, normal and low have the weights 16, 4 and 1. As `key`, it needs a continuation."""
 
+    named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+
     def __post_init__(self) -> None:
         check_fields(self, BadSemaphore)
         if self.continuation is None:
@@ -145,7 +148,7 @@ class WaitRequest:
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
         """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        request = parsed(cls, body, BadSemaphore, {"id": id_})
+        request = parsed(cls, body, BadSemaphore, {"id": id_, "named": True})
         if request.continuation is None and body.get("priority") is not None:
             raise _needs_continuation("priority")
         return request
