@@ -35,6 +35,7 @@ from tests.simulation.reached_counts import (
     GIVEN_UP,
     GROUPS_AGAIN,
     INLINE_STEPS_RUN,
+    KEYS_REWEIGHED,
     LANES_SHARED,
     LATE_WAITS,
     LEASES_OUTLIVED,
@@ -112,6 +113,7 @@ REACHED_IN = {
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (
         ACQUIRES_IN_LINE,
+        KEYS_REWEIGHED,
         LANES_SHARED,
         NAMES_REUSED,
         OUTAGES,

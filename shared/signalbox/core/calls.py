@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, Self
 
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
@@ -100,6 +100,11 @@ class Call:
             return shown
         run = str(self.payload["flow"]).partition("/")[2].replace("~", "/", 1)
         return shown | {"flow": run, "step": str(self.payload.get("path", ""))}
+
+    @property
+    def digest(self) -> str:
+        """A hash of the call without its time. A repeat under the same id must have the same hash."""
+        return name_of(json.dumps([self.function, self.task, self.payload, self.queue], sort_keys=True))
 
     def to_request(self) -> dict[str, Any]:
         """Undo `from_request`."""

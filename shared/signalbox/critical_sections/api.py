@@ -37,11 +37,14 @@ class CriticalSection:
         - `lease_seconds`: if a run's task dies, its redelivery takes the run over after this time.
         - `id`: identifies a repeated call.
 
-        Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
+        Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask`, `OtherBody` if the id was used for another call,
+        or `Unavailable`.
         """
         check_deployed(continuation=call)
         id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""
-        request = SectionRequest(call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_)
+        request = SectionRequest(
+            call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_, named=bool(id)
+        )
         return service.call(runtime.ports(), self.key, request)
 
 

@@ -5,7 +5,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.ports import Ports
-from signalbox.core.problems import NotFound
+from signalbox.core.problems import NotFound, OtherBody
 from signalbox.critical_sections import service
 from signalbox.critical_sections.problems import OtherTask
 from signalbox.critical_sections.requests import SectionKey, SectionRequest
@@ -20,7 +20,7 @@ routes = Routes("critical_section")
     headers=(IDEMPOTENCY_KEY,),
     body=SectionRequest,
     answers={202: SectionCalledShown},
-    refuses=(OtherTask,),
+    refuses=(OtherTask, OtherBody),
     example={"continuation": {"function": "quilt", "task": "announce"}, "debounce_seconds": 2},
 )
 def call_critical_section(ports: Ports, request: Request, key: SectionKey) -> Response:

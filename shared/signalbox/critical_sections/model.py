@@ -104,7 +104,7 @@ class Section:
     """The whole state of one key. A key without a record has the default state.
 
     `token` is the latest fencing token, `alarm_at` the time of the latest wake task, `ids` the hashes of the latest
-    calls' ids, oldest first.
+    calls' ids, each followed by that of its call, oldest first.
     """
 
     token: int = 0

@@ -1,5 +1,7 @@
 """The request that HTTP and Python callers both build, checked when it is made."""
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
@@ -7,7 +9,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
-from signalbox.core.surface.field_rules import Checked, Described, RequestBody, Seconds, key_schema
+from signalbox.core.surface.field_rules import KIT_ONLY, Checked, Described, RequestBody, Seconds, key_schema, parsed
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import BadCriticalSection
@@ -49,10 +51,18 @@ class SectionRequest(RequestBody):
     id: Annotated[str, Checked(_check_id, {"maxLength": CORE_LIMITS.key_bytes_max})] = ""
     """Identifies a repeat of this call among the last 100 of the key; an empty one is never recognised."""
 
+    named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+
     def __post_init__(self) -> None:
         RequestBody.__post_init__(self)
         if self.collect:
             self._check_collected()
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
+        """Parse a body, as the base class does; a caller has chosen the id."""
+        return parsed(cls, body, cls.problem, absent | {"named": True})
 
     @classmethod
     def repeating(cls, grant: Grant, call: Call, id_: str) -> Self:

@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 def call(ports: Ports, key: str, request: SectionRequest) -> bool:
     """Call a critical section; return whether the run of this call is granted already.
 
-    Raises `BadKey`, `OtherTask` or `Unavailable`.
+    Raises `BadKey`, `OtherTask`, `OtherBody` or `Unavailable`.
     """
     call_id = request.id or ports.store.new_id()
     return _change(ports, key, lambda section, now: transitions.call(key, section, request, call_id, now))

@@ -21,14 +21,21 @@ from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
-from signalbox.core.problems import NotFound, Problem, UnsupportedMediaType
+from signalbox.core.problems import NotFound, OtherBody, Problem, UnsupportedMediaType
 from signalbox.core.surface.field_rules import KEY, Described
 from signalbox.core.surface.paging import Listing, wants_count
 from signalbox.core.surface.request_fields import wants
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model.stamped_contents import StoredDocument
-from signalbox.documents.problems import BadPrecondition, CannotWriteBack, EditsACopy, PreconditionFailed, StaleCopy
+from signalbox.documents.problems import (
+    BadPrecondition,
+    CannotWriteBack,
+    DocumentDeleted,
+    EditsACopy,
+    PreconditionFailed,
+    StaleCopy,
+)
 from signalbox.documents.requests import (
     PARTS_MAX,
     UNCONDITIONAL,
@@ -147,14 +154,14 @@ def find_documents(ports: Ports, request: Request) -> Response:
     "/",
     headers=(
         *PRECONDITIONS,
-        Parameter("Idempotency-Key", str, "The key of a single document that has none."),
+        Parameter("Idempotency-Key", str, "Identifies a repeat, and is the key of a single document that has none."),
     ),
     body={"application/json": Posted, "application/x-ndjson": Lines},
     answers={
-        200: Answer(Loaded, "The document that replaced another one, or the results of several."),
+        200: Answer(Loaded, "The document that replaced another one or was repeated, or the results of several."),
         201: CREATED,
     },
-    refuses=(TransformFailed, PreconditionFailed),
+    refuses=(OtherBody, DocumentDeleted, TransformFailed, PreconditionFailed),
     example=[{"key": "1", "name": "Fred", "address": {"key": "2"}}, {"key": "2", "city": "stuffville"}],
 )
 def load_documents(ports: Ports, request: Request) -> Response:
@@ -162,6 +169,8 @@ def load_documents(ports: Ports, request: Request) -> Response:
 
     An object is stored as by a PUT to its URL. If it has no `key`, its key is the `Idempotency-Key`, or a new one
     without that header, and `Location` is its URL. Without the header, a repeated request stores a second document.
+    With it, a repeat writes nothing: the response is the document as it is now, 409 for another body or for a document
+    that something else has created, or 410 after its deletion.
 
     Each document of an array, or of newline-delimited JSON (`application/x-ndjson`), has its own result, in the order
     of the request. They may link to each other in any order. If several documents have the same key, the first is
@@ -171,7 +180,13 @@ def load_documents(ports: Ports, request: Request) -> Response:
     if isinstance(parsed, BulkPutRequest):
         results = bulk.put_each(ports, parsed, documents_wanted=False)
         return Response(200, PutResultsShown(tuple(map(_result, results))))
-    return posted_response(single_documents.put(ports, parsed), settings().page_address_of("documents"))
+    idempotency_key = request.header("Idempotency-Key")
+    stored = (
+        single_documents.put_once(ports, parsed, idempotency_key)
+        if idempotency_key
+        else single_documents.put(ports, parsed)
+    )
+    return posted_response(stored, settings().page_address_of("documents"))
 
 
 @routes.on(

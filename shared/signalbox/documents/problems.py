@@ -35,6 +35,11 @@ class PreconditionFailed(Problem):
     title = "Precondition failed"
 
 
+class DocumentDeleted(Problem):
+    status = 410
+    title = "The document was deleted"
+
+
 class BadPrecondition(Problem):
     title = "Invalid If-Match or If-None-Match"
 

@@ -33,8 +33,8 @@ class Rate:
         """Take permits if they are free now. The result is true if they were taken; otherwise it has the time to retry.
 
         The result is false while tasks wait, because they were first, and while the rate is paused. A repeat with the
-        same `id`, among the last 100, takes nothing and gets the same answer. Raises `NoRate`, `BadRate` or
-        `Unavailable`.
+        same `id`, among the last 100, takes nothing and gets the same answer. Raises `NoRate`, `BadRate`, `OtherBody`
+        if the id was used with another weight, or `Unavailable`.
         """
         return service.acquire(runtime.ports(), self.name, AcquireRequest(weight, id or ""))
 
@@ -43,12 +43,12 @@ class Rate:
 
         No process waits. `weight` is the number of permits, for example the tokens of a request. `id` identifies a
         repeated wait; in a task, the kit derives an id, which a second delivery repeats. Raises `NoRate`, `BadRate`,
-        `BadCall` or `Unavailable`.
+        `BadCall`, `OtherBody` if the id was used for another call or weight, or `Unavailable`.
         """
         check_deployed(continuation=call)
         ports = runtime.ports()
         key = id or idempotency_key("rate", self.name, content_of(call), weight) or ports.store.new_id()
-        return service.wait(ports, self.name, RateWaitRequest(key, call, weight)).id
+        return service.wait(ports, self.name, RateWaitRequest(key, call, weight, named=bool(id))).id
 
     def pause(self) -> None:
         """Grant no permits until `resume`; tasks wait in their order, and `acquire` is refused. Idempotent.

@@ -8,7 +8,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.ports import Ports
-from signalbox.core.problems import WaitOfFlow
+from signalbox.core.problems import OtherBody, WaitOfFlow
 from signalbox.core.surface.field_rules import Range
 from signalbox.core.surface.paging import Listing
 from signalbox.core.surface.settings_patch import SettingsPatch
@@ -90,7 +90,7 @@ def resume_rate(ports: Ports, _: Request, name: RateName) -> Response:
     headers=(IDEMPOTENCY_KEY,),
     body=AcquireRequest,
     answers={200: Answer(AcquiredShown, headers=(TRY_AGAIN,))},
-    refuses=(NoRate,),
+    refuses=(NoRate, OtherBody),
     example={"weight": 3},
 )
 def acquire_from_rate(ports: Ports, request: Request, name: RateName) -> Response:
@@ -110,7 +110,7 @@ def acquire_from_rate(ports: Ports, request: Request, name: RateName) -> Respons
     headers=(IDEMPOTENCY_KEY,),
     body=RateWaitRequest,
     answers={202: RateWaitShown},
-    refuses=(NoRate,),
+    refuses=(NoRate, OtherBody),
     example={"continuation": {"function": "quilt", "task": "announce"}, "weight": 3},
 )
 def wait_for_rate(ports: Ports, request: Request, name: RateName) -> Response:

@@ -31,7 +31,7 @@ from typing import Any
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
@@ -47,7 +47,7 @@ from signalbox.rates.model import (
     seconds_between,
 )
 from signalbox.rates.problems import BadRate
-from signalbox.rates.requests import AcquireRequest
+from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 
 ADMIT = "rate_admit"
 """The task of an admit run."""
@@ -145,9 +145,18 @@ def take(rate: Rate, weight: int, at: datetime) -> Rate:
 
 
 def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate, Acquired]:
-    """Grant permits now, or refuse. While the queue has waits, refuse, because they came first. Raises `BadRate`."""
+    """Grant permits now, or refuse. While the queue has waits, refuse, because they came first.
+
+    Raises `BadRate`, and `OtherBody` if the id was granted with another weight.
+    """
     check_weight(rate, request.weight)
-    if any(receipt.id == request.id for receipt in rate.recent):
+    before = next((receipt for receipt in rate.recent if receipt.id == request.id), None)
+    if before and before.weight != request.weight:
+        raise OtherBody(
+            f"The id {request.id!r} was granted {before.weight} permits, not {request.weight}: choose another id.",
+            field="id",
+        )
+    if before:
         return Decision(rate, Acquired(granted=True))
     if rate.paused_at is not None:
         return Decision(rate, Acquired(granted=False, retry_after_seconds=LIMITS.paused_retry_seconds, paused=True))
@@ -156,12 +165,20 @@ def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate
         there_at = max(there_at, rate.alarm_at) + timedelta(microseconds=interval(rate))
     if there_at > now:
         return Decision(rate, Acquired(granted=False, retry_after_seconds=seconds_between(now, there_at)))
-    recent = (*rate.recent, Receipt(request.id, now))[-LIMITS.recent_acquires_max :]
+    recent = (*rate.recent, Receipt(request.id, now, request.weight))[-LIMITS.recent_acquires_max :]
     return Decision(replace(take(rate, request.weight, now), recent=recent), Acquired(granted=True))
 
 
-def repeated_wait(name: str, wait: RateWait, now: datetime) -> WaitAnswer:
-    """Return the answer to a repeated wait. If a unit's grant is due, this includes its task, which may be lost."""
+def repeated_wait(name: str, wait: RateWait, request: RateWaitRequest, now: datetime) -> WaitAnswer:
+    """Return the answer to a repeated wait. If a unit's grant is due, this includes its task, which may be lost.
+
+    Raises `OtherBody` if a caller named the id, and the wait is for another call or weight.
+    """
+    given, wanted = (wait.continuation.digest, wait.weight), (request.continuation.digest, request.weight)
+    if request.named and given != wanted:
+        raise OtherBody(
+            f"The id {request.id!r} is that of a wait for another task or weight: choose another id.", field="id"
+        )
     due = wait.granted_at is not None and wait.granted_at <= now
     lost = (continuation_task(name, wait, now),) if due and wait.unit else ()
     return WaitAnswer(wait.id, wait.state, due, lost)

@@ -87,13 +87,14 @@ class RateSettings(RequestBody):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An acquire that was granted `at` a time: a repeat of its `id` takes nothing."""
+    """An acquire of `weight` permits that was granted `at` a time: a repeat of its `id` takes nothing."""
 
     id: str
     at: datetime
+    weight: int = 1
 
     def to_record(self) -> dict[str, Any]:
-        return {"id": self.id, "at": self.at}
+        return {"id": self.id, "at": self.at} | ({} if self.weight == 1 else {"weight": self.weight})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,24 @@
 A request that is not allowed raises `BadRate` with the field that is wrong and its allowed values.
 """
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.surface.field_rules import KIT_ONLY, MAY_BE_ABSENT, Checked, Name, Range, RequestBody, key_schema
+from signalbox.core.surface.field_rules import (
+    KIT_ONLY,
+    MAY_BE_ABSENT,
+    Checked,
+    Name,
+    Range,
+    RequestBody,
+    key_schema,
+    parsed,
+)
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 
@@ -69,3 +80,11 @@ class RateWaitRequest(RequestBody):
 
     batch: Annotated[str, KIT_ONLY] = ""
     """The key of the run of that batch."""
+
+    named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
+        """Parse a body, as the base class does; a caller has chosen the id."""
+        return parsed(cls, body, cls.problem, absent | {"named": True})

@@ -160,7 +160,7 @@ def _with_count(ports: Ports, view: RateView) -> RateView:
 
 
 def acquire(ports: Ports, name: str, request: AcquireRequest) -> Acquired:
-    """Take permits if they are there now. Raises `NoRate`, `BadRate` or `Unavailable`."""
+    """Take permits if they are there now. Raises `NoRate`, `BadRate`, `OtherBody` or `Unavailable`."""
     asked = request if request.id else replace(request, id=ports.store.new_id())
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Acquired]:
@@ -176,14 +176,14 @@ def acquire(ports: Ports, name: str, request: AcquireRequest) -> Acquired:
 def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
     """Put a wait into the queue. A repeat is answered with the wait's state.
 
-    Raises `NoRate`, `BadRate` or `Unavailable`.
+    Raises `NoRate`, `BadRate`, `OtherBody` or `Unavailable`.
     """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, WaitAnswer | None]:
         snapshot, own = read
         incarnation, found = incarnation_of(snapshot), wait_of(own)
         if found and (found.incarnation == incarnation or found.state != "waiting"):
-            return Decision((), machine.repeated_wait(name, found, own.read_time))
+            return Decision((), machine.repeated_wait(name, found, request, own.read_time))
         rate = rate_of(name, snapshot)
         machine.check_weight(rate, request.weight)
         if found:  # its rate was deleted; if overwritten, it would keep its create time, and so its place

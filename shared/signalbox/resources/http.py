@@ -19,13 +19,14 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import FieldError, InvalidFields, NotFound
 from signalbox.core.records.queries import Operator
 from signalbox.documents.requests import Precondition
+from signalbox.documents.service.single_documents import Receipt
 from signalbox.resources import machine, service
 from signalbox.resources.machine import Action
 from signalbox.resources.model import items
 from signalbox.resources.model.fields import BOOLEAN, RESERVED_IDS, Field, as_ids, valid_item_id
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.requests import ListRequest, Parameters, conditions_of
-from signalbox.resources.service import ItemWrite, Receipt, StoredItem
+from signalbox.resources.service import ItemWrite, StoredItem
 
 if TYPE_CHECKING:
     from signalbox.adapters.http.description import Schemas

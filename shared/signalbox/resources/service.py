@@ -19,7 +19,7 @@ from signalbox.core.effects import Decision, receipt_path
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, pause, perform
-from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
+from signalbox.core.ports import AlreadyExists, Conflict, Ports, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, Contended, NeedsIndex, NotFound, OtherBody, Unavailable
 from signalbox.core.surface.paging import write_page_token
 from signalbox.documents.model.contents import Content, Surveyed
@@ -27,7 +27,7 @@ from signalbox.documents.model.stamped_contents import StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.documents.service.dependents import delete_with_dependents
-from signalbox.documents.service.single_documents import check_precondition
+from signalbox.documents.service.single_documents import Receipt, check_precondition
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
 from signalbox.documents.storage.records import Found
@@ -52,20 +52,6 @@ class StoredItem:
 
 Change = Callable[[Item | None], Values | None]
 """Returns the new fields of an item, given the item or None. None means no change. Raises a `Problem`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The receipt of a creation that a client may repeat: the name of the operation, and the digest of its body."""
-
-    name: str
-    digest: str
-
-    @property
-    def write(self) -> Put:
-        """The write that creates the record, for the commit of the item."""
-        record = {"digest": self.digest, "written_at": SERVER_TIME}
-        return Put(receipt_path(self.name), record, Must.NOT_EXIST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class Semaphore:
         - `priority`: "high", "normal" or "low", with the weights 16, 4 and 1. Within one key and priority, the first
           wait is served first.
 
-        Raises `NoSemaphore`, `BadSemaphore`, `BadCall` or `Unavailable`.
+        Raises `NoSemaphore`, `BadSemaphore`, `BadCall`, `OtherBody` if the id was used for another call or number of
+        permits, or `Unavailable`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         late = on_timeout and content_of(on_timeout)
@@ -95,6 +96,7 @@ class Semaphore:
             holder=holder,
             key=key,
             priority=priority,
+            named=bool(id),
         )
         return waits.wait(runtime.ports(), self.name, request).acquired
 
@@ -109,7 +111,8 @@ class Semaphore:
 
         The lease expires after `lease_seconds` (None: the semaphore's). A repeat with the same `id` returns the lease
         while it is held, and raises `LeaseEnded` after that. In a task, the kit derives an id; a second delivery
-        acquires again after the lease has ended. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`.
+        acquires again after the lease has ended. Raises `NoSemaphore`, `BadSemaphore`, `OtherBody` if the id was used
+        for another number of permits, or `Unavailable`.
         """
         request = WaitRequest(self._wait_id(id, "acquire", permits), lease_seconds=lease_seconds, permits=permits)
         answer = waits.wait(runtime.ports(), self.name, request)

@@ -6,7 +6,7 @@ A request that is not allowed raises `BadSemaphore` with the field that is wrong
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import Annotated, Any, Self, get_args
 
 from signalbox.core.calls import Call
@@ -127,6 +127,9 @@ class WaitRequest(RequestBody):
     priority: Annotated[Priority, Checked(_priority_or_normal, PRIORITY.schema())] = "normal"
     """A share of the permits: high, normal and low have the weights 16, 4 and 1. As `key`, it needs a continuation."""
 
+    named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+
     def __post_init__(self) -> None:
         RequestBody.__post_init__(self)
         if self.continuation is None:
@@ -146,8 +149,11 @@ class WaitRequest(RequestBody):
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
-        """Parse a body, as the base class does. Its priority, also a normal one, needs a continuation."""
-        request = parsed(cls, body, cls.problem, absent)
+        """Parse a body, as the base class does; a caller has chosen the id.
+
+        A priority, also a normal one, needs a continuation.
+        """
+        request = parsed(cls, body, cls.problem, absent | {"named": True})
         if request.continuation is None and body.get("priority") is not None:
             raise _needs_continuation("priority")
         return request

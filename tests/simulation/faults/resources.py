@@ -13,12 +13,12 @@ from signalbox.documents.model.contents import Content
 from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service import dependents
-from signalbox.documents.service.single_documents import check_precondition
+from signalbox.documents.service.single_documents import Receipt, check_precondition
 from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from signalbox.resources.model.fields import key_of
 from signalbox.resources.model.items import Item, Resource
-from signalbox.resources.service import Receipt, existing, own_item
+from signalbox.resources.service import existing, own_item
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import resources as resources_world

@@ -486,6 +486,10 @@ def _always_its_own(_: Semaphore, key: str, priority: str) -> str:
     return lane_id(key, priority)
 
 
+def _moved_at_once(_: Semaphore, after: Semaphore) -> Semaphore:
+    return after
+
+
 def _as_loaded(_: Loaded, lease: LeaseRecord, __: object) -> LeaseRecord:
     return lease
 
@@ -630,6 +634,13 @@ FAULTS = (
             "the turn of a head that wants several",
             ("semaphores.grant_in_order", _pass_the_head_of_a_lane),
             ("semaphores.reads_needed", _read_behind_a_head),
+        )
+    ),
+    _sharing(
+        _without(
+            "lane-6",
+            "the lane of a key that is given a weight",
+            ("semaphores.with_weights_of", _moved_at_once),
         )
     ),
     _sharing(_without("lane-6", "the limit of lanes", ("semaphores.lane_of in waits", _always_its_own))),

@@ -38,6 +38,7 @@ from signalbox.documents.model.contents import Surveyed
 from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.documents.requests import UNCONDITIONAL, Precondition, PutRequest, Tags
 from signalbox.documents.service import single_documents
+from signalbox.documents.service.single_documents import Receipt
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.resources import machine, service
@@ -46,7 +47,7 @@ from signalbox.resources.model.fields import RefersTo, key_of
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest, conditions_of
-from signalbox.resources.service import ItemWrite, Receipt, StoredItem
+from signalbox.resources.service import ItemWrite, StoredItem
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import DELETIONS_REFUSED, DEPENDENTS_DELETED, LISTED_BY_COPIES, REACHED

@@ -9,7 +9,7 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Decision, Effect
-from signalbox.core.problems import NotFound, Problem, Unavailable
+from signalbox.core.problems import NotFound, OtherBody, Problem, Unavailable
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.machine import transitions
@@ -61,7 +61,7 @@ STATES = ("idle", "waiting", *RUNS)
 DUE_LATER = NextRun(call_of(1), "", 600, ago(5), ago(-10))
 DUE_NOW = replace(DUE_LATER, due_at=NOW)
 FULL = [0] * LIMITS.collected_items_max
-REFUSALS: dict[str, type[Exception]] = {"Unavailable": Unavailable, "OtherTask": OtherTask}
+REFUSALS: dict[str, type[Exception]] = {"Unavailable": Unavailable, "OtherTask": OtherTask, "OtherBody": OtherBody}
 
 
 def rows() -> list[Row]:
@@ -97,6 +97,10 @@ def step(row: Row, section: Section) -> Step:
         case "call", "its id is remembered":
             known = transitions.call("k", Section(), request(), "a", NOW).state.ids
             return replace(section, ids=known), lambda given: transitions.call("k", given, request(), "a", NOW)
+        case "call", "its id is of other call":
+            known = transitions.call("k", Section(), request(), "a", NOW).state.ids
+            other = SectionRequest(Call("index", "rebuild", {"pages": [1]}), id="a", named=True)
+            return replace(section, ids=known), lambda given: transitions.call("k", given, other, "a", NOW)
         case "call", ("due now" | "-"):
             return section, lambda given: transitions.call("k", given, request(), "a", NOW)
         case "call", ("due later" | "due later, wake in time"):

@@ -74,8 +74,9 @@ def seconds(times: dict[int, datetime]) -> list[float]:
 
 def test_a_grant_of_a_later_time_is_not_due_and_its_task_is_not_lost(world: World) -> None:
     ahead = RateWait("w", 1, Call("quilt", "paint", {}), state="granted", granted_at=world.now, unit="{}")
-    assert machine.repeated_wait("r", ahead, world.now - timedelta(seconds=0.5)) == WaitAnswer("w", "granted")
-    assert machine.repeated_wait("r", ahead, world.now).due
+    request = RateWaitRequest("w", ahead.continuation)
+    assert machine.repeated_wait("r", ahead, request, world.now - timedelta(seconds=0.5)) == WaitAnswer("w", "granted")
+    assert machine.repeated_wait("r", ahead, request, world.now).due
 
 
 def test_a_run_removes_as_many_waits_of_units_of_a_deleted_rate_as_their_tasks_fit_into_its_commit(

@@ -1,6 +1,8 @@
 """Waits of several keys and priorities share the permits by weight; in one key and priority the first is first."""
 
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from signalbox.core.ports import Snapshot
 from signalbox.core.problems import NewerFormat
 from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
-from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
+from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of, with_weights_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.priorities import Priority
@@ -23,6 +25,7 @@ from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class World(OperationsPlatform):
@@ -60,6 +63,9 @@ class World(OperationsPlatform):
 
     def grants(self, count: int) -> list[str]:
         return [self.pass_on() for _ in range(count)]
+
+    def put_settings(self, wanted: SemaphoreSettings) -> None:
+        settings.put(self.ports, "s", wanted)
 
     def settle(self) -> None:
         """Run the admit runs that are due, and those that follow."""
@@ -319,6 +325,31 @@ def test_keys_beyond_the_limit_share_lanes_by_their_hash() -> None:
         shared = lanes("normal:a", "normal#0")
         assert lane_of(shared, "c", "normal") == "normal#0"
     assert lane_of(lanes("normal:a", "normal:b"), "c", "normal") == "normal:c"
+
+
+def test_a_key_that_gets_a_weight_while_it_waits_in_a_shared_lane_does_not_overtake_itself() -> None:
+    world = World()
+    with replaced(lanes_max=1, lanes_shared_max=1):
+        for id_, key in (("a1", "a"), ("b1", "b"), ("c1", "c"), ("c2", "c")):
+            world.wait(id_, key)
+        world.put_settings(SemaphoreSettings(1, 60, weights={"c": 100}))
+        world.wait("c3", "c")
+        granted = world.grants(5)
+        assert [id_ for id_ in granted if id_[0] == "c"] == ["c1", "c2", "c3"]
+        leases.signal(world.ports, "s", SignalRequest(world.held))
+        world.settle()
+        assert not world.semaphore.lanes
+
+
+def test_a_key_that_gets_a_weight_keeps_its_own_lane_and_a_key_without_waits_gets_one() -> None:
+    with replaced(lanes_max=1, lanes_shared_max=1):
+        before = lanes("normal:a", "normal#0", "high:c")
+        after = with_weights_of(before, replace(before, settings=SemaphoreSettings(1, 60, weights={"a": 2, "c": 3})))
+        assert lane_of(after, "a", "normal") == "normal:a"
+        assert lane_of(after, "c", "normal") == "normal#0"
+        assert lane_of(after, "c", "high") == "high:c"
+        assert lane_of(after, "c", "low") == "low:c"
+        assert Semaphore.from_record(after.to_record(NOW)).lanes == after.lanes
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ A section is in one of six states. In the last four it has a run, and may also h
     command  in state                          if                        state    answer   task
     -------  --------------------------------  ------------------------  -------  -------  ----
     call     any                               its id is remembered      same     no next  -
+    call     any                               its id is of other call   OtherBody
     call     idle, waiting                     due now                   granted  True     run
     call     idle                              due later                 waiting  False    wake
     call     waiting                           due later, wake in time   waiting  False    -
@@ -52,7 +53,7 @@ from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.core.times import microseconds
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.machine.debounce import merge
@@ -60,7 +61,7 @@ from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Sectio
 from signalbox.critical_sections.requests import SectionRequest
 
 ID_CHARACTERS = 16
-"""The length of a remembered hash: 64 bits, so no two of a hundred ids collide."""
+"""The length of a remembered hash, of an id or of its call: 64 bits, so no two of a hundred ids collide."""
 
 Decided = Decision[Section, bool]
 
@@ -85,13 +86,18 @@ def call(key: str, section: Section, request: SectionRequest, call_id: str, now:
     """Merge a call into the next run, and grant that run if it is due and nothing runs.
 
     A call without an id that does not change the next run writes nothing, since that run starts later anyway. Raises
-    `OtherTask` if the next run is of another task, and `Unavailable` if the next run has no room for the call's items.
+    `OtherTask` if the next run is of another task, `OtherBody` if a caller named an id that another call has, and
+    `Unavailable` if the next run has no room for the call's items.
     """
     id_ = name_of(call_id)[:ID_CHARACTERS]
-    if id_ in section.ids:
+    content = name_of(request.continuation.digest, request.collect)[:ID_CHARACTERS]
+    before = next((known for known in section.ids if known.startswith(id_)), None)
+    if before and request.named and before != id_ + content:
+        raise OtherBody(f"The id {request.id!r} was used for another call: choose another id.", field="id")
+    if before:
         return Decision(section, section.next is None)
     merged = merge(section.next, request, now)
-    ids = (*section.ids, id_)[-LIMITS.section_ids_max :]
+    ids = (*section.ids, id_ + content)[-LIMITS.section_ids_max :]
     decided = advance(key, replace(section, next=merged, ids=ids), now)
     if not decided.effects and not request.id and section.next and _is_same(section.next, merged):
         return Decision(section, False)

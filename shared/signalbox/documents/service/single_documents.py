@@ -7,16 +7,30 @@ under its own guard. It writes no other record: copies in other documents are re
 
 from collections.abc import Sequence
 
-from signalbox.core.effects import Decision
+from signalbox.core.effects import Decision, name_of, receipt_path
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store, is_full
-from signalbox.core.problems import NotFound, TooLarge
+from signalbox.core.ports import (
+    SERVER_TIME,
+    AlreadyExists,
+    Delete,
+    Must,
+    Ports,
+    Put,
+    Query,
+    RecordMissing,
+    Snapshot,
+    Stale,
+    Store,
+    is_full,
+)
+from signalbox.core.problems import Contended, NotFound, OtherBody, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import COLLECTION, StoredDocument, path_of
+from signalbox.documents.problems import DocumentDeleted, PreconditionFailed
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.shown import DocumentsShown
 from signalbox.documents.storage import embedded_copies
@@ -38,6 +52,71 @@ def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocu
 
     inputs = embedded_copies.input_paths(request.content)
     return perform(ports, DocumentRead(request.key, inputs, request.content), decide)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The receipt of a creation that a client may repeat: the name of the operation, and the digest of its body."""
+
+    name: str
+    digest: str
+
+    @property
+    def write(self) -> Put:
+        """The write that creates the record, for the commit of the document."""
+        record = {"digest": self.digest, "written_at": SERVER_TIME}
+        return Put(receipt_path(self.name), record, Must.NOT_EXIST)
+
+
+def put_once(ports: Ports, request: PutRequest, idempotency_key: str) -> StoredDocument:
+    """Store a document once for an idempotency key. A repeat writes nothing and returns the document as it is now.
+
+    If the key is also the document's, no document is replaced. Raises `OtherBody` for a repeat with another document
+    and for a document that something else has created, `DocumentDeleted` for a repeat after the deletion, `Contended`,
+    and the problems of `put`.
+    """
+    receipt = Receipt(name_of("document", idempotency_key), name_of(request.key, request.content.digest))
+    must_be_new = request.key == idempotency_key
+
+    def decide(read: Loaded) -> Decision[Writes, StoredDocument | None]:
+        if must_be_new and read.own.document is not None:
+            return Decision((), None)
+        check_precondition(request.precondition, read.own)
+        made = put_write(read.own, read.embed(request.content), "put", read.header)
+        return Decision((*made.writes, receipt.write), made.stored, made.effects)
+
+    reading = DocumentRead(request.key, embedded_copies.input_paths(request.content), request.content, note=True)
+    refused: PreconditionFailed | None = None
+    try:
+        stored = perform(ports, reading, decide, retry_on=(Stale, RecordMissing))[0]
+    except AlreadyExists:
+        stored = None
+    except PreconditionFailed as error:
+        stored, refused = None, error
+    return stored or _repeated(ports, request, receipt, refused)
+
+
+def _repeated(
+    ports: Ports, request: PutRequest, receipt: Receipt, refused: PreconditionFailed | None
+) -> StoredDocument:
+    """Return the document that the receipt's operation has stored, as it is now, or raise the problem of the repeat.
+
+    Without a receipt, raise the error with which the operation was refused.
+    """
+    done, document = ports.store.read(receipt_path(receipt.name), path_of(request.key))
+    if done.data is None and refused is not None:
+        raise refused
+    if done.data is None and document.data is None:
+        raise Contended(f"{request.key} is written by many clients at once")
+    if done.data is None:
+        detail = f"Document {request.key!r} exists, and no request with this `Idempotency-Key` has created it."
+        raise OtherBody(f"{detail} Choose another `Idempotency-Key`.", field="Idempotency-Key")
+    if done.data["digest"] != receipt.digest:
+        raise OtherBody("Another document was stored with this `Idempotency-Key`.", field="Idempotency-Key")
+    if document.data is None:
+        detail = "The document that was stored with this `Idempotency-Key` was deleted."
+        raise DocumentDeleted(detail, field="Idempotency-Key")
+    return Found.of(document).stored
 
 
 def check_precondition(precondition: Precondition, found: Found) -> None:

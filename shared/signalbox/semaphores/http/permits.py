@@ -15,7 +15,7 @@ from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, Answer, 
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.ports import Ports
-from signalbox.core.problems import WaitOfFlow
+from signalbox.core.problems import OtherBody, WaitOfFlow
 from signalbox.core.surface.field_rules import Range, Seconds
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.waits import retry_after_seconds
@@ -59,7 +59,7 @@ _acquires = Lines(LIMITS.acquires_waiting_max, LIMITS.acquire_away_seconds)
         200: Answer(WaitedShown, "Without a continuation.", (ASK_AGAIN,)),
         202: Answer(WaitedShown, "With a continuation. A lease is the continuation's."),
     },
-    refuses=(NoSemaphore,),
+    refuses=(NoSemaphore, OtherBody),
 )
 def wait(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     """Wait for permits.

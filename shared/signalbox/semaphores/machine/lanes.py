@@ -33,7 +33,8 @@ When only the plain lane is left, the semaphore continues without lanes.
 
 A record does not have room for an unlimited number of keys. A key that finds `lanes_max` lanes shares one of
 `lanes_shared_max` with other keys, chosen by its hash, for as long as this lane has waiters or a tag to keep. A key
-with a weight never shares a lane.
+with a weight never shares a lane, unless it is given its weight while it may have waits in a shared one: it stays there
+until that lane has no waiters, so that none of its waits overtakes an earlier one.
 """
 
 from collections import Counter
@@ -65,11 +66,39 @@ UNREAD = Head()
 def lane_of(semaphore: Semaphore, key: str, priority: str) -> str:
     """Return the lane that a wait joins: its own, or a shared lane if the record has no room for another."""
     own = lane_id(key, priority)
-    if own == PLAIN or key in semaphore.settings.weights or semaphore.lane(own):
+    if own == PLAIN or semaphore.lane(own):
         return own
-    shared = shared_lane_id(int(name_of("key", key)[:8], 16) % LIMITS.lanes_shared_max, priority)
+    shared = _shared_lane_of(key, priority)
+    listed = semaphore.lane(shared)
+    if key in semaphore.settings.weights:
+        return shared if listed and key in listed.keys else own
     full = len(semaphore.lanes) >= LIMITS.lanes_max
-    return shared if full or semaphore.lane(shared) else own
+    return shared if full or listed else own
+
+
+def _shared_lane_of(key: str, priority: str) -> str:
+    return shared_lane_id(int(name_of("key", key)[:8], 16) % LIMITS.lanes_shared_max, priority)
+
+
+def with_weights_of(before: Semaphore, after: Semaphore) -> Semaphore:
+    """Return the semaphore `after` a change of its settings. Keys that have a weight now stay in their shared lanes."""
+    gained = after.settings.weights.keys() - before.settings.weights.keys()
+    for key in sorted(gained):
+        for priority in PRIORITY_WEIGHTS:
+            if after.lane(lane_id(key, priority)) is None:
+                after = keeping(after, _shared_lane_of(key, priority), key)
+    return after
+
+
+def keeping(semaphore: Semaphore, lane: str, key: str) -> Semaphore:
+    """Return the semaphore in which a key that has a weight stays in the shared lane in which it waits."""
+    listed = semaphore.lane(lane)
+    if listed is None or listed.key is not None or listed.mode == "open" or key in listed.keys:
+        return semaphore
+    if key not in semaphore.settings.weights:
+        return semaphore
+    kept = replace(listed, keys=(*listed.keys, key))
+    return replace(semaphore, lanes=tuple(kept if other is listed else other for other in semaphore.lanes))
 
 
 def weight_of(semaphore: Semaphore, lane: Lane) -> int:
@@ -198,7 +227,8 @@ def lane_after_read(loaded: Loaded, lane: Lane, left: Collection[str]) -> Lane:
     remaining = [waiter for waiter in head.waiters if waiter.id not in left]
     mode = lane_mode_after(lane.mode, found=bool(head.waiters), remaining=head.more or bool(remaining))
     known = head.known.after([waiter for waiter in remaining if waiter.incarnation == loaded.incarnation])
-    return replace(lane, mode=mode, known=known.shortened(LIMITS.lane_heads_max // len(loaded.semaphore.lanes)))
+    known = known.shortened(LIMITS.lane_heads_max // len(loaded.semaphore.lanes))
+    return replace(lane, mode=mode, known=known, keys=() if mode == "open" else lane.keys)
 
 
 def lane_mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:

@@ -16,6 +16,7 @@ waiters may have been created in the meantime.
 from dataclasses import replace
 
 from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.machine.wait_queue import refuse
 from signalbox.semaphores.model.semaphore import Semaphore
@@ -30,7 +31,7 @@ def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
 
 def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
     """Set permits, times and weights, and end the waits that need more permits than there are now."""
-    after = replace(loaded.semaphore, settings=settings)
+    after = lanes.with_weights_of(loaded.semaphore, replace(loaded.semaphore, settings=settings))
     changed = settings.permits != loaded.semaphore.settings.permits and after.mode != "open"
     transition = refuse(loaded, after)
     return replace(transition, nudge=changed or transition.nudge)

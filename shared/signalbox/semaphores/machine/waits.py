@@ -73,7 +73,7 @@ from datetime import datetime, timedelta
 
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.decision_types import (
@@ -150,17 +150,22 @@ def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: flo
 
 
 def acquired_before(loaded: Loaded, request: WaitRequest) -> WaitAnswer | None:
-    """Return the answer to a repeat, or during a pause; None if it depends on free permits. Raises `BadSemaphore`."""
+    """Return the answer to a repeat, or during a pause; None if it depends on free permits.
+
+    Raises `BadSemaphore`, and `OtherBody` for a repeat with another number of permits.
+    """
     if lease := granted_before(loaded, request):
+        check_same_permits(request, lease.permits)
         return answer_of(loaded, lease)
-    if loaded.semaphore.ended_lease(request.id):
+    if ended := loaded.semaphore.ended_lease(request.id):
+        check_same_permits(request, ended.permits)
         return ENDED
     check_permits(loaded, request)
     return None if loaded.semaphore.paused_at is None else PAUSED
 
 
 def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
-    """Take permits if they are free and the wait queue is empty. Raises `BadSemaphore`."""
+    """Take permits if they are free and the wait queue is empty. Raises `BadSemaphore` or `OtherBody`."""
     if answer := acquired_before(loaded, request):
         return unchanged(loaded, answer)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
@@ -169,6 +174,22 @@ def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     seconds = request.lease_seconds or semaphore.settings.lease_seconds
     after, lease = semaphore.grant(request.id, request.permits, seconds, loaded.now, claim_seconds=None)
     return Transition(after, WaitAnswer(lease.held(loaded.name)), evicted=evicted)
+
+
+def check_same_permits(request: WaitRequest, permits: int) -> None:
+    """Raise `OtherBody` for the repeat of a wait that was for another number of permits."""
+    if request.permits != permits:
+        detail = f"The id {request.id!r} is that of a wait for {permits} permits, not {request.permits}"
+        raise OtherBody(f"{detail}: choose another id.", field="id")
+
+
+def check_same_call(request: WaitRequest, waiter: Waiter) -> None:
+    """Raise `OtherBody` if a caller named the id, and the wait is for another call or another number of permits."""
+    if not request.named:
+        return
+    check_same_permits(request, waiter.permits)
+    if request.continuation is None or request.continuation.digest != waiter.continuation.digest:
+        raise OtherBody(f"The id {request.id!r} is that of a wait for another task: choose another id.", field="id")
 
 
 def check_permits(loaded: Loaded, request: WaitRequest) -> None:
@@ -183,12 +204,13 @@ def check_permits(loaded: Loaded, request: WaitRequest) -> None:
 
 
 def wait(loaded: Loaded, request: WaitRequest) -> Transition[Decided]:
-    """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore`.
+    """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore` or `OtherBody`.
 
     A record of an earlier semaphore of this name is deleted first, and the wait is decided again: a record that is
     written over keeps its create time, which is a place in the wait queue.
     """
     if loaded.wait and loaded.wait.incarnation == loaded.incarnation:
+        check_same_call(request, loaded.wait)
         return _repeat(loaded, loaded.wait, granted_before(loaded, request))
     if loaded.wait:
         removed = WaiterTransition("removed", loaded.wait)
@@ -218,7 +240,7 @@ def _granted_at_once(loaded: Loaded, semaphore: Semaphore, waiter: Waiter) -> Tr
 def _repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transition[Decided]:
     """Answer a repeated wait. The answer "waiting" is given only once the semaphore is closed."""
     if waiter.state == "waiting":
-        return _close(loaded, waiter.lane)
+        return _close(loaded, waiter)
     if lease:
         return unchanged(loaded, answer_of(loaded, lease))
     return unchanged(loaded, WAITING if waiter.state == "lost" else ENDED)
@@ -235,7 +257,7 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
     permits = loaded.semaphore.settings.permits
     if may_join(loaded, waiter.lane) and loaded.semaphore.free(loaded.now) < waiter.permits <= permits:
         return unchanged(loaded, WAITING)
-    return _close(loaded, waiter.lane)
+    return _close(loaded, waiter)
 
 
 def confirm_again(loaded: Loaded) -> Transition[WaitAnswer | None]:
@@ -243,7 +265,7 @@ def confirm_again(loaded: Loaded) -> Transition[WaitAnswer | None]:
     waiter = loaded.wait
     if waiter is None or waiter.incarnation != loaded.incarnation or waiter.state != "waiting":
         return unchanged(loaded, None)
-    return replace(_close(loaded, waiter.lane), answer=WAITING)
+    return replace(_close(loaded, waiter), answer=WAITING)
 
 
 def may_join(loaded: Loaded, lane: str) -> bool:
@@ -251,11 +273,11 @@ def may_join(loaded: Loaded, lane: str) -> bool:
     return lanes.is_closed(loaded.semaphore, lane)
 
 
-def _close(loaded: Loaded, lane: str) -> Transition[WaitAnswer]:
-    """Close the semaphore, or a lane of it, unless it is closed, and have an admit run read the wait queue."""
-    is_closed = may_join(loaded, lane)
-    closed = loaded.semaphore if is_closed else lanes.closed(loaded.semaphore, lane, loaded.now)
-    return Transition(closed, WAITING, nudge=True)
+def _close(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
+    """Close the semaphore, or a waiter's lane, unless it is closed, and have an admit run read the wait queue."""
+    is_closed = may_join(loaded, waiter.lane)
+    closed = loaded.semaphore if is_closed else lanes.closed(loaded.semaphore, waiter.lane, loaded.now)
+    return Transition(lanes.keeping(closed, waiter.lane, waiter.request.key), WAITING, nudge=True)
 
 
 def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:

@@ -42,12 +42,16 @@ class Lane:
 
     Tags count from the tag of the lane that was served last. `mode` is the mode of this lane's queue: `open` if the
     queue is empty. A lane with an empty queue is kept for its tag only.
+
+    `keys` are the keys of a shared lane that have been given a weight while they may have had waits here: they stay
+    until the queue is empty, so that a later wait of a key does not overtake an earlier one.
     """
 
     id: str
     tag: int = 0
     mode: Mode = "closed"
     known: KnownHead = field(default=NOTHING_KNOWN, compare=False)
+    keys: tuple[str, ...] = ()
 
     @property
     def priority(self) -> str:
@@ -60,8 +64,10 @@ class Lane:
         return None if "#" in self.id.partition(":")[0] else self.id.partition(":")[2]
 
     def to_record(self) -> dict[str, Any]:
-        return {"id": self.id, "tag": self.tag, "mode": self.mode, **self.known.to_record()}
+        keys = {"keys": list(self.keys)} if self.keys else {}
+        return {"id": self.id, "tag": self.tag, "mode": self.mode, **self.known.to_record(), **keys}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["id"], record["tag"], record["mode"], KnownHead.from_record(record))
+        known, keys = KnownHead.from_record(record), tuple(record.get("keys", ()))
+        return cls(record["id"], record["tag"], record["mode"], known, keys)

@@ -138,7 +138,7 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndedLease:
-    """A lease that has ended, kept for a while so that a repeated call is recognised.
+    """A lease of `permits` that has ended, kept for a while so that a repeated call is recognised.
 
     `operation` is the signal that ended the lease. It is empty if the lease expired, or if the signal was decided too
     late. `in_time` means that the signal is known to have come before the end of the lease; if it is false, the time of
@@ -150,9 +150,12 @@ class EndedLease:
     ends_at: datetime
     operation: str = ""
     in_time: bool = False
+    permits: int = 1
 
     def to_record(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the fields of the record, without the permits if there was one."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return values if self.permits != 1 else {name: values[name] for name in values if name != "permits"}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

@@ -144,7 +144,7 @@ class Semaphore:
         """End a lease, and store the operation and whether the operation is known to have been in time."""
         left = tuple(other for other in self.leases if other is not lease)
         return replace(self, leases=left).remember(
-            [EndedLease(lease.id, lease.token, lease.ends_at, operation, in_time)]
+            [EndedLease(lease.id, lease.token, lease.ends_at, operation, in_time, lease.permits)]
         )
 
     def remember(self, ended: Iterable[EndedLease]) -> Self:
@@ -163,7 +163,8 @@ class Semaphore:
         evicted = tuple(continued[: max(0, len(continued) - LIMITS.expired_leases_max)])
         gone = {*over, *evicted}
         left = replace(self, leases=tuple(lease for lease in self.leases if lease not in gone))
-        return left.remember(EndedLease(lease.id, lease.token, lease.ends_at) for lease in over), evicted
+        ended = (EndedLease(lease.id, lease.token, lease.ends_at, permits=lease.permits) for lease in over)
+        return left.remember(ended), evicted
 
     def moved_to(self, mode: Mode, now: datetime) -> Self:
         """Change the mode, and schedule a clean-up unless the mode is `open`, because a wait queue leaves receipts."""

@@ -36,7 +36,10 @@ DepartureOf = Callable[[str, Waiter, datetime], waits.Departure | None]
 
 
 def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
-    """Take permits, or a place in the wait queue. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
+    """Take permits, or a place in the wait queue.
+
+    Raises `NoSemaphore`, `BadSemaphore`, `OtherBody` or `Unavailable`.
+    """
     if request.continuation is None:
         lease_of = partial(waits.granted_before, request=request)
         reads = SemaphoreReads(name, partial(waits.wait_reads, request=request), lease_of=lease_of)

@@ -32,8 +32,8 @@ def unit_wait_ids(delivered: Delivered[OfUnit]) -> tuple[str, ...]:
 def unit_rate_wait(delivered: Delivered[OfUnit]) -> RateWaitRequest:
     """Return the wait of a unit for its rate: the same in every delivery, and after the rate was deleted."""
     context = delivered.context
-    of_unit = {"unit": json.dumps(context.record), "batch": context.unit.run.key}
-    return RateWaitRequest(context.unit.operation, delivered.call, context.weight, **of_unit)
+    unit, batch = json.dumps(context.record), context.unit.run.key
+    return RateWaitRequest(context.unit.operation, delivered.call, context.weight, unit=unit, batch=batch)
 
 
 def repeated_wait(delivered: Delivered[object], granted: Granted) -> WaitRequest:

@@ -4,7 +4,6 @@ A queue accepts a name once, but only until a few hours after its task has run. 
 or by a task that may be delivered again, leaves a receipt for as long as the call may be repeated.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -78,15 +77,9 @@ class EnqueueRequest:
         """Whether the task's time must be computed."""
         return self.at is not None or bool(self.call.delay_seconds)
 
-    @property
-    def digest(self) -> str:
-        """A hash of the call. A repeat under the same id must have the same hash."""
-        content = [self.call.function, self.call.task, self.call.payload, self.call.queue]
-        return name_of(json.dumps(content, sort_keys=True))
-
     def check_repeated(self, receipt: Mapping[str, Any]) -> None:
         """Raise `OtherBody` if the receipt under the id is of another call."""
-        if receipt["digest"] != self.digest:
+        if receipt["digest"] != self.call.digest:
             raise OtherBody(f"Another task was enqueued under the id {self.id!r}: choose another id.", field="id")
 
     def effect(self, name: str, now: datetime) -> Effect:

@@ -7,6 +7,10 @@ its last grant, where p are the permits of the lane's own last grant. If each wa
 A lane waits while a wait that was answered "waiting" is in its queue. A commit that has read the semaphore's record
 before does not count: it may have found the lane empty.
 
+The waits of one key and priority are granted in their order: a wait is never granted while another one is in the queue
+that was answered "waiting" before the first was requested. This holds also for a key that is given a weight while it
+waits; the shares are not checked in worlds in which weights change.
+
 The world of this module has clients of several lanes, each of which waits again after its permit, at once or later.
 """
 
@@ -33,11 +37,12 @@ from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.reached_counts import LANES_SHARED, REACHED, SHARES_GRANTED
+from tests.simulation.reached_counts import KEYS_REWEIGHED, LANES_SHARED, REACHED, SHARES_GRANTED
 from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation, World
 
 SHARES_SHARE = 0.1
+REWEIGHED_SHARE = 0.3
 NAME = "shared"
 LEASE_SECONDS = 600.0
 CLIENTS = (2, 3, 4, 12)
@@ -163,7 +168,13 @@ class SharesWorld:
         self.several = {client: random.randint(1, self.permits) for client in range(len(self.clients))}
         self.pauses = {client: random.choice(PAUSES) for client in range(len(self.clients))}
         self.weights = WEIGHTS if random.random() < 0.5 else {}
+        weighing = Random(f"weights {seed}")
+        self.reweighed = weighing.random() < REWEIGHED_SHARE
+        self.weighed_at_seconds = weighing.uniform(0.1, 2)
+        self.later_weights = {key: weighing.choice((2, 3, 50)) for key in weighing.sample(KEYS[1:], 2)}
         self.waits = 0
+        self.requested: dict[str, int] = {}
+        self.queued: set[str] = set()
         self.answered: dict[str, int] = {}
         self.left_at: dict[str, datetime] = {}
         self.done: set[str] = set()
@@ -177,6 +188,9 @@ class SharesWorld:
             settings.put(self.world.reliable_ports(), NAME, wanted)
             for number, client in enumerate((*self.pauses, *self.pauses)):
                 self._start_later(client, number * STAGGER_SECONDS, f"start {number}")
+            if self.reweighed:
+                at = self.world.now() + timedelta(seconds=self.weighed_at_seconds)
+                self.world.tasks.append(Effect("weigh", "q", "client", "weigh", {}, not_before=at))
             self.world.run([])
         [record] = self.world.store.read(path_of(NAME))
         semaphore = Semaphore.from_record(record.data or {})
@@ -193,6 +207,7 @@ class SharesWorld:
         request = WaitRequest(id_, call, permits=self.several[client], key=key, priority=priority)
 
         def work() -> None:
+            self.requested.setdefault(id_, times.microseconds(self.world.now()))
             if waits.wait(self.world.ports, NAME, request).waiting:
                 self.answered[id_] = times.microseconds(self.world.now())
 
@@ -202,7 +217,10 @@ class SharesWorld:
         at = self.world.now() + timedelta(seconds=seconds)
         self.world.tasks.append(Effect(name, "q", "client", "come", {"client": client}, not_before=at))
 
-    def _come(self, _: Ports, effect: Effect) -> None:
+    def _come(self, ports: Ports, effect: Effect) -> None:
+        if effect.task == "weigh":
+            settings.put(ports, NAME, SemaphoreSettings(self.permits, LEASE_SECONDS, weights=self.later_weights))
+            return
         self._start(effect.payload["client"])
 
     def _continue(self, ports: Ports, effect: Effect) -> None:
@@ -224,9 +242,21 @@ class SharesWorld:
         if path.startswith(f"{path_of(NAME)}/waiters/"):
             if is_queued(before.data) and not is_queued(after.data):
                 self.left_at[after.id] = after.read_time
+            (self.queued.add if is_queued(after.data) else self.queued.discard)(after.id)
             self.watch.waiter_written(after)
         elif path == path_of(NAME) and before.data and after.data:
             at = after.update_time or after.read_time
             old, new = Semaphore.from_record(before.data), Semaphore.from_record(after.data)
             granted = granted_from_queue(old, new, lambda id_: self.left_at.get(id_) == at)
-            self.watch.check(new, granted, before.update_time)
+            REACHED[KEYS_REWEIGHED] += any(lane.keys for lane in new.lanes)
+            self._check_order({lease.id for lease in new.leases} - {lease.id for lease in old.leases})
+            if not self.reweighed:
+                self.watch.check(new, granted, before.update_time)
+
+    def _check_order(self, granted: set[str]) -> None:
+        """Check that no wait was granted before an earlier one of its key and priority."""
+        for id_ in granted:
+            for other in self.queued - granted:
+                is_of_key = other.rpartition(" ")[2] == id_.rpartition(" ")[2]
+                if is_of_key and self.answered.get(other, 10**18) < self.requested[id_]:
+                    raise Violation(f"{id_} was granted before {other}, which waited when it was requested")

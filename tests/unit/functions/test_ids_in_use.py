@@ -1,0 +1,140 @@
+"""Every operation under which a caller names an id: a repeat is recognised, and another body under the id is 409."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from signalbox import Function, add_resource, flow, flows, rate, semaphore
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+
+TASK = {"function": "shop", "task": "pack", "payload": {"order": 1}}
+OTHER_TASK = {"function": "shop", "task": "pack", "payload": {"order": 2}}
+BATCH = {"function": "shop", "task": "pack"}
+
+
+class Order:
+    item: str
+
+
+shop = Function("shop")
+
+
+@shop.task
+def pack(order: int) -> None:
+    """Pack an order."""
+
+
+@shop.flow
+async def buy(order: int) -> int:
+    """Wait until an order is paid."""
+    await flow.event("paid")
+    return order
+
+
+@shop.object
+class Cart:
+    count: int = 0
+
+    def add(self, item: str) -> int:
+        """Count an item that has a name."""
+        self.count += bool(item)
+        return self.count
+
+
+add_resource(shop, Order)
+
+DOORS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "POST /documents": ("documents", {"n": 1}, {"n": 2}),
+    "POST /documents, with a key in the body": ("documents", {"key": "a", "n": 1}, {"key": "b", "n": 1}),
+    "POST /semaphore-wait/{name}, at once": ("semaphore-wait/ovens", {}, {"permits": 3}),
+    "POST /semaphore-wait/{name}": ("semaphore-wait/ovens", {"continuation": TASK}, {"continuation": OTHER_TASK}),
+    "POST /semaphore-wait/{name}, other permits": (
+        "semaphore-wait/ovens",
+        {"continuation": TASK},
+        {"continuation": TASK, "permits": 2},
+    ),
+    "POST /rates/{name}/acquire": ("rates/mails/acquire", {"weight": 1}, {"weight": 40}),
+    "POST /rates/{name}/waits": ("rates/mails/waits", {"continuation": TASK}, {"continuation": OTHER_TASK}),
+    "POST /rates/{name}/waits, other weight": (
+        "rates/mails/waits",
+        {"continuation": TASK},
+        {"continuation": TASK, "weight": 40},
+    ),
+    "POST /critical-section/{key}": ("critical-section/a", {"continuation": TASK}, {"continuation": OTHER_TASK}),
+    "POST /batches": ("batches", {"task": BATCH, "units": [{"order": 1}]}, {"task": BATCH, "units": [{"order": 2}]}),
+    "POST /tasks": ("tasks", TASK, OTHER_TASK),
+    "POST /{function}/objects/{class_name}/{key}/{method}": (
+        "shop/objects/Cart/ann/add",
+        {"item": "pen"},
+        {"item": "ink"},
+    ),
+    "POST /{function}/flows/{flow}": ("shop/flows/buy", {"arguments": {"order": 1}}, {"arguments": {"order": 2}}),
+    "POST /{function}/flows/{flow}/{id}/events/{name}": (
+        "shop/flows/buy/run/events/paid",
+        {"value": 1},
+        {"value": 2},
+    ),
+    "POST /{function}/objects/{class_name}/{key}/calls/{call_id}/then": (
+        "shop/objects/Cart/bob/calls/first/then",
+        {"continuation": TASK},
+        {"continuation": OTHER_TASK},
+    ),
+    "POST /{function}/flows/{flow}/:act": (
+        "shop/flows/buy/:act",
+        {"action": "cancel", "prefix": "r"},
+        {"action": "terminate", "prefix": "r"},
+    ),
+    "POST of a resource": ("shop", {"item": "pen"}, {"item": "ink"}),
+}
+"""For each operation that identifies a repeat by an id: its path, a body, and another body."""
+
+ELSEWHERE = {
+    "POST /verifications": "it has no body: a repeat is the same run",
+    "POST /standings": "it has no body: a repeat is the same run",
+    "POST /semaphore-signal/{name}": "an id names the end of one lease: another lease is another operation",
+    "POST /batches/{id}/retry": "a request for other units under its id is another retry, which runs",
+    "DELETE /{function}/objects/{class_name}/{key}": "it has no body",
+    "POST /{function}/objects/{class_name}/{key}/calls/{call_id}/object/{method}": "it is the same call as `then`",
+    "POST /{function}/flows/{flow}/{id}/cancel": "the id names the cancel of one run: its reason is only a note",
+}
+
+
+@pytest.fixture(autouse=True)
+def started(harness: Harness) -> Iterator[None]:
+    harness.add(shop)
+    semaphore("ovens").ensure(permits=4)
+    rate("mails").ensure(per_minute=50, burst=50)
+    flows("buy", "run").start(order=1)
+    harness.post("shop/objects/Cart/bob/add", json={"item": "pen"}, headers={"Idempotency-Key": "first"})
+    return iter([None])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_repeat_under_an_id_is_recognised_and_another_body_is_refused(harness: Harness, door: str) -> None:
+    path, body, other = DOORS[door]
+    key = {"Idempotency-Key": "k"}
+    first = harness.post(path, json=body, headers=key)
+    assert first.status in (200, 201, 202), first.json
+    assert harness.post(path, json=body, headers=key).status in (200, 202)
+    refused = harness.post(path, json=other, headers=key)
+    assert (refused.status, refused.json["type"]) == (409, "urn:signalbox:problem:other-body"), refused.json
+    harness.run()
+    assert harness.post(path, json=other, headers=key).status == 409
+
+
+def test_the_table_has_every_operation_with_an_idempotency_key() -> None:
+    described = yaml.safe_load(Path("openapi.yaml").read_text())["paths"]
+    operations = {
+        f"{method.upper()} {path}"
+        for path, item in described.items()
+        for method, operation in item.items()
+        if method in ("post", "put", "patch", "delete")
+        if any("Idempotency" in str(parameter) for parameter in operation.get("parameters", ()))
+    }
+    named = {door.partition(",")[0] for door in DOORS if door != "POST of a resource"}
+    assert named | ELSEWHERE.keys() == operations
+    assert not named & ELSEWHERE.keys()
