@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import schemathesis
 import yaml
 from werkzeug.test import Client
 
@@ -135,6 +136,17 @@ def test_each_method_has_the_schemas_of_its_arguments_and_its_result(app: WSGIAp
     }
     [_, done] = called["responses"]["200"]["content"]["application/json"]["schema"]["allOf"]
     assert done == {"properties": {"result": {"type": "integer"}}}
+
+
+def test_the_description_of_all_functions_is_valid_openapi(app: WSGIApplication) -> None:
+    schemathesis.openapi.from_dict(description(app)).validate()
+
+
+def test_a_route_shows_the_schema_of_its_body(app: WSGIApplication) -> None:
+    described = description(app)
+    body = described["paths"]["/shop/stock"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/shop.Delivery.argument"}
+    assert described["components"]["schemas"]["shop.Delivery.argument"]["required"] == ["item", "count"]
 
 
 def test_a_resource_is_described_on_the_page_as_by_itself(app: WSGIApplication) -> None:

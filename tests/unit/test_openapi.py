@@ -14,7 +14,7 @@ from signalbox.adapters.http.description import Schemas
 from signalbox.adapters.http.route_declarations import Answer
 from signalbox.adapters.http.routes import Route
 from signalbox.client import answer_types
-from signalbox.core.surface.field_rules import Described
+from signalbox.core.surface.field_rules import Described, RequestBody
 from signalbox.documents.http import NULLS
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -55,6 +55,14 @@ def test_every_class_that_a_route_answers_is_of_a_room_shown_since_no_other_is_r
     rooms = {each.__module__ for body in bodies for each in classes_in(body)}
     assert "signalbox.semaphores.shown" in rooms
     assert {room for room in rooms if "shown" not in room.split(".")} == set()
+
+
+def test_each_request_names_the_problem_with_which_it_refuses_a_member_that_it_does_not_have() -> None:
+    kinds = {each for route in routed().values() for each in classes_in(route.body) if issubclass(each, RequestBody)}
+    assert len(kinds) >= 12
+    for kind in kinds:
+        with pytest.raises(kind.problem, match="nowhere"):
+            kind.from_request({"nowhere": 1})
 
 
 def test_the_file_is_what_the_code_describes() -> None:

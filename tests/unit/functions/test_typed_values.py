@@ -375,7 +375,7 @@ def test_a_part_of_the_address_may_be_called_body(harness: Harness) -> None:
 def test_a_parameter_body_needs_a_type_that_is_json_and_a_method_with_a_body() -> None:
     app = Function("orders")
 
-    def untyped(_: Request, body) -> None: ...  # type: ignore[no-untyped-def]
+    def untyped(_: Request, body) -> None: ...  # type: ignore[no-untyped-def]  # such code is refused
 
     def with_default(_: Request, body: int = 1) -> None: ...
 
