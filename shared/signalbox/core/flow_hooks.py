@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from signalbox.core.codec.json_forms import Codec
 from signalbox.core.effects import Json
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -26,11 +27,11 @@ class Awaited(Generic[Result_co]):
         return result
 
 
-ObjectCommand = Callable[[Any, str, Mapping[str, Json]], Any]
+ObjectCommand = Callable[[Any, str, Mapping[str, Json], Codec], Any]
 """Return the command that calls a method of the object at an address, or None if no flow runs."""
 
 
-def _no_command(_: Any, __: str, ___: Mapping[str, Json]) -> Any:
+def _no_command(_: Any, __: str, ___: Mapping[str, Json], ____: Codec) -> Any:
     return None
 
 

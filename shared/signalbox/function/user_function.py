@@ -138,6 +138,7 @@ class Function:
         self._handlers: dict[str, DocumentHandler] = {}
         self._objects: ObjectHost | None = None
         self._flows: FlowHost | None = None
+        self._scheduled_flows: set[str] = set()
         self._has_flow_routes = False
 
     @property
@@ -236,7 +237,8 @@ class Function:
 
         The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
         in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
-        of one task. Raises `TypeError` if it decorates neither a task nor a flow.
+        of one task. Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has
+        a task of the flow's name.
         """
 
         def register(scheduled: "Scheduled") -> "Scheduled":
@@ -245,7 +247,10 @@ class Function:
             name = getattr(scheduled, "name", None)
             if self._flows is None or name not in self._flows.local.names:
                 raise TypeError("write @app.schedule above @app.task or @app.flow: it schedules the task or the flow")
-            if name not in self._tasks:
+            if name not in self._scheduled_flows:
+                if name in self._tasks:
+                    raise ValueError(f"{self.name} has a task and a scheduled flow of the name {name}: rename one")
+                self._scheduled_flows.add(name)
                 self.task(self._flows.start_of(scheduled))
             return scheduled
 

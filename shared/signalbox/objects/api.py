@@ -8,11 +8,13 @@ An object's calls run one at a time, in order, each taking effect exactly once. 
 and the kit's own calls with it: `objects(…).method()`, `send(task.call())`, `later(seconds).method()`.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, check_deployed, deployed
@@ -20,12 +22,12 @@ from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
 from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
-from signalbox.core.codec.json_forms import WrongValue
+from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import Problem
+from signalbox.core.problems import BadArgument, Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -49,6 +51,11 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
+from signalbox.tasks.requests.signatures import Signature
+
+C = TypeVar("C")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # --- classes ---
 
@@ -180,14 +187,41 @@ class Placeholder:
         return self._call.outcome
 
 
+class TypedPlaceholder(Placeholder, Generic[T]):
+    """The result of a call whose method is known, so the result has the method's type."""
+
+    def __init__(self, place: CallPlace, call: CallRecord, codec: Codec) -> None:
+        super().__init__(place, call)
+        self._codec = codec
+
+    def result(self) -> T:
+        """Return the result. Raises the call's `Problem`, or `NotReady`."""
+        result = super().result()
+        if isinstance(result, Object):
+            return cast("T", result)
+        try:
+            typed: T = decode(self._codec, result, "the result", stored=True)
+        except WrongValue as error:
+            raise BadArgument(f"{error}.") from error
+        return typed
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Raise `BadObjectCall`: only the code of a flow can await a call, which is a command there."""
+        raise BadObjectCall("Only the code of a flow awaits the call of a method. Elsewhere, use `wait` and `result`.")
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of an object. It takes keyword arguments, which are sent as JSON by their own types."""
+    """A method of an object. It takes keyword arguments, which are sent as JSON by their own types.
+
+    `result` is the codec of the method's result, or None if only its name is known.
+    """
 
     address: ObjectAddress
     name: str
     options: CallOptions
     on_result_of: str | None = None
+    result: Codec | None = None
 
     def __call__(self, **arguments: Any) -> Any:
         """Call the method; return a `Placeholder`.
@@ -196,10 +230,14 @@ class Method:
         command, to be awaited. Raises `BadObjectCall` for a class that no function has, and `OtherBody` for an id that
         is in use with another call.
         """
-        arguments = _written(arguments)
+        return self.made(arguments)
+
+    def made(self, values: Mapping[str, Any]) -> Any:
+        """Make the call with these arguments: see `__call__`."""
+        arguments = _written(values)
         if is_running():
             return self._send(arguments)
-        if command := flow_hooks.object_command(self.address, self.name, arguments):
+        if command := flow_hooks.object_command(self.address, self.name, arguments, self.result or JSON):
             return self._in_flow(command)
         runtime.check_permitted()  # a thread that does not know its request does not know its classes
         local = local_classes.get()
@@ -208,21 +246,24 @@ class Method:
         if is_local and (code := local.classes[self.address.name].methods.get(self.name)) and code.reads:
             message = self._message(arguments)
             place = CallPlace(self.address, self.options.id or runtime.ports().store.new_id())
-            return Placeholder(place, CallRecord(message, local.read(self.address, message)))
+            return self._placeholder(place, CallRecord(message, local.read(self.address, message)))
         place = CallPlace(self.address, self._id(arguments))
         if is_local:
             call = service.call_at_once(runtime.ports(), local.code, place, self._message(arguments))
-            return Placeholder(place, call)
+            return self._placeholder(place, call)
         posted = service.post_call(
             runtime.ports(), local.function_of, place, self._message(arguments), self.options.timing
         )
-        return Placeholder(place, posted)
+        return self._placeholder(place, posted)
 
     def call(self, **arguments: Any) -> Call:
         """Return the call as a task: a continuation of a semaphore, a batch or another call."""
         payload = call_payload(self.address, self.name, _written(arguments))
         function = local_classes.get().function_of(self.address.name)
         return Call(function, CALL_OBJECT, payload).checked(self.name)
+
+    def _placeholder(self, place: CallPlace, call: CallRecord) -> Placeholder:
+        return Placeholder(place, call) if self.result is None else TypedPlaceholder(place, call, self.result)
 
     def _message(self, arguments: Mapping[str, Json], *, receipt: bool = True) -> Message:
         if self.on_result_of is not None:
@@ -305,9 +346,82 @@ class Object(Reference, Methods):
         service.delete(runtime.ports(), local.function_of, self._address, id_)
 
 
-def objects(class_name: str, key: str) -> Object:
-    """Return an object by its class and its key. Raises `BadObjectCall` or `BadKey`."""
-    return Object(object_address(class_name, key))
+class Options(TypedDict, total=False):
+    """The options of `Object.with_`."""
+
+    id: str | None
+    then: Call | None
+    delay_seconds: float
+    not_after_seconds: float | None
+
+
+class ObjectOf(Generic[C]):
+    """An object whose class the caller has: a type checker checks the calls of its methods, and types their results."""
+
+    def __init__(self, kind: type[C], methods: Methods) -> None:
+        self._kind = kind
+        self._methods = methods
+
+    def __call__(
+        self, method: Callable[Concatenate[C, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> TypedPlaceholder[T]:
+        """Call a method of the class: ``objects(Counter, "a")(Counter.add, amount=5)``. It is called as by its name.
+
+        Raises `TypeError` for a method of another class, and for arguments that do not fit the method.
+        """
+        return cast("TypedPlaceholder[T]", self._method(method).made(_named(method, args, kwargs)))
+
+    def call(self, method: Callable[Concatenate[C, P], Any], /, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """Return the call of a method as a task: a continuation of a semaphore, a batch or another call."""
+        return self._method(method).call(**_named(method, args, kwargs))
+
+    def with_(self, **options: Unpack[Options]) -> "ObjectOf[C]":
+        """Return the same object, whose methods are called with options: those of `Object.with_`."""
+        return ObjectOf(self._kind, self._object.with_(**options))
+
+    def delete(self) -> None:
+        """Delete the object after its earlier calls were applied."""
+        self._object.delete()
+
+    @property
+    def _object(self) -> Object:
+        return Object(self._methods._address)
+
+    def _method(self, code: Callable[..., Any]) -> Method:
+        name = str(getattr(code, "__name__", code))
+        if getattr(self._kind, name, None) is not code:
+            raise TypeError(f"{name} is not a method of {self._kind.__name__}: write `{self._kind.__name__}.METHOD`")
+        method: Method = getattr(self._methods, name)
+        return replace(method, result=_result_of(code))
+
+
+@cache
+def _result_of(code: Callable[..., Any]) -> Codec:
+    return Signature.from_method(code, (Reference,)).result
+
+
+def _named(code: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a method by their names."""
+    bound = inspect.signature(code).bind(None, *args, **kwargs).arguments
+    return dict([*bound.items()][1:])
+
+
+@overload
+def objects(class_name: str, key: str) -> Object: ...
+
+
+@overload
+def objects(class_name: type[C], key: str) -> ObjectOf[C]: ...
+
+
+def objects(class_name: Any, key: str) -> Any:
+    """Return an object by its class, or the name of its class, and its key. Raises `BadObjectCall` or `BadKey`.
+
+    By its class, a type checker knows the methods and their results: ``objects(Counter, "a")(Counter.add, amount=5)``.
+    """
+    if isinstance(class_name, str):
+        return Object(object_address(class_name, key))
+    return ObjectOf(class_name, Object(object_address(class_name.__name__, key)))
 
 
 def later(seconds: float) -> Methods:

@@ -240,6 +240,24 @@ def test_a_schedule_stands_above_the_task() -> None:
         app.schedule("* * * * *")(lambda: None)  # type: ignore[type-var]  # no task
 
 
+def test_a_schedule_above_a_flow_does_not_take_a_task_of_the_flows_name() -> None:
+    app = Function("reports")
+
+    async def weekly() -> None: ...
+
+    def task() -> None: ...
+
+    task.__name__ = "weekly"
+    flow = app.schedule("* * * * *", name="a")(app.schedule("* * * * *", name="b")(app.flow(weekly)))
+    with pytest.raises(ValueError, match="two tasks of the name weekly"):
+        app.task(task)
+    other = Function("others")
+    other.task(task)
+    with pytest.raises(ValueError, match="others has a task and a scheduled flow of the name weekly: rename one"):
+        other.schedule("* * * * *")(other.flow(weekly))
+    assert flow.name == "weekly"
+
+
 def test_a_written_catalogue_is_parsed_as_the_same_catalogue() -> None:
     found = load()
     assert parse(yaml.safe_load(written(found)), found.root) == found

@@ -11,6 +11,7 @@ from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
+from signalbox.core.codec.json_forms import Codec
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import Json
 from signalbox.core.kit_names import TASKS_QUEUE
@@ -137,12 +138,14 @@ def _check(code: Callable[..., Any]) -> None:
 # --- other subjects inside the code of a flow ---
 
 
-def _object_command(address: ObjectAddress, method: str, arguments: Mapping[str, Json]) -> ObjectCall | None:
+def _object_command(
+    address: ObjectAddress, method: str, arguments: Mapping[str, Json], result: Codec
+) -> ObjectCall | None:
     if not is_running():
         return None
     function = local_classes.get().function_of(address.name)
-    command = ObjectCall(function, address, method, dict(arguments))
-    return created(command, f"objects(…).{method}()", frames=3)
+    command = ObjectCall(function, address, method, dict(arguments), result)
+    return created(command, f"objects(…).{method}()", frames=4)
 
 
 def _note_created(command: object, name: str, instead_of: object = None) -> None:

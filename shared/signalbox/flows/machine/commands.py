@@ -245,6 +245,7 @@ class ObjectCall(Command[Any]):
     address: ObjectAddress
     method: str
     arguments: Mapping[str, Any]
+    result: Codec = JSON
 
     def __post_init__(self) -> None:
         _check_arguments(self.arguments)
@@ -252,6 +253,10 @@ class ObjectCall(Command[Any]):
     @property
     def name(self) -> str:
         return f"{self.address.name}.{self.method}"
+
+    @property
+    def codec(self) -> Codec:
+        return self.result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

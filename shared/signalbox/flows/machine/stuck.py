@@ -113,7 +113,7 @@ def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcom
     """Return the outcome of a step that returned. A result that cannot be stored is an error."""
     try:
         outcome = CallOutcome(encode(codec, result, "the result"))
-        size_bytes = len(outcome.to_text())
+        size_bytes = len(json.dumps(outcome.result))
     except ValueError as error:  # also of `WrongValue`, and of an integer of more than 4,300 digits
         return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
     if size_bytes > bytes_max:

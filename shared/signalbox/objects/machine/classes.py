@@ -47,6 +47,8 @@ from signalbox.tasks.requests.signatures import Signature
 Method = TypeVar("Method", bound=Callable[..., Any])
 READ_ONLY = "_signalbox_read_only"
 RESERVED = {"key", "now", "version", "upgrade"}
+OF_EVERY_OBJECT = {"with_", "delete"}
+"""The names that `objects(…)` itself has: a call of a user's method of the same name would not reach the method."""
 
 
 # --- the messages and tasks of a running method ---
@@ -243,6 +245,9 @@ class ObjectClass:
 
 
 def _methods(code: type) -> list[tuple[str, MethodCode]]:
+    for name in sorted(OF_EVERY_OBJECT):
+        if hasattr(code, name):
+            raise TypeError(f"{code.__name__}.{name}: every object has `{name}` already. Choose another name")
     return [
         (name, MethodCode(function, Signature.from_method(function, (Reference,)), hasattr(function, READ_ONLY)))
         for name, function in inspect.getmembers(code, inspect.isfunction)
@@ -269,7 +274,7 @@ def _outcome(result: Any, codec: Codec) -> CallOutcome:
         outcome = CallOutcome(encode(codec, result, "the result"))
     except WrongValue as error:
         raise BadArgument(f"The method's result cannot be stored: {error}.") from error
-    if len(outcome.to_text()) > CORE_LIMITS.result_bytes_max:
+    if len(json.dumps(outcome.result)) > CORE_LIMITS.result_bytes_max:
         raise TooLarge(f"A result has at most {CORE_LIMITS.result_bytes_max:,} bytes.")
     return outcome
 
