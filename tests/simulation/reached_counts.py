@@ -20,6 +20,7 @@ LEASES_OUTLIVED = "attempts of continuations that failed after their lease had e
 LATE_WAITS = "waits created alone, after all else had ended, by a process that then died"
 GROUPS_AGAIN = "groups of units that were delivered again"
 CUT_GROUPS = "deliveries of groups whose time was over"
+CALLS_OF_LISTS = "calls that tasks of several units made"
 GIVEN_UP = "tasks given up"
 PERMITS_WAITED = "waits of units for a permit"
 LOCKS_AGAIN = "semaphores of locks that were deleted and created again"

@@ -35,7 +35,8 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
             case "retry", {"after": int(after), "call": str(), "called_at": int(), "payload": dict()}:
                 retries.retry_page(ports, run, retries_of(payload), after)
             case "retry", {"units": [*indexes], "call": str(), "called_at": int(), "payload": dict()}:
-                retries.retry_units(ports, run, retries_of(payload), [int(index) for index in indexes])
+                looks = payload.get("looks", 0)
+                retries.retry_units(ports, run, retries_of(payload), [int(index) for index in indexes], looks)
             case "deadline", _:
                 sweep.run_deadline(ports, run)
             case "cancel", {"after": str(after)}:

@@ -44,6 +44,9 @@ from signalbox.core.given import given
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
 
+CALLS_KEPT_MAX = 20
+"""Calls that a unit's record names: calls that are under way at the same time, since a later one has another id."""
+
 IDS = 1 << 32
 """The number of values of the eight hexadecimal digits of a unit's record id."""
 
@@ -54,6 +57,12 @@ IDS = 1 << 32
 def may_start(header: Header | None, attempt: int) -> bool:
     """Return whether a unit may start: its batch has not ended, or it is completed and this is a retry."""
     return header is not None and (not header.ended or (header.state == "completed" and attempt > 0))
+
+
+def retried_by(held: UnitRecord, unit: PlacedUnit) -> tuple[str, ...]:
+    """Return the calls that have retried a unit, the last ones of many, after an attempt of it has ended."""
+    calls = (unit.chain.call,) if isinstance(unit.chain, Retries) else ()
+    return (*held.retried_by, *calls)[-CALLS_KEPT_MAX:]
 
 
 def may_overwrite(held: UnitRecord, unit: PlacedUnit) -> bool:
@@ -132,5 +141,10 @@ def chain_from(unit: PlacedUnit) -> Retries:
 
 
 def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:
-    """Return whether a failure had been recorded when retries were requested. Later failures are not retried."""
+    """Return whether a unit's first failure had been recorded when retries were requested."""
     return microseconds(recorded_at) <= retries.called_at
+
+
+def one_retry(retries: Retries) -> Retries:
+    """Return the chain of a retry that no other follows."""
+    return replace(retries, rest=())

@@ -48,8 +48,9 @@ class FirstRuns:
 class Retries:
     """The retries of one call; a chain has the units `rest`, or the units with a record id in ``(after, until]``.
 
-    Only failures that were recorded by `called_at`, in microseconds, are retried. So no call retries a failure of its
-    own retries.
+    Only units that had failed by `called_at`, in microseconds, are retried, and each once. A unit's record names the
+    calls that have retried it. So no call retries a failure of its own retries, and each call retries a unit whose
+    retry by another call fails.
     """
 
     call: str
@@ -270,17 +271,23 @@ def _encodable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """The record of a unit's outcome. It includes the unit's place, so that a retry need not search for it."""
+    """The record of a unit's outcome. It includes the unit's place, so that a retry need not search for it.
+
+    `retried_by` are the last calls that have retried the unit.
+    """
 
     unit: PlacedUnit
     outcome: UnitOutcome
+    retried_by: tuple[str, ...] = ()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(PlacedUnit.from_record(record), UnitOutcome(record["state"], record["text"]))
+        outcome = UnitOutcome(record["state"], record["text"])
+        return cls(PlacedUnit.from_record(record), outcome, tuple(record.get("retried_by", ())))
 
     def to_record(self) -> dict[str, Any]:
-        return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text}
+        retried = given(retried_by=list(self.retried_by) or None)
+        return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text, **retried}
 
 
 # --- for users' tasks ---

@@ -56,10 +56,11 @@ def populate(ports: Ports, batch: str, spec: BatchFollowing, parent: PlacedUnit 
         _load_first_pages(ports, run, header, pages)
     if not spec.sealed or header.ended:
         return Populated(status_of(ports, run, header), created)
-    return Populated(_seal_unless_ended(ports, batch, len(pages)), created)
+    return Populated(seal_unless_ended(ports, batch, len(pages)), created)
 
 
-def _seal_unless_ended(ports: Ports, batch: str, pages: int) -> BatchStatus:
+def seal_unless_ended(ports: Ports, batch: str, pages: int) -> BatchStatus:
+    """Seal a batch that this call populates, unless it has ended meanwhile. Raises what `seal` raises otherwise."""
     try:
         return seal(ports, batch, SealRequest(pages))
     except BatchSealed as refused:
@@ -89,7 +90,7 @@ def populate_whole(ports: Ports, batch: str, spec: BatchSpec, units: Iterable[di
         added = add_units(ports, batch, 0, chain(first, arriving))
     except BatchSealed as refused:
         return _status_of_ended(ports, batch, refused)
-    return _seal_unless_ended(ports, batch, added.page)
+    return seal_unless_ended(ports, batch, added.page)
 
 
 def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequence[Sequence[Any]]) -> None:

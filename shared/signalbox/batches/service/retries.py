@@ -16,7 +16,7 @@ from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import Retries, UnitRecord
 from signalbox.batches.problems import BatchSealed, NothingToRun
 from signalbox.batches.requests import RetryRequest
-from signalbox.batches.service.units import failure_to_retry, retry_next, tasks_of
+from signalbox.batches.service.units import enqueue_look, failure_to_retry, retry_next, tasks_of
 from signalbox.core.calls import check_names, declared_parameters
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -49,17 +49,28 @@ def retry_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> Non
     enqueue_retries(ports, run, retries, found)
 
 
-def retry_units(ports: Ports, run: BatchRun, retries: Retries, indexes: Sequence[int]) -> None:
-    """Retry those of the units that failed."""
-    enqueue_retries(ports, run, retries, ports.store.read(*map(run.unit_path, indexes)))
+def retry_units(ports: Ports, run: BatchRun, retries: Retries, indexes: Sequence[int], looks: int = 0) -> None:
+    """Retry those of the units that failed. `looks` is the number of times that the call has looked at them."""
+    enqueue_retries(ports, run, retries, ports.store.read(*map(run.unit_path, indexes)), looks)
 
 
-def enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequence[Snapshot]) -> None:
-    """Enqueue the next attempt of the units that failed. A repeat finds the tasks' names taken."""
-    failed = [record.unit.next_attempt() for one in found if (record := failure_to_retry(one, retries)) is not None]
-    if failed:
-        numbers = sorted({unit.page for unit in failed})
-        ports.queue.create(tasks_of(failed, ports.store.read(*map(run.page_path, numbers)), retries.payload))
+def enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequence[Snapshot], looks: int = 0) -> None:
+    """Enqueue the next attempt of the units that failed.
+
+    If the name of an attempt's task is taken, another call may have enqueued it, with other arguments. So this call
+    looks again later, and retries the unit if that attempt has failed by then.
+    """
+    chain = machine.one_retry(retries)
+    failed = [
+        record.unit.next_attempt(chain) for one in found if (record := failure_to_retry(one, retries)) is not None
+    ]
+    if not failed:
+        return
+    numbers = sorted({unit.page for unit in failed})
+    taken = ports.queue.create(tasks_of(failed, ports.store.read(*map(run.page_path, numbers)), retries.payload))
+    if again := [unit for unit in failed if unit.operation in taken]:
+        look = _retrying(run, retries, 0, units=[unit.index for unit in again])
+        enqueue_look(ports, run, looks, retries.call, *(unit.operation for unit in again), **look.payload)
 
 
 def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:

@@ -48,6 +48,9 @@ from signalbox.core.records.queries import Condition
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""
 
+RETRIED_BY = "retried_by"
+"""The field of a unit with the calls that have retried it."""
+
 
 # --- outcomes ---
 
@@ -113,9 +116,11 @@ def mark_reached(ports: Ports, unit: PlacedUnit, held: Data) -> None:
 def overwrite_failure(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
     """Overwrite a failure, if its record has not changed. No counter changes, because the unit is counted already."""
     assert held.data is not None, "an outcome is overwritten"
-    ahead = {AHEAD: True} if held.data.get(AHEAD) else {}
+    kept: dict[str, Any] = {AHEAD: True} if held.data.get(AHEAD) else {}
+    if calls := machine.retried_by(UnitRecord.from_record(held.data), unit):
+        kept[RETRIED_BY] = list(calls)
     try:
-        ports.store.commit([Put(unit.path, {**_ended_now(unit, outcome), **ahead}, held.guard)])
+        ports.store.commit([Put(unit.path, {**_ended_now(unit, outcome), **kept}, held.guard)])
     except Stale:
         return False
     return True
@@ -332,8 +337,9 @@ def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Map
 def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> None:
     """Enqueue the next retry of a chain, if it still contains a unit that failed before the retry was requested.
 
-    If the retry's task or its sub-batch exists already, it may belong to another call, whose chain alone it continues.
-    So this chain looks again later; `looks` is the number of times that it has looked at the unit with which it begins.
+    If the retry's task or its sub-batch exists already, it may belong to another call, whose arguments it has and whose
+    chain alone it continues. So this chain looks again later; `looks` is the number of times that it has looked at the
+    unit with which it begins.
     """
     for following, rest in _failed_units(ports, run, chain):
         unit = following.next_attempt(rest)
@@ -352,12 +358,17 @@ def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:
     """
     if not isinstance(unit.chain, Retries):
         return
-    header, now = storage.read_header_of_run_at(ports, unit.run)
-    if machine.may_start(header, unit.attempt):
+    again = {"chain": machine.chain_from(unit).to_record()}
+    enqueue_look(ports, unit.run, looks, unit.chain.call, unit.operation, **again)
+
+
+def enqueue_look(ports: Ports, run: BatchRun, looks: int, *parts: str, **payload: Any) -> None:
+    """Enqueue a task that looks again at retries of a batch after a pause, unless they have become pointless."""
+    header, now = storage.read_header_of_run_at(ports, run)
+    if machine.may_start(header, attempt=1):
         due_at = now + timedelta(seconds=min(LIMITS.look_again_seconds * 2**looks, LIMITS.look_again_seconds_max))
         period = int(2 * due_at.timestamp() // LIMITS.look_again_seconds)
-        again = {"chain": machine.chain_from(unit).to_record(), "looks": looks + 1}
-        look = unit.run.effect_for("retry", unit.chain.call, unit.operation, period, **again)
+        look = run.effect_for("retry", *parts, period, **payload, looks=looks + 1)
         ports.queue.create([replace(look, not_before=due_at)])
 
 
@@ -370,14 +381,15 @@ def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple
 
 
 def failure_to_retry(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
-    """Return the record of the unit if it is to be retried: it failed before the retry was requested."""
+    """Return the record of the unit if it is to be retried: it had failed before the call, which has not retried it."""
     record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
-    is_retried = record is not None and record.outcome.state == "failed" and retried_since(snapshot, retries)
-    return record if is_retried else None
+    if record is None or record.outcome.state != "failed" or retries.call in record.retried_by:
+        return None
+    return record if record.unit.attempt or retried_since(snapshot, retries) else None
 
 
 def retried_since(snapshot: Snapshot, retries: Retries) -> bool:
-    """Return whether a call that retries failures was made after a unit's failure was recorded."""
+    """Return whether a call that retries failures was made after a unit's first failure was recorded."""
     assert snapshot.data is not None, "a unit that failed has a record"
     assert snapshot.update_time is not None, "a record that exists has one"
     recorded_at = snapshot.update_time

@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from signalbox.batches import storage
 from signalbox.batches.machine.lifecycle import Decided
-from signalbox.batches.model.headers import Header, header_of_run
+from signalbox.batches.model.headers import BatchStatus, Header, header_of_run
 from signalbox.batches.model.tree import UNITS, BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
-from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import population
+from signalbox.batches.requests import BatchSpec, SealRequest
+from signalbox.batches.service import lifecycle, population
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Change, Increment, Ports, Put, Snapshot, Stale, Write
@@ -114,6 +115,10 @@ def _reading_the_parent_first(ports: Ports, batch: str, spec: BatchSpec, pages: 
     return run, header, created
 
 
+def _sealed_or_refused(ports: Ports, batch: str, pages: int) -> BatchStatus:
+    return lifecycle.seal(ports, batch, SealRequest(pages))
+
+
 FAULTS = (
     in_batches("batch-8", "cancelling sub-batches", "batches.end_tasks", _without_sub_batches),
     in_batches("batch-8", "no sub-batch of a cancelled batch", "batches.parent_is_live", lambda *_: True),
@@ -133,6 +138,9 @@ FAULTS = (
     in_batches("batch-7", "completing the parent's unit at every end", "batches.end_tasks", _only_if_completed),
     in_batches("batch-7", "the first sub-batch stands", "tasks.populate_sub_batch", _the_last_returned),
     in_batches("batch-7", "not running a unit that has a sub-batch", "batches.has_sub_batch", lambda *_: False),
+    in_batches("batch-7", "sealing what a process has loaded", "batches.stored_sub_batch", storage.last_sub_batch),
+    in_batches("batch-7", "ending a sub-batch that is lost", "batches.end_if_lost", lambda *_: False),
+    in_batches("batch-8", "the end of a batch that is populated", "batches.seal_unless_ended", _sealed_or_refused),
     in_batches("batch-7", "replacing a sub-batch that was not loaded", "batches.replace_sub_batch", lambda *_: ""),
     in_batches("batch-7", "no effects of a replaced sub-batch", "batches.end_tasks", _end_tasks_of_all),
     in_batches("batch-9", "the guard of the end", "batches.end_batch", _unguarded_end),

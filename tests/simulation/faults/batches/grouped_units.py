@@ -11,6 +11,7 @@ from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import UNITS, BatchRun, Counter
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
 from signalbox.batches.service import groups
+from signalbox.core import idempotency_keys
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json
 from signalbox.core.ports import AlreadyExists, Change, Increment, Ports, Put, RecordMissing, Store, Write
@@ -30,6 +31,7 @@ end = original("tasks.GroupRun.end")
 group_run = original("tasks.GroupRun.run")
 find = original("batches.find_group")
 last_sub_batch = original("batches.last_sub_batch")
+idempotency_key = original("core.idempotency_key")
 
 
 def in_grouped(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -166,7 +168,15 @@ def _the_first_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -
     return (id_, last) if last is None or not last.ended else (unit.sub_batch_id(), first)
 
 
+def _sharing_a_key(*call: object) -> str | None:
+    """The calls of a task of several units have keys of the running delivery's operation."""
+    task = idempotency_keys._running_task.get()
+    with idempotency_keys.idempotent_calls(task.operation if task else ""):
+        return idempotency_key(*call)
+
+
 FAULTS = (
+    in_grouped("batch-18", "ids of the calls of several units", ("core.idempotency_key", _sharing_a_key)),
     in_grouped(
         "batch-16", "the end of a sub-batch that replaced another", ("batches.last_sub_batch", _the_first_sub_batch)
     ),

@@ -64,5 +64,7 @@ FAULTS = (
     in_batches("batch-22", "one division into chains", "batches.begin_chains", _divided_by_each_request),
     in_batches("batch-22", "the next page of a retry", "batches.retry_page", _the_first_page),
     in_batches("batch-22", "looking again at a unit that another call retries", "batches.look_again", lambda *_: None),
+    in_batches("batch-22", "looking again at units without chains", "batches.enqueue_look", lambda *_, **__: None),
+    in_batches("batch-22", "the calls that have retried a unit", "batches.retried_by", lambda *_: ()),
     in_batches("batch-22", "looking again at a unit that waits", "tasks.wait_for_rate", _never_looked_at_again),
 )

@@ -4,6 +4,9 @@ A delivery's time ends at random, and so does the time for which it holds outcom
 first, or every time, or kills its process every time; in worlds with such units no call fails, and no process dies for
 other reasons. So a unit that is given up there was started too often itself.
 
+In some worlds the task takes several units at once: a first delivery calls it once, a later one for each unit. Its code
+makes a call for each unit, without an id if that is not refused. Each of these calls is made under one name.
+
 Checked as in `batches`; and when a unit's code starts: no more groups are under way than the batch allows at once,
 unless people complete units. Checked for each outcome: only a unit whose code raises or kills every time is given up,
 and a process that dies has run no more units without an outcome than one task has.
@@ -12,7 +15,8 @@ and a process that dies has run no more units without an outcome than one task h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -21,16 +25,20 @@ from signalbox.batches.model.headers import header_of_run
 from signalbox.batches.model.tree import PageNode
 from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.service import units
+from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
+from signalbox.core.idempotency_keys import idempotent_calls
 from signalbox.core.ports import Ports, Snapshot, Store
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import BadCall, Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
-from signalbox.tasks.model.contexts import OfUnit, TaskSubject, parsed
-from signalbox.tasks.service import group_runs
+from signalbox.tasks.model.contexts import OfUnit, TaskSubject, of_unit, parsed
+from signalbox.tasks.requests.enqueues import EnqueueRequest
+from signalbox.tasks.service import enqueues, group_runs
 from tests.simulation.processes import Killed
-from tests.simulation.reached_counts import CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED
+from tests.simulation.reached_counts import CALLS_OF_LISTS, CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED
+from tests.simulation.user_task_effects import CHILD, effect_of, take_effect
 from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation
 from tests.simulation.worlds.batches.kinds import KINDS, SMALL_LIMITS
@@ -48,6 +56,9 @@ STARTS_MAX, STARTS_MAX_WITH_FAULTS = 3, 100
 
 BAD_RATE, CUT_RATE, FLUSH_RATE = 0.4, 0.1, 0.2
 """The share of worlds with units that raise or kill; how likely the time is over after a unit, or a commit is due."""
+
+LISTS_RATE, JOINED_RATE = 0.3, 0.8
+"""The share of worlds whose task takes several units at once, and of its groups whose payloads can be joined."""
 
 FINE, FLAKY, RAISING, DEADLY = "fine", "flaky", "raising", "deadly"
 
@@ -86,6 +97,10 @@ class GroupedWorld(BatchesWorld):
         self.starts: Counter[str] = Counter()
         self.groups_under_way = GroupsUnderWay(self.world.store, self.callers.concurrency)
         self.world.observers.append(self._check_given_up)
+        lists = Random(f"lists {seed}")
+        self.lists = lists if lists.random() < LISTS_RATE and not (self.kind.nested or of_two) else None
+        self.calls: dict[str, str] = {}
+        self.world.task_handlers[CHILD] = self._take_call
 
     def _paint(self, ports: Ports, effect: Effect) -> None:
         if "group" not in effect.context:
@@ -111,11 +126,39 @@ class GroupedWorld(BatchesWorld):
                 raise Violation(f"group {group.number} of page {group.page} is complete, and runs")
             return self._code(own.context.unit, parts)
 
+        def code_of_lists(own: Delivered[OfUnit], subject: TaskSubject | list[Unit] | None, start: Start) -> Any:
+            with idempotent_calls(own.operation, is_repeated=own.is_repeated, has_keys=False):
+                placed = [own.context.unit] if not isinstance(subject, list) else group.units()
+                results = []
+                for unit in placed:
+                    self._call_once(ports, unit)
+                    results.append(code(replace(own, context=of_unit(unit)), None, start))
+                return results if isinstance(subject, list) else results[0]
+
         pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
+        work, join = (code, None) if self.lists is None else (code_of_lists, self._join)
         try:
-            group_runs.run_group(ports, delivered, self.retry_limits, is_live, code, pace)
+            group_runs.run_group(ports, delivered, self.retry_limits, is_live, work, pace, join=join)
         except Broken as error:
             raise Unavailable("the code of a unit raised") from error
+
+    def _join(self, _: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+        assert self.lists is not None, "only code of several units has its payloads joined"
+        return {} if self.lists.random() < JOINED_RATE else None
+
+    def _call_once(self, ports: Ports, unit: PlacedUnit) -> None:
+        """Make the call of a unit, without an id if that is not refused."""
+        try:
+            take_effect(ports, unit.path)
+        except BadCall:
+            call = Call(CHILD, CHILD, {"what": unit.path})
+            enqueues.by_id(ports, EnqueueRequest(call, id=unit.path.replace("/", "-")))
+
+    def _take_call(self, _: Ports, effect: Effect) -> None:
+        REACHED[CALLS_OF_LISTS] += 1
+        what = effect_of(effect)
+        if self.calls.setdefault(what, effect.name) != effect.name:
+            raise Violation(f"the call of {what} was made twice")
 
     def _is_cut(self) -> bool:
         is_over = self.grouped.random() < CUT_RATE

@@ -4,7 +4,8 @@ Each caller repeats its request under its key until it has an answer, and perhap
 retries without a key, cancel the batch, or complete units. Units fail up to four times, so a retry may fail again.
 
 Checked when a unit's code starts: the unit was retried no more often than retries were requested, where requests under
-one key count as one. Checked at rest: each unit that had failed when a key was first used has been retried since.
+one key count as one, and had failed before the request. Checked at rest: each unit that had failed when a key was first
+used has been retried under it, unless it has succeeded.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from signalbox.batches.model.pages import digest
 from signalbox.batches.model.tree import header_path
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.requests import RetryRequest
 from signalbox.batches.service import retries
+from signalbox.batches.service.units import AHEAD
+from signalbox.core.times import microseconds
 from tests.simulation.reached_counts import REACHED, RETRIED_BY_KEY
 from tests.simulation.world import Violation
 
@@ -30,6 +34,9 @@ KEYED_RATE = 0.3
 
 CHAINED_RATE = 0.6
 """The share of those worlds whose batch limits how many units run at once."""
+
+LATEST = 1 << 62
+"""A time after every request, in microseconds."""
 
 REPEATS_MAX = 2
 FAILING_ATTEMPTS_MAX = 4
@@ -53,6 +60,8 @@ class Keyed:
         self._requested: set[str] = set()
         self._failed_before: dict[str, dict[int, int]] = {}
         self._answered: set[str] = set()
+        self._calls: dict[str, str] = {}
+        self._requested_at: dict[str, int] = {}
         if self._random.random() < CHAINED_RATE:
             batches.callers.concurrency = self._random.randint(1, 3)
         if self._random.random() < CANCELLED_RATE:
@@ -89,7 +98,12 @@ class Keyed:
 
         def work() -> None:
             failed = self._failed_before.setdefault(key, self._failed(units))
-            retries.retry(batches.world.ports, "b", RetryRequest(units), key)
+            request = RetryRequest(units)
+            indexes = None if units is None else sorted(units)
+            call = self._calls[key] = digest(key, indexes, request.payload)
+            self._requested_at[call] = LATEST  # until it is answered
+            retries.retry(batches.world.ports, "b", request, key)
+            self._requested_at[call] = microseconds(batches.world.store.read(header_path("b"))[0].read_time)
             self._answered.add(key)
             REACHED[RETRIED_BY_KEY] += len(failed)
 
@@ -109,6 +123,16 @@ class Keyed:
         """Check a start of a unit's code. Raises `Violation` if the unit was retried more often than was requested."""
         if unit.batch == "b" and unit.attempt > len(self._requested):
             raise Violation(f"unit {unit.index} starts attempt {unit.attempt} after {len(self._requested)} requests")
+        if unit.batch == "b" and unit.attempt == 1 and isinstance(unit.chain, Retries):
+            self._check_failed_before(unit, self._requested_at.get(unit.chain.call, LATEST))
+
+    def _check_failed_before(self, unit: PlacedUnit, requested_at: int) -> None:
+        [record] = self._batches.world.store.read(unit.path)
+        held = record.data or {}
+        if held.get("attempt") != 0 or AHEAD in held or record.update_time is None:
+            return  # the record was written again since, or by the chain that has reached the unit
+        if microseconds(record.update_time) > requested_at:
+            raise Violation(f"unit {unit.index} is retried by a request that was answered before it failed")
 
     def check_rest(self) -> None:
         """Check that each answered key has retried the units that had failed before."""
@@ -117,6 +141,15 @@ class Keyed:
             return
         failed = self._failed()
         for key in self._answered:
-            lost = [index for index, attempt in self._failed_before[key].items() if failed.get(index) == attempt]
+            before = self._failed_before[key]
+            lost = [index for index in before if index in failed and not self._is_retried(index, key)]
             if lost:
-                raise Violation(f"units {lost} had failed before the retry {key}, and did not run again")
+                raise Violation(f"units {lost} had failed before the retry {key}, and it did not run them again")
+
+    def _is_retried(self, index: int, key: str) -> bool:
+        """Return whether a unit has been retried under a key. The last release does not record which call retries."""
+        records = self._batches.checks.records(f"{header_path('b')}/units")
+        [record] = [record for record in records if record["index"] == index]
+        if self._batches.world.versions is not None:
+            return bool(record["attempt"] > self._failed_before[key][index])
+        return self._calls[key] in record.get("retried_by", ())

@@ -47,7 +47,7 @@ class Checks:
             self._check_outcome_of_parts(after.data)
 
     def _check_outcome_of_parts(self, unit: Mapping[str, Any]) -> None:
-        """Check that the first unit's outcome is the end of its one sub-batch, or what another run of its code returned.
+        """Check that the first unit's outcome is the end of its one sub-batch, or was returned by a run of its code.
 
         Without permits it has none.
         """
