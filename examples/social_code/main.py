@@ -82,6 +82,11 @@ RUNS_A_TASK = 20
 """The units of a batch's task. The sandbox takes as many in a request."""
 
 SANDBOX_SECONDS_MAX = 120
+MESSAGE_LENGTH_MAX = 500
+LOGS_LENGTH_MAX = 10_000
+CHECKS_MAX = 1_000
+"""The bounds of a result, as the sandbox promises them."""
+
 PAGE = (Path(__file__).parent / "page.html").read_bytes()
 
 app = Function("social_code")
@@ -410,7 +415,19 @@ def run_all(
     del units
     runs = [{"sources": each, "tests": test} for each, test in zip(sources, tests, strict=True)]
     results = invoke("social_sandbox", "/runs", {"runs": runs}, timeout_seconds=SANDBOX_SECONDS_MAX)["results"]
-    return [{"name": n, "run_id": i, **result} for n, i, result in zip(name, run_id, results, strict=True)]
+    return [{**result_of(answer), "name": n, "run_id": i} for n, i, answer in zip(name, run_id, results, strict=True)]
+
+
+def result_of(answer: Any) -> Json:
+    """Return the result of a run from the sandbox's answer, which is input: code of strangers may have written it.
+
+    Only these four members are taken, each of its type and with a bound, so an answer cannot choose what is stored.
+    """
+    match answer:
+        case {"success": bool(success), "message": str(message), "logs": str(logs), "checks": int(checks)}:
+            texts = {"message": message[:MESSAGE_LENGTH_MAX], "logs": logs[:LOGS_LENGTH_MAX]}
+            return {"success": success, **texts, "checks": min(max(int(checks), 0), CHECKS_MAX)}
+    return {"success": False, "message": "the sandbox's answer is not a result", "logs": "", "checks": 0}
 
 
 def start_stage(run: str, event: str, inputs: Sequence[Json]) -> bool:
@@ -426,7 +443,7 @@ def keep_runs(completion: Completion) -> None:
     results = [unit["result"] for unit in batch(completion.id).results("succeeded")]
     for start in range(0, len(results), DOCUMENTS_AT_ONCE):
         some = results[start : start + DOCUMENTS_AT_ONCE]
-        runs = [{"key": run_key(run["run_id"]), "type": "SocialRun", "run_of": run["name"], **run} for run in some]
+        runs = [{**run, "key": run_key(run["run_id"]), "type": "SocialRun", "run_of": run["name"]} for run in some]
         for outcome in documents.put_many(runs):
             if isinstance(outcome, Exception):
                 raise outcome

@@ -5,12 +5,15 @@
 The interpreter is `pydantic-monty`, a subset of Python written in Rust without access to its host. Code gets `log` and
 `check`. Clock, entropy and sleep are constants, so that a run's result depends on its code alone. Each run has its own
 process, with limits of the operating system. If the interpreter has a hole, this process can open no file and no
-connection, and is killed at its deadline. The function's account has no rights.
+connection, cannot write to the log, and is killed at its deadline. On Linux it cannot read or write the memory of the
+server, unless it runs as root. The function's account has no rights. The README lists what is left.
 """
 
+import ctypes
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +66,10 @@ RUNS_MAX = 20
 
 RUNS_AT_ONCE_MAX = 4
 """Runs at once in one instance; others wait."""
+
+STANDARD_ERROR = 2
+PR_SET_DUMPABLE = 4
+"""Linux's number of the setting, from `linux/prctl.h`."""
 
 NOON = datetime(2000, 1, 1, 12, tzinfo=UTC)
 FULL = f"more than {LOG_LENGTH_MAX:,} characters were logged"
@@ -220,9 +227,21 @@ def lock(process: int) -> None:
         resource.prlimit(process, limit, (most, most))
 
 
+def hide_server() -> None:
+    """Separate the server from the processes that it starts from now on.
+
+    They get no standard error, to which they could write lines of the log. On Linux, the kernel refuses a process of
+    the same user that reads or writes the server's memory.
+    """
+    os.set_inheritable(STANDARD_ERROR, False)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 @lru_cache(maxsize=1)
 def _pool() -> Monty:
     """Return the pool, which starts a process for each run: none serves two."""
+    hide_server()
     pool = Monty(
         min_processes=0,
         max_processes=RUNS_AT_ONCE_MAX,

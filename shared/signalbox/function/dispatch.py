@@ -32,12 +32,17 @@ RESERVED = (TASKS, "/objects/", "/flows/", TURNS, EVENTS)
 
 
 def dispatch(
-    routes: EntryPoint, own: Mapping[str, EntryPoint], forwarding: EntryPoint, nothing: EntryPoint
+    routes: EntryPoint,
+    own: Mapping[str, EntryPoint],
+    forwarding: EntryPoint,
+    nothing: EntryPoint,
+    takes_no_tasks: Callable[[], bool],
 ) -> EntryPoint:
     """Return an entry point that passes requests under the kit's paths to entry points of `own`, others to `routes`.
 
     If only one part of the function is served, requests for the other part get a 404. The part for people passes tasks
-    from a queue to `forwarding`.
+    from a queue to `forwarding`. If the function `takes_no_tasks`, requests for tasks also go to `routes`, which answer
+    as at any unknown address.
     """
 
     def entry(request: flask.Request) -> flask.Response:
@@ -46,7 +51,7 @@ def dispatch(
             return forwarding(request)
         if part != cloud_run.PEOPLE:
             for beginning, entry_of_path in own.items():
-                if path.startswith(beginning):
+                if path.startswith(beginning) and not (beginning in (TASKS, TURNS) and takes_no_tasks()):
                     return entry_of_path(request)
         return nothing(request) if part == cloud_run.TASKS else routes(request)
 

@@ -426,8 +426,17 @@ class Function:
             from signalbox.adapters.http.event_deliveries import receiving_entry  # as in `on_document`
 
             own[EVENTS] = receiving_entry(self.name, partial(receive, self.name, self._handlers))
-        entry = dispatch(self._routes.entry_point(), own, forwarding, nothing_here(self.name))
+        entry = dispatch(
+            self._routes.entry_point(), own, forwarding, nothing_here(self.name), self._is_open_without_tasks
+        )
         return entry_point(self.name, within(host.serving, entry) if host else entry)
+
+    def _is_open_without_tasks(self) -> bool:
+        """Return whether any client may call the function, and no queue does.
+
+        An open function that queues call is deployed twice, so it is always served as one of its two parts.
+        """
+        return self.name in settings().open_functions and not (self._tasks or self._flows or self._objects)
 
     def _add_objects(self, host: "ObjectHost") -> None:
         """Add the routes of objects, and the task that calls a method."""

@@ -13,5 +13,8 @@ class TransformLimits(Limits):
     transform_steps_max: int = 50_000
     """Steps of one run: tens of milliseconds, and a document may have hundreds of links."""
 
+    transform_letters_per_step: int = 64
+    """Characters of a transform's text whose scan counts as a step, since it takes as long."""
+
 
 LIMITS = TransformLimits()

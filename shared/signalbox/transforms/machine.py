@@ -165,6 +165,7 @@ class _Run:
     def _text(self, text: str, scope: Scope) -> list[Any]:
         if text.startswith("lit="):
             return [self._counted_output(text.removeprefix("lit="))]
+        self._scan(text)
         if text.startswith("#"):
             return [self._counted_output(value) for value in self._selected(text[1:], scope)]
         return [self._counted_output(_BRACES.sub(lambda braces: self._filling(braces[1], scope), text))]
@@ -176,7 +177,10 @@ class _Run:
 
     def _selected(self, selector: str, scope: Scope) -> list[Any]:
         selected = [self._source]
+        self._scan(selector)
         for step in selector.split():
+            if not selected:
+                break
             take = STEPS.get(step[0], no_results)
             taken = (one for value in selected for one in self._counted(take(value, step[1:], scope)))
             selected = self._distinct(taken)
@@ -210,8 +214,12 @@ class _Run:
             if value is not PASSED:
                 yield value
 
-    def _step(self) -> None:
-        self._steps -= 1
+    def _scan(self, text: str) -> None:
+        """Count the scan of a text, which a reference repeats for each of its results."""
+        self._step(len(text) // LIMITS.transform_letters_per_step)
+
+    def _step(self, count: int = 1) -> None:
+        self._steps -= count
         if self._steps < 0:
             raise TransformFailed(f"A transform runs at most {LIMITS.transform_steps_max:,} steps.")
 

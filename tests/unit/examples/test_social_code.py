@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import batch, documents
+from signalbox import Function, Request, batch, documents, parse
 from signalbox.adapters import settings
 from signalbox.testing import Faults, Harness, user_token
 from signalbox.testing.fixtures import harness as harness
@@ -420,3 +420,31 @@ def test_a_hub_with_more_dependants_than_one_call_may_read(harness: Harness) -> 
     assert harness.get("failures").json["failures"] == []
     assert {state(harness, name) for name in names[::50]} == {"passed"}
     assert documents.count(("type", "==", "SocialRun"), ("success", "==", True)) == 502 + 2
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"key": "payroll", "salary": 1_000_000},
+        {"run_id": "another", "run_of": "Other", "type": "Payroll", "name": "Other"},
+        {"logs": "x" * 10**6, "message": "y" * 10**6},
+        {"success": "yes"},
+        {"checks": 10**30},
+    ],
+)
+def test_an_answer_of_the_sandbox_chooses_nothing_that_is_stored(harness: Harness, added: dict[str, Any]) -> None:
+    documents.put("payroll", {"salary": 100})
+    sandbox = Function("social_sandbox")
+
+    @sandbox.http("POST", "/runs")
+    def hostile(request: Request) -> dict[str, Any]:
+        result = {"success": True, "message": "", "logs": "", "checks": 1, **added}
+        return {"results": [result for _ in parse(request.json_object()["runs"], list[Any])]}
+
+    harness.add(sandbox)
+    save(harness, "Add", ADD, "check(Add(1, 2) == 3)")
+    harness.run()
+    assert documents.get("payroll")["salary"] == 100
+    run = shown(harness, "Add")["run"]
+    assert run["success"] is ("success" not in added)
+    assert (len(run["message"]) <= 500, len(run["logs"]) <= 10_000) == (True, True)

@@ -273,3 +273,20 @@ def test_a_request_has_its_runs_made_in_their_order(harness: Harness) -> None:
 def test_a_wrong_request_is_refused(harness: Harness, body: object, says: str) -> None:
     answer = harness.post("social-sandbox/runs", json=body)
     assert (answer.status, says in answer.json["detail"]) == (400, True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's rules are Linux's")
+def test_the_server_is_not_dumpable_and_its_processes_cannot_write_to_its_log() -> None:
+    reported = """
+import ctypes, os, sys
+from examples.social_sandbox import main
+with main._process() as session:
+    session.feed_run("1")
+    files = [os.readlink(f"/proc/{process}/fd/2") for process in (session.worker_pid, os.getpid())]
+    print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), *files)
+"""
+    ended = subprocess.run([sys.executable, "-c", reported], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    dumpable, workers, own = ended.stdout.split()
+    assert (dumpable, workers) == ("0", "/dev/null")
+    assert own != workers

@@ -332,3 +332,21 @@ def test_two_rules_for_one_name_are_refused() -> None:
     app.access("Cart")(lambda _: True)
     with pytest.raises(ValueError, match="two rules"):
         app.access("Cart")(lambda _: True)
+
+
+@pytest.mark.parametrize(("opened", "status"), [({"auth": "firebase"}, 401), ({"public": True}, 404)])
+@pytest.mark.parametrize("path", ["tasks/x", "tasks/x/y", "turns", "turns/x", "tasks"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+def test_an_open_function_without_tasks_has_no_address_of_tasks_and_reports_nothing(
+    opened: Any, status: int, path: str, method: str
+) -> None:
+    app = Function("desk")
+    app.http("POST")(lambda _: None)
+    with Harness() as harness:
+        harness.add(app, **opened)
+        for headers in ({}, {"X-CloudTasks-QueueName": "tasks", "Authorization": "Bearer x"}):
+            assert harness.request(method, f"desk/{path}", json={}, headers=headers).status == status
+        if "auth" in opened:
+            signed_in = {"Authorization": f"Bearer {user_token('ann')}"}
+            assert harness.request(method, f"desk/{path}", json={}, headers=signed_in).status == 404
+        assert harness.log.errors == []

@@ -177,6 +177,11 @@ def test_any_selected_text_is_output_unchanged(text: str) -> None:
         [["#>nope"] * 100] * 10,
         ["{{.big}}"] * 2,
         ["#.big"] * 2,
+        [{"ref": ".l @:", "transform": "a{{" + "x" * 99_000 + "}}"}],
+        [{"ref": ".l @:", "transform": "{{" + " " * 99_000 + "!v}}"}],
+        [{"ref": ".l @:", "transform": "#@" + "1" * 99_000}],
+        [{"ref": ".l @:", "transform": "#" + " .k" * 33_000}],
+        [{"ref": ".l @:", "transform": {"ref": "." + "k" * 99_000}}],
     ],
 )
 def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
