@@ -25,12 +25,14 @@ from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Store
 from signalbox.core.problems import Unavailable
+from signalbox.core.user_code import CodeExited
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import OfUnit, TaskSubject, parsed
 from signalbox.tasks.service import group_runs
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED
+from tests.simulation.user_task_effects import raise_any
 from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation
 from tests.simulation.worlds.batches.kinds import KINDS, SMALL_LIMITS
@@ -114,7 +116,7 @@ class GroupedWorld(BatchesWorld):
         pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
         try:
             group_runs.run_group(ports, delivered, self.retry_limits, is_live, code, pace)
-        except Broken as error:
+        except (Broken, CodeExited) as error:
             raise Unavailable("the code of a unit raised") from error
 
     def _is_cut(self) -> bool:
@@ -134,7 +136,7 @@ class GroupedWorld(BatchesWorld):
         if does == DEADLY:
             raise Killed
         if does == RAISING or (does == FLAKY and self.starts[unit.path] == 1):
-            raise Broken
+            raise_any(self.world, Broken, f"{unit.path} {self.starts[unit.path]}")
         return self._painted(unit, has_parts)
 
     def _check_given_up(self, path: str, _: Snapshot, after: Snapshot) -> None:
