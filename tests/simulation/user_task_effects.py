@@ -7,7 +7,6 @@ A task of `signalbox.Function` runs in today's library. So do the calls that it 
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from random import Random
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +16,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
+from tests.simulation.processes import EXITS
 from tests.simulation.reached_counts import CODE_EXITS, REACHED
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ def effect_of(task: Effect) -> str:
     """Return the effect that a task was enqueued for."""
     return str(task.payload["what"])
 
-
-EXITS = (SystemExit, CancelledError, KeyboardInterrupt, GeneratorExit)
-"""Exceptions that are not an `Exception`, which a user's code may also raise."""
 
 EXITS_RATE = 0.25
 """Probability that code which raises, raises one of `EXITS`."""

@@ -100,6 +100,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "core.commit": "signalbox.core.outbox:commit",
     "core.copied": "signalbox.core.codec.json_forms:copied",
     "core.divided": "signalbox.core.outbox:divided",
+    "core.ends_process": "signalbox.core.user_code:ends_process",
     "core.enqueue": "signalbox.core.outbox:enqueue",
     "core.key_bytes_max": "signalbox.core.limits:LIMITS.key_bytes_max",
     "core.sweep": "signalbox.core.outbox:sweep",
