@@ -6,6 +6,7 @@ so paces differ widely and change.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ PACES = (0.002, 0.05, 1.0)
 
 PACE_CHANGES = 0.15
 """Probability, a step, that a process changes its pace."""
+
+
+EXITS = (SystemExit, CancelledError, GeneratorExit)
+"""Exceptions of users' code that are not an `Exception`. The code under test must not let them end a process."""
 
 
 class Killed(ProcessEnded):

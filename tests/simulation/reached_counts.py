@@ -43,6 +43,7 @@ CALLS_OF_THE_LAST_RELEASE = "calls that the last release ran"
 CALLS_ONLY_OF_TODAY = "calls of the last release's processes that only today's code has"
 SEEDS_OF_TODAY = "seeds skipped because their code uses what the last release lacks"
 HALF_COMMITS = "reads that found half a commit"
+CODE_EXITS = "exceptions of users' code that are not an `Exception`"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 RESTORED = "versions restored"

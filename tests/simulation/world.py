@@ -25,7 +25,7 @@ from tests.simulation.expiring_records import Expiry
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 from tests.simulation.half_commits import HalfCommitStore
-from tests.simulation.processes import Processes
+from tests.simulation.processes import EXITS, Process, Processes
 from tests.simulation.reached_counts import OUTAGES, REACHED
 from tests.simulation.server_time import server_time_strays
 from tests.simulation.transient_refusals import PassingRefusals
@@ -166,11 +166,17 @@ class World:
         reached = list(accumulate([weight for _, weight in moves]))
         return moves[bisect(reached, self.random.random() * reached[-1], 0, len(moves) - 1)][0]
 
+    def _step_of(self, process: Process) -> None:
+        try:
+            self.processes.step(process)
+        except EXITS as error:
+            raise Violation(f"{process.name} has ended with all of its requests: {error!r}") from error
+
     def _moves(self, waiting: list[Callable[[], None]]) -> list[tuple[Callable[[], None], float]]:
         """Return the possible next steps, each with its weight."""
         running = self.processes.running
         moves: list[tuple[Callable[[], None], float]]
-        moves = [(partial(self.processes.step, process), process.pace) for process in running]
+        moves = [(partial(self._step_of, process), process.pace) for process in running]
         if len(running) < PROCESSES_MAX:
             if waiting:
                 moves.append((partial(self._begin, waiting), self._pace_of_users))

@@ -485,9 +485,6 @@ class Function:
         has_keys = task is None or not task.takes_units
 
         def code(own: Delivered[Context], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
-            return user_code.run(partial(attempt, own, subject, begun))
-
-        def attempt(own: Delivered[Context], subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
             hold(stable_names(subject))
             if task is None:
                 known = ", ".join(self._tasks) or "none"

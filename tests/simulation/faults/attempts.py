@@ -123,6 +123,7 @@ next_wait = waits.next_wait
 FAULTS = (
     _attempts("task-1", "counting starts, not deliveries", "tasks.start", _by_deliveries),
     _attempts("task-1", "counting at all", "tasks.start", _uncounted),
+    _attempts("task-1", "exceptions of every class", "core.ends_process", lambda _: True),
     _attempts("task-1", "one count for all grants", "semaphores.waiter_resumed", _counted_by_grant),
     _attempts("task-2", "counting right before the code", "tasks.run", _counted_on_arrival),
     _attempts("task-2", "no start that is not counted", "tasks.start", _started_all_the_same),

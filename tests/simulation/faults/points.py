@@ -105,6 +105,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "core.commit": "signalbox.core.outbox:commit",
     "core.copied": "signalbox.core.codec.json_forms:copied",
     "core.divided": "signalbox.core.outbox:divided",
+    "core.ends_process": "signalbox.core.user_code:ends_process",
     "core.enqueue": "signalbox.core.outbox:enqueue",
     "core.idempotency_key": "signalbox.core.idempotency_keys:idempotency_key",
     "core.key_bytes_max": "signalbox.core.limits:LIMITS.key_bytes_max",

@@ -32,6 +32,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.records.queries import Field
+from signalbox.core.user_code import CodeExited
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
@@ -47,6 +48,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, LATE_WAITS, LEASES_OUTLIVED, REACHED, RESUMED
+from tests.simulation.user_task_effects import raise_any
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 
@@ -199,7 +201,7 @@ class AttemptsWorld:
             runs.run(self.ports, delivered, RetryLimits(ATTEMPTS_MAX), self._is_live, code)
         except GaveUp:
             self._check_given_up(id_)
-        except Broken as error:
+        except (Broken, CodeExited) as error:
             raise Unavailable("the code raised") from error
 
     def _is_live(self, unit: PlacedUnit) -> bool:
@@ -216,7 +218,7 @@ class AttemptsWorld:
         if does == DEADLY:
             raise Killed
         if does == RAISING:
-            raise Broken
+            raise_any(self.world, Broken, f"{id_} {self.starts[id_]}")
         self.ended.add(id_)
         return id_
 

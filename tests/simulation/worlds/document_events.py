@@ -32,6 +32,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, Ports, Put, Query, Write
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.user_code import CodeExited
 from signalbox.function import document_handlers
 from signalbox.tasks.model.failures import FAILURES, failure_path
 from signalbox.tasks.service import failures
@@ -40,7 +41,7 @@ from tests.simulation.event_triggers import Trigger, Triggers
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, OVERTAKEN, REACHED
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
-from tests.simulation.user_task_effects import CHILD, effect_of, take_effect
+from tests.simulation.user_task_effects import CHILD, effect_of, raise_any, take_effect
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 
@@ -220,7 +221,7 @@ class DocumentEventsWorld:
         delivered = Delivered(effect.name, effect.context, 0, earlier, *what)
         try:
             self.app._run(runtime.ports(), delivered)
-        except Broken as error:
+        except (Broken, CodeExited) as error:
             raise Unavailable("the handler raised") from error
         except Problem:
             REACHED[FAILURES_KEPT] += 1
@@ -256,7 +257,7 @@ class DocumentEventsWorld:
         if trigger.in_order:
             self._note_order(trigger, event, content)
         if does in (ONCE, RAISING):
-            raise Broken
+            raise_any(self.world, Broken, f"{trigger.name} {event.id} {self.world.now()}")
 
     def _took_effect(self, _: Ports, effect: Effect) -> None:
         self.ran[effect_of(effect)].add(effect.name)

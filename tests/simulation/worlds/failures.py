@@ -20,6 +20,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.user_code import CodeExited
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
@@ -34,6 +35,7 @@ from signalbox.tasks.service import failures, runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, REACHED
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
+from tests.simulation.user_task_effects import raise_any
 from tests.simulation.world import Violation, World
 
 ATTEMPTS_MAX = 2
@@ -120,7 +122,7 @@ class FailuresWorld:
 
         try:
             runs.run(ports, delivered, RetryLimits(ATTEMPTS_MAX), lambda _: True, code)
-        except Broken as error:
+        except (Broken, CodeExited) as error:
             raise Unavailable("the code raised") from error
 
     def _code(self, id_: str) -> str:
@@ -128,7 +130,7 @@ class FailuresWorld:
         if self.does[id_] == PROBLEM:
             raise Refused("as its code is written")
         if self.does[id_] == RAISING:
-            raise Broken
+            raise_any(self.world, Broken, f"{id_} {self.world.now()}")
         self.returned.add(id_)
         return id_
 

@@ -9,6 +9,7 @@ from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, succeeded
 from signalbox.batches.service import groups
+from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Budget, OutOfTime, Ports
@@ -159,7 +160,8 @@ def _results_at_once(
     """Call the code with all units, and return its results. After any error, the units are retried one at a time."""
     try:
         own = replace(delivered, payload=joined).within(of_unit(todo[0]))
-        results: Sequence[Any] = code(own, [Unit(unit.batch, unit.index, unit.attempt) for unit in todo], FIRST)
+        units = [Unit(unit.batch, unit.index, unit.attempt) for unit in todo]
+        results: Sequence[Any] = user_code.run(partial(code, own, units, FIRST))
     except Exception as error:
         ports.log.error("units raised, to be retried one by one", batch=todo[0].batch, exception=error)
         raise Unavailable("the code of several units raised") from error

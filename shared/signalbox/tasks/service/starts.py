@@ -8,8 +8,10 @@ store, counts nothing.
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
+from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.error_notes import ErrorNote, record_path
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -38,7 +40,7 @@ def start(
         give_up(ports, delivered, begun, problem)
         raise problem
     try:
-        returned = code(begun)
+        returned = user_code.run(partial(code, begun))
     except Problem as problem:
         give_up(ports, delivered, begun, problem)
         raise

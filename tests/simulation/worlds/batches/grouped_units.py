@@ -31,6 +31,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.idempotency_keys import idempotent_calls
 from signalbox.core.ports import Ports, Snapshot, Store
 from signalbox.core.problems import BadCall, Unavailable
+from signalbox.core.user_code import CodeExited
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import OfUnit, TaskSubject, of_unit, parsed
@@ -38,7 +39,7 @@ from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues, group_runs
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import CALLS_OF_LISTS, CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED
-from tests.simulation.user_task_effects import CHILD, effect_of, take_effect
+from tests.simulation.user_task_effects import CHILD, effect_of, raise_any, take_effect
 from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation
 from tests.simulation.worlds.batches.kinds import KINDS, SMALL_LIMITS
@@ -139,7 +140,7 @@ class GroupedWorld(BatchesWorld):
         work, join = (code, None) if self.lists is None else (code_of_lists, self._join)
         try:
             group_runs.run_group(ports, delivered, self.retry_limits, is_live, work, pace, join=join)
-        except Broken as error:
+        except (Broken, CodeExited) as error:
             raise Unavailable("the code of a unit raised") from error
 
     def _join(self, _: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -177,7 +178,7 @@ class GroupedWorld(BatchesWorld):
         if does == DEADLY:
             raise Killed
         if does == RAISING or (does == FLAKY and self.starts[unit.path] == 1):
-            raise Broken
+            raise_any(self.world, Broken, f"{unit.path} {self.starts[unit.path]}")
         return self._painted(unit, parts)
 
     def _check_given_up(self, path: str, _: Snapshot, after: Snapshot) -> None:

@@ -21,6 +21,7 @@ from signalbox.tasks.model.attempts import TaskContext
 from tests.simulation.fault_rates import INLINE_STEP_FAILS_RATE, INLINE_STEP_RAISES_RATE
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import INLINE_STEPS_RUN, REACHED
+from tests.simulation.user_task_effects import raise_any
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.observed_inline_steps import InlineRuns, Run
 
@@ -158,5 +159,5 @@ class InlineSteps:
         if run and failing >= INLINE_STEP_FAILS_RATE + INLINE_STEP_RAISES_RATE:
             self.runs.succeeded[run.place, run.attempt] += 1
         if failing < INLINE_STEP_FAILS_RATE + INLINE_STEP_RAISES_RATE and self.world.fault_rates.left:
-            raise ValueError("the code has no luck")
+            raise_any(self.world, ValueError, number)
         return number
