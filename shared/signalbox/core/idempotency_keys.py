@@ -7,7 +7,7 @@ task holds counts as the lease of its semaphore, since each delivery holds it un
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -19,11 +19,20 @@ from signalbox.core.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """The record that a call under a key leaves. `what` names the call in a log line."""
+
+    what: str
+    path_of: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
 class _RunningTask:
     operation: str
     is_repeated: bool
     calls: Counter[str] = field(default_factory=Counter)
     leases: dict[Any, str] = field(default_factory=dict)
+    leaves: dict[str, "Leaves"] = field(default_factory=dict)
 
 
 _running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
@@ -65,14 +74,31 @@ def content_of(call: Call) -> str:
     return sorted_json([call.function, call.task, call.queue, without_leases(call.payload)])
 
 
-def idempotency_key(*call: object) -> str | None:
-    """Return the key of a call that is made now, or None outside of tasks, where a repeat cannot be recognised."""
+def idempotency_key(*call: object, leaves: Leaves | None = None) -> str | None:
+    """Return the key of a call that is made now, or None outside of tasks, where a repeat cannot be recognised.
+
+    With `leaves`, the end of the task can check whether an earlier delivery made the call more often.
+    """
     task = _running_task.get()
     if task is None:
         return None
     name = name_of(sorted_json([without_leases(part) for part in call]))
     task.calls[name] += 1
+    if leaves:
+        task.leaves[name] = leaves
     return name_of(task.operation, name, task.calls[name])
+
+
+def records_of_further_calls() -> dict[str, str]:
+    """Return the paths of the records that one more call of each content would leave, and the names of the calls.
+
+    If such a record exists, an earlier delivery of the running task has made the call more often than this one.
+    """
+    task = _running_task.get()
+    if task is None or not task.is_repeated:
+        return {}
+    further = {name: name_of(task.operation, name, task.calls[name] + 1) for name in task.leaves}
+    return {task.leaves[name].path_of(key): task.leaves[name].what for name, key in further.items()}
 
 
 def without_leases(value: Any) -> Any:

@@ -453,6 +453,7 @@ class Function:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {delivered.task!r}. Its tasks: {known}.")
             returned = task.run(own.payload, subject, task_context(own, begun, limits, received_at))
+            starts.report_fewer_calls(ports, own)
             if task.takes_units:
                 return (
                     task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]
