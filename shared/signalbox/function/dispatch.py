@@ -66,4 +66,8 @@ def nothing_here(function: str) -> EntryPoint:
 def response_of(returned: Any) -> Response:
     if isinstance(returned, Response):
         return returned
+    if type(returned) is tuple:
+        shown = ", ".join(type(part).__name__ for part in returned)
+        detail = "write `return Response(404, {…})` for another status than 200, or return a list"
+        raise TypeError(f"A route returned a tuple ({shown}), which JSON does not have: {detail}.")
     return Response(204) if returned is None else Response(200, returned)
