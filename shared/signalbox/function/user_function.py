@@ -304,7 +304,7 @@ class Function:
         self.document_pattern = pattern
 
         def register(handler: Callable[..., Any]) -> Callable[..., Any]:
-            check_plain(handler, "handler")
+            check_plain(handler, "handler", has_name=True)
 
             def handle(event: DocumentEvent) -> None:
                 parts = match(segments, tuple(event.path.split("/")))
@@ -353,7 +353,7 @@ class Function:
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler")
+            check_plain(handler, "handler", has_name=True)
             task = register_task(task_code(handler, parsed))
             self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
             return handler
