@@ -85,9 +85,7 @@ def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False,
     """
     if has_name and not hasattr(code, "__name__"):
         kind = type(code).__name__
-        raise TypeError(
-            f"A {what} is known by its name, and this {kind} has none. Write a `def` that calls it: {code!r}."
-        )
+        raise TypeError(f"A {what} is known by its name, and this {kind} has none. Write a `def` that calls {code!r}.")
     name = getattr(code, "__name__", repr(code))
     if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
         raise TypeError(

@@ -227,7 +227,7 @@ class Method:
         if unnamed:
             known = local_classes.get().classes.get(self.address.name)
             code = known.methods.get(self.name) if known else None
-            first = next(iter(code.signature.arguments), "name") if code else "name"
+            first = next(iter(code.signature.arguments), "argument") if code else "argument"
             detail = f"arguments are passed by name: write `{self.name}({first}={unnamed[0]!r:.100})`"
             raise TypeError(f"The method {self.name!r} of {self.address.name}: {detail}.")
 
