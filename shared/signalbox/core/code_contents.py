@@ -4,15 +4,22 @@ A transaction is a call without a payload. Its content is the place of its code,
 from its closure, its defaults and `functools.partial`. Texts, integers and the like are part of the key. Values that
 may be read or computed again, such as documents and times, are not. The receipt has their digest, and a repeat with
 other values is refused.
+
+The digest also has the values of the module's variables that the code reads, itself or in functions of its module, and
+of the classes and user modules whose attributes it reads. They are never part of the key: a deployment may change a
+constant between two deliveries, and the transaction must not take effect again.
 """
 
+import dis
+import sys
 from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from functools import partial
-from types import CodeType, FunctionType, MethodType
+from functools import lru_cache, partial
+from logging import Logger
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from signalbox.core.effects import name_of
@@ -45,7 +52,8 @@ def content_of_code(code: Callable[..., object], caller: CodeType) -> CodeConten
     except RecursionError as error:
         raise UnknownContentError("functions that refer to each other") from error
     others = {name: content for name, content in contents.items() if name not in fixed}
-    return CodeContent(name_of(sorted_json([place, fixed, sorted(others)])), name_of(sorted_json(others)))
+    digested = others | _global_contents(code, set())
+    return CodeContent(name_of(sorted_json([place, fixed, sorted(others)])), name_of(sorted_json(digested)))
 
 
 def name_of_code(code: Callable[..., object]) -> str:
@@ -107,6 +115,71 @@ def _value_of(cell: Any) -> Any:
 def _is(cell: Any, code: object) -> bool:
     """Return whether a variable contains the code itself, as in a recursive function."""
     return _value_of(cell) is code
+
+
+# --- variables of modules ---
+
+
+def _global_contents(code: object, seen: set[CodeType]) -> dict[str, Any]:
+    """Return the contents of the module's variables that code reads. Raises `UnknownContentError` for an instance.
+
+    Code that is called through a parameter or an attribute is not known, so its variables are not either.
+    """
+    while isinstance(code, partial | MethodType):
+        code = code.func if isinstance(code, partial) else code.__func__
+    if not isinstance(code, FunctionType) or code.__code__ in seen:
+        return {}
+    seen.add(code.__code__)
+    contents: dict[str, Any] = {}
+    for name, attributes in _names_read(code.__code__):
+        value = code.__globals__.get(name)
+        if name in code.__globals__ and not isinstance(value, Logger):
+            contents |= _global_content(f"{code.__module__}.{name}", value, attributes, code.__module__, seen)
+    inner = (_value_of(cell) for cell in code.__closure__ or ())
+    for function in (value for value in inner if isinstance(value, FunctionType | partial | MethodType)):
+        contents |= _global_contents(function, seen)
+    return contents
+
+
+def _global_content(
+    name: str, value: object, attributes: frozenset[str], module: str, seen: set[CodeType]
+) -> dict[str, Any]:
+    """Return the contents of a variable. Of functions, only those of the code's own `module` are looked into."""
+    if isinstance(value, FunctionType):
+        return _global_contents(value, seen) if value.__module__ == module else {}
+    if isinstance(value, type) or (isinstance(value, ModuleType) and _is_of_users(value)):
+        found = {each: vars(value)[each] for each in attributes if each in vars(value)}
+        data = {each: item for each, item in found.items() if isinstance(item, _DATA)}
+        return {f"{name}.{each}": without_leases(_content(name, item)) for each, item in data.items()}
+    if isinstance(value, ModuleType) or hasattr(value, "__qualname__"):
+        return {}
+    return {name: without_leases(_content(name, value))}
+
+
+_DATA = (str, int, float, bytes, date, Decimal, Mapping, list, tuple, Set)
+
+
+def _is_of_users(module: ModuleType) -> bool:
+    return module.__name__.partition(".")[0] not in (*sys.stdlib_module_names, "signalbox")
+
+
+@lru_cache(maxsize=1024)
+def _names_read(code: CodeType) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the global names that code reads, also in functions inside it, and the names of attributes that it reads.
+
+    Attributes are not assigned to variables: the code reads at most these of each variable.
+    """
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    attributes = frozenset(code.co_names)
+    read = dict.fromkeys(names, attributes)
+    for each in inner:
+        for name, others in _names_read(each):
+            read[name] = read.get(name, frozenset()) | others
+    return tuple(sorted(read.items()))
+
+
+# --- values ---
 
 
 def _is_fixed(value: object) -> bool:

@@ -9,7 +9,7 @@ unit at a time, so the same call is made at another place. Its calls need ids.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -23,12 +23,21 @@ from signalbox.core.problems import BadCall
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """The record that a call under a key leaves. `what` names the call in a log line."""
+
+    what: str
+    path_of: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
 class _RunningTask:
     operation: str
     is_repeated: bool
     has_keys: bool = True
     calls: dict[str, Iterator[int]] = field(default_factory=dict)
     leases: dict[Any, str] = field(default_factory=dict)
+    leaves: dict[str, Leaves] = field(default_factory=dict)
 
 
 _running_task: ContextVar[_RunningTask | None] = ContextVar("signalbox.running_task", default=None)
@@ -77,10 +86,11 @@ def content_of(call: Call) -> str:
     return sorted_json([call.function, call.task, call.queue, without_leases(call.payload)])
 
 
-def idempotency_key(*call: object) -> str | None:
+def idempotency_key(*call: object, leaves: Leaves | None = None) -> str | None:
     """Return the key of a call that is made now, or None outside of tasks, where a repeat cannot be recognised.
 
-    Raises `BadCall` in a task that takes several units at once.
+    With `leaves`, the end of the task can check whether an earlier delivery made the call more often. Raises `BadCall`
+    in a task that takes several units at once.
     """
     task = _running_task.get()
     if task is None:
@@ -93,8 +103,23 @@ def idempotency_key(*call: object) -> str | None:
             field="id",
         )
     name = name_of(sorted_json([without_leases(part) for part in call]))
+    if leaves:
+        task.leaves[name] = leaves
     number = next(task.calls.setdefault(name, count(1)))  # atomic: threads of the task may make equal calls
     return name_of(task.operation, name, number)
+
+
+def records_of_further_calls() -> dict[str, str]:
+    """Return the paths of the records that one more call of each content would leave, and the names of the calls.
+
+    If such a record exists, an earlier delivery of the running task has made the call more often than this one. The
+    task asks once, when its code has ended.
+    """
+    task = _running_task.get()
+    if task is None or not task.is_repeated:
+        return {}
+    further = {name: name_of(task.operation, name, next(task.calls[name])) for name in task.leaves}
+    return {task.leaves[name].path_of(key): task.leaves[name].what for name, key in further.items()}
 
 
 def without_leases(value: Any) -> Any:

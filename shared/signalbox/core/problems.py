@@ -221,13 +221,13 @@ class GaveUp(Problem):
 class Unavailable(Exception):
     """A transient error, answered with 503: it is not known whether the call took effect. Retry it.
 
-    ``retry_after_seconds`` is the shortest pause before the retry. Callers receive ``detail``; the reason is only
-    logged.
+    ``retry_after_seconds`` is the shortest pause before the retry: ``Retry-After`` has it in whole seconds, rounded up,
+    and 0 for a number that is negative or not finite. Callers receive ``detail``; the reason is only logged.
     """
 
     detail = "It is not known whether the request took effect. Retry."
 
-    def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:
+    def __init__(self, reason: str, *, retry_after_seconds: float = 1) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
 

@@ -53,6 +53,8 @@ class Phase(Enum):
 class NextRun:
     """The run that is not granted yet. `first_at` is the time of its first call, `due_at` its earliest start.
 
+    No call postpones it beyond `latest_at`, which is None if all calls are debounced without a limit.
+
     `call` is the last call; if `collect` names an argument, that list has the items of all calls.
     """
 
@@ -61,6 +63,7 @@ class NextRun:
     lease_seconds: float
     first_at: datetime
     due_at: datetime
+    latest_at: datetime | None = None
 
     def to_record(self) -> dict[str, Any]:
         return _to_record(self)

@@ -16,8 +16,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.calls import Call
 from signalbox.core.code_contents import UnknownContentError, content_of_code, name_of_code
-from signalbox.core.effects import name_of
-from signalbox.core.idempotency_keys import idempotency_key, is_in_task, is_repeated
+from signalbox.core.effects import name_of, receipt_path
+from signalbox.core.idempotency_keys import Leaves, idempotency_key, is_in_task, is_repeated
 from signalbox.core.keys import check_key
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.surface.paging import Listing
@@ -236,7 +236,8 @@ def transaction(
         raise BadTransaction(
             f"The code uses {error}, which may differ in the next delivery of the task: pass an `id`.", field="id"
         ) from error
-    name = idempotency_key("transaction", content.name) or ""
+    leaves = Leaves(f"transaction of {getattr(code, '__qualname__', type(code).__qualname__)}", receipt_path)
+    name = idempotency_key("transaction", content.name, leaves=leaves) or ""
     return transactions.run_transaction(
         ports, code, name, digest=content.digest, is_new=not is_repeated(), kind=Transaction
     )

@@ -4,7 +4,6 @@ Also what a user's handler receives and returns: the body by its type, and the r
 """
 
 import inspect
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -18,7 +17,7 @@ from signalbox.adapters.http.responses import EntryPoint, Response, problem_resp
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.http.task_deliveries import QUEUE_HEADER
 from signalbox.core import effects
-from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.annotations import codec_of, hints_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import BadBody, NotFound
@@ -98,7 +97,7 @@ def body_codec(handler: Callable[..., Any], method: str, pattern: str) -> Codec 
         raise TypeError(f"{what} receives the body of the request, and a {method} has none")
     if inspect.Parameter.empty is parameter.annotation or parameter.default is not inspect.Parameter.empty:
         raise TypeError(f"{what} receives the body of the request: annotate it with a type, and leave out its default")
-    return codec_of(typing.get_type_hints(handler)[BODY], what)
+    return codec_of(hints_of(handler, getattr(handler, "__name__", repr(handler)))[BODY], what)
 
 
 def body_of(request: Request, codec: Codec) -> Any:
@@ -116,4 +115,8 @@ def response_of(returned: Any) -> Response:
     if isinstance(returned, Response):
         body = returned.body
         return replace(returned, body=Produced(body)) if isinstance(body, Iterator) else returned
+    if type(returned) is tuple:
+        shown = ", ".join(type(part).__name__ for part in returned)
+        detail = "write `return Response(404, {…})` for another status than 200, or return a list"
+        raise TypeError(f"A route returned a tuple ({shown}), which JSON does not have: {detail}.")
     return Response(204) if returned is None else Response(200, returned)

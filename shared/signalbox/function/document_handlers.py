@@ -3,8 +3,9 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+from signalbox.core.codec.annotations import hints_of
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_ran
@@ -99,10 +100,7 @@ def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable
 def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
     """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError` with the form to write."""
     declared = inspect.signature(handler).parameters
-    try:
-        hints, parameters = get_type_hints(handler), list(declared)
-    except NameError as error:
-        raise TypeError(f"{handler.__name__}: {error}: import it where it is also found at run time") from error
+    hints, parameters = hints_of(handler, handler.__name__), list(declared)
     contexts = [name for name in parameters[1:] if hints.get(name) is TaskContext]
     parts = [name for name in parameters[1:] if name not in contexts]
     kinds = [each.kind for each in declared.values()]

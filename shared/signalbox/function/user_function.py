@@ -330,7 +330,7 @@ class Function:
         self.document_pattern = pattern
 
         def register(handler: Callable[..., Any]) -> Callable[..., Any]:
-            check_plain(handler, "handler")
+            check_plain(handler, "handler", has_name=True)
 
             def handle(event: DocumentEvent) -> None:
                 parts = match(segments, tuple(event.path.split("/")))
@@ -380,7 +380,7 @@ class Function:
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler")
+            check_plain(handler, "handler", has_name=True)
             task = register_task(task_code(handler, parsed))
             self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
             return handler
@@ -490,6 +490,7 @@ class Function:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {delivered.task!r}. Its tasks: {known}.")
             returned = task.run(own.payload, subject, task_context(own, begun, limits, received_at))
+            starts.report_fewer_calls(ports, own)
             if task.takes_units:
                 return (
                     task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]

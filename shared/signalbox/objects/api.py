@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, check_deployed, deployed
@@ -223,13 +223,14 @@ class Method:
     on_result_of: str | None = None
     result: Codec | None = None
 
-    def __call__(self, **arguments: Any) -> Any:
+    def __call__(self, *unnamed: Never, **arguments: Any) -> Any:
         """Call the method; return a `Placeholder`.
 
         Inside a method the call is sent with the running call, and None is returned. In a flow's code, return the
         command, to be awaited. Raises `BadObjectCall` for a class that no function has, and `OtherBody` for an id that
-        is in use with another call.
+        is in use with another call. Raises `TypeError` for an argument without a name.
         """
+        self._check_named(unnamed)
         return self.made(arguments)
 
     def made(self, values: Mapping[str, Any]) -> Any:
@@ -256,14 +257,23 @@ class Method:
         )
         return self._placeholder(place, posted)
 
-    def call(self, **arguments: Any) -> Call:
+    def call(self, *unnamed: Never, **arguments: Any) -> Call:
         """Return the call as a task: a continuation of a semaphore, a batch or another call."""
+        self._check_named(unnamed)
         payload = call_payload(self.address, self.name, _written(arguments))
         function = local_classes.get().function_of(self.address.name)
         return Call(function, CALL_OBJECT, payload).checked(self.name)
 
     def _placeholder(self, place: CallPlace, call: CallRecord) -> Placeholder:
         return Placeholder(place, call) if self.result is None else TypedPlaceholder(place, call, self.result)
+
+    def _check_named(self, unnamed: tuple[object, ...]) -> None:
+        if unnamed:
+            known = local_classes.get().classes.get(self.address.name)
+            code = known.methods.get(self.name) if known else None
+            first = next(iter(code.signature.arguments), "argument") if code else "argument"
+            detail = f"arguments are passed by name: write `{self.name}({first}={unnamed[0]!r:.100})`"
+            raise TypeError(f"The method {self.name!r} of {self.address.name}: {detail}.")
 
     def _message(self, arguments: Mapping[str, Json], *, receipt: bool = True) -> Message:
         if self.on_result_of is not None:

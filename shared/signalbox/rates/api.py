@@ -1,12 +1,14 @@
 """`rate`, as users import it from `signalbox`."""
 
+from functools import partial
+
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
-from signalbox.core.idempotency_keys import content_of, idempotency_key
+from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.rates import service
-from signalbox.rates.model import Acquired, RateSettings
+from signalbox.rates.model import Acquired, RateSettings, wait_path
 from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 
 
@@ -47,7 +49,9 @@ class Rate:
         """
         check_deployed(continuation=call)
         ports = runtime.ports()
-        key = id or idempotency_key("rate", self.name, content_of(call), weight) or ports.store.new_id()
+        leaves = Leaves(f"wait for {self.name} with {call.task}", partial(wait_path, self.name))
+        derived = None if id else idempotency_key("rate", self.name, content_of(call), weight, leaves=leaves)
+        key = id or derived or ports.store.new_id()
         return service.wait(ports, self.name, RateWaitRequest(key, call, weight, named=bool(id))).id
 
     def pause(self) -> None:

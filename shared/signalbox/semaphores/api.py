@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.idempotency_keys import content_of, hold, idempotency_key, needs_ids
+from signalbox.core.idempotency_keys import Leaves, content_of, hold, idempotency_key, needs_ids
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.leases import Lease, stable_names
 from signalbox.semaphores.model.priorities import Priority
+from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
@@ -152,7 +154,8 @@ class Semaphore:
         settings.resume_grants(runtime.ports(), self.name)
 
     def _wait_id(self, id_: str | None, *content: object) -> str:
-        return id_ or idempotency_key("wait", self.name, *content) or runtime.ports().store.new_id()
+        leaves = Leaves(f"wait for {self.name}", partial(waiter_path, self.name))
+        return id_ or idempotency_key("wait", self.name, *content, leaves=leaves) or runtime.ports().store.new_id()
 
 
 def semaphore(name: str) -> Semaphore:

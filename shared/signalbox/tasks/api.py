@@ -12,8 +12,9 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls, flow_hooks
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
+from signalbox.core.effects import receipt_path
 from signalbox.core.flow_hooks import check_plain, check_ran
-from signalbox.core.idempotency_keys import content_of, idempotency_key, is_repeated
+from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key, is_repeated
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine.attempts import RetryLimits
@@ -59,7 +60,7 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
         ports = runtime.ports()
         if id:
             return enqueues.by_id(ports, request)
-        if name := idempotency_key("enqueue", content_of(call)):
+        if name := idempotency_key("enqueue", content_of(call), leaves=Leaves(f"enqueue of {call.task}", receipt_path)):
             return enqueues.from_task(ports, request, name, is_repeated=is_repeated())
         return enqueues.every_time(ports, request)
 
@@ -68,7 +69,7 @@ class Task(Generic[P, R]):
     """A task of a user's function. Calling it runs its code; `call` returns a call for a queue."""
 
     def __init__(self, function: str, code: Callable[..., R], retry_limits: RetryLimits, queue: str) -> None:
-        check_plain(code, "task")
+        check_plain(code, "task", has_name=True)
         self.name = code.__name__
         self.retry_limits = retry_limits
         self.queue = queue

@@ -116,6 +116,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "critical_sections.next_token": "signalbox.critical_sections.machine.transitions:next_token",
     "critical_sections.call": "signalbox.critical_sections.machine.transitions:call",
     "critical_sections.claim": "signalbox.critical_sections.machine.transitions:claim",
+    "critical_sections.merge": "signalbox.critical_sections.machine.transitions:merge",
     "critical_sections.end": "signalbox.critical_sections.machine.transitions:end",
     "critical_sections.release": "signalbox.critical_sections.machine.transitions:release",
     "critical_sections.run": "signalbox.critical_sections.service:run",

@@ -13,6 +13,7 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.critical_sections import service
 from signalbox.critical_sections.machine import transitions
 from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Section, SectionRun
+from signalbox.critical_sections.requests import SectionRequest
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import sections as sections_world
@@ -20,6 +21,7 @@ from tests.simulation.worlds import sections as sections_world
 advance = original("critical_sections.advance")
 call = original("critical_sections.call")
 claim = original("critical_sections.claim")
+merge = original("critical_sections.merge")
 phase = original("critical_sections.phase")
 
 
@@ -99,6 +101,10 @@ def _claimed_by_another(key: str, section: Section, grant: int, delivery: str, n
     return claim(key, section, grant, delivery, now)
 
 
+def _promised_by_the_last_call(next_: NextRun | None, request: SectionRequest, now: datetime) -> NextRun:
+    return merge(next_ and replace(next_, latest_at=None), request, now)
+
+
 FAULTS = (
     _sections("section-2", "the token that releases a lease", "critical_sections.release", _released_under_any_token),
     _sections("section-2", "the delivery of a claim", "critical_sections.claim", _claimed_by_another),
@@ -111,6 +117,7 @@ FAULTS = (
     _sections("section-4", "refusing a wake that is early", "critical_sections.wake", _woken_early),
     _sections("section-4", "a new wake once the old one is due", "critical_sections.has_wake_task", _armed_by_the_past),
     _sections("section-4", "the due time at the wake", "critical_sections.wake", _granted_at_any_wake),
+    _sections("section-4", "the latest time of earlier calls", "critical_sections.merge", _promised_by_the_last_call),
     _sections("section-5", "the ids of the last calls", "critical_sections.call", _forgetful),
     _sections("section-6", "tokens made from the time", "critical_sections.next_token", _counted_from_the_record),
 )

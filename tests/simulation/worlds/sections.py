@@ -2,7 +2,8 @@
 
 Callers call one key, some with a debounce, some collecting items. Checked at each step: no two deliveries run under
 live leases, each runs with the arguments that were granted under its token, and tokens only grow. Checked at each
-grant: no call has arrived for the time of the debounce. Checked at rest: nothing runs and nothing is due, the last
+grant: no call has arrived for the time of the debounce. In a third of the worlds calls have different debounces: a run
+is never due later than one of its calls allows. Checked at rest: nothing runs and nothing is due, the last
 call's arguments ran last, a run started after every call, and every collected item came to exactly one run. No delivery
 is refused because of a lease that it holds itself, and none ends another's lease.
 """
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from random import Random
 from typing import Any
 
 from greenlet import greenlet
@@ -36,6 +38,7 @@ KEY = "k"
 LEASE_SECONDS = 20.0
 LOST_AFTER = timedelta(seconds=CRITICAL_SECTIONS_LIMITS.section_lost_seconds)
 WEEK_SECONDS = 8 * 24 * 3_600
+MIXED_SHARE = 1 / 3
 FAILS_RATE, LATE_RATE, WEEK_RATE = 0.15, 0.3, 0.3
 
 
@@ -73,6 +76,10 @@ class SectionsWorld:
         self.world.observers.append(self._observe)
         self.collect = random.choice(("", "", "items"))
         self.debounce_seconds = random.choice((0.0, 0.0, 10.0))
+        self.mixing = Random(f"debounces {seed}")
+        self.is_mixed = self.mixing.random() < MIXED_SHARE
+        self.allowed_seconds: dict[int, float | None] = {}
+        self.allowed: list[datetime] = []
         self.seen = Seen()
         self.jobs: dict[str, Effect] = {}
         self.pending: list[int] = []
@@ -106,7 +113,11 @@ class SectionsWorld:
         call = Call("job", "job", {"number": number, "items": [number]})
         id_ = self.world.random.choice(("", f"call {number}"))
         most = 25.0 if self.debounce_seconds else None
-        request = SectionRequest(call, self.debounce_seconds, most, self.collect, LEASE_SECONDS, id_)
+        debounce_seconds = self.debounce_seconds
+        if self.is_mixed:
+            debounce_seconds, most = self.mixing.choice(((0.0, None), (5.0, None), (5.0, 10.0), (60.0, 90.0)))
+        self.allowed_seconds[number] = most if debounce_seconds else 0.0
+        request = SectionRequest(call, debounce_seconds, most, self.collect, LEASE_SECONDS, id_)
         self._start_call(number, request)
 
     def _start_call(self, number: int, request: SectionRequest) -> None:
@@ -195,11 +206,16 @@ class SectionsWorld:
         if section.next and (number := section.next.call.payload["number"]) not in self.pending:
             self.pending.append(number)
             self.seen.merged.append(number)
+            if (seconds := self.allowed_seconds[number]) is not None:
+                self.allowed.append(self.world.now() + timedelta(seconds=seconds))
+        if section.next and self.allowed and section.next.due_at > min(self.allowed):
+            raise Violation(f"the run of {self.pending} is due at {section.next.due_at}, after {min(self.allowed)}")
         if section.run and (lost := self._lost_before(before, section.run.grant)):
             self.seen.granted[section.run.grant] = self.seen.granted.pop(lost)
         elif section.run and section.run.grant not in self.seen.granted:
             self._observe_grant(section.run.grant, dict(section.run.call.payload))
             self.pending = [section.next.call.payload["number"]] if section.next else []
+            self.allowed = []
 
     def _observe_holder(self, before: Section, after: Section) -> None:
         """Note which process claims a lease, and check that only this one ends it early."""
@@ -223,7 +239,7 @@ class SectionsWorld:
         self.seen.granted[grant] = payload
         called = [self.seen.called_at[number] for number in self.pending]
         due_at = min(max(called) + timedelta(seconds=self.debounce_seconds), min(called) + timedelta(seconds=25))
-        if self.debounce_seconds and self.world.now() < due_at:
+        if self.debounce_seconds and not self.is_mixed and self.world.now() < due_at:
             raise Violation(f"{self.pending} was granted {(due_at - self.world.now()).total_seconds()} s too early")
 
     def _check_rest(self) -> None:

@@ -54,6 +54,10 @@ def refuse(ports, request):
 def later(ports, request):
     raise Unavailable("the store said ABORTED", retry_after_seconds=3)
 
+@routes.on("POST", "/unsendable")
+def unsendable(ports, request):
+    return Response(200, {}, {"Content-Disposition": 'attachment; filename="5€.csv"'})
+
 @routes.on("POST", "/bug")
 def bug(ports, request):
     raise KeyError("secret")

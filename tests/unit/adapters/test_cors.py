@@ -1,5 +1,6 @@
 """Cross-origin requests: preflights, the headers of answers, and functions without `cors`."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -81,3 +82,14 @@ def test_a_function_without_origins_answers_as_if_there_were_no_cors(client: Fla
 
 def test_an_options_request_that_is_not_a_preflight_is_routed(client: FlaskClient) -> None:
     assert client.options("/a", headers={"Origin": APP}).status_code == 405
+
+
+def test_a_response_that_the_server_cannot_send_is_a_problem_that_a_page_may_read(
+    client: FlaskClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = client.post("/unsendable", headers={"Origin": APP})
+    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (500, APP)
+    assert answer.json
+    assert answer.json["type"] == "urn:signalbox:problem:internal"
+    lines = [json.loads(line) for line in "".join(capsys.readouterr()).splitlines() if line.startswith("{")]
+    assert [line["status"] for line in lines if line["message"] == "handled"] == [500]

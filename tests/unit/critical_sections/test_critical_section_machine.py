@@ -99,8 +99,8 @@ def step(row: Row, section: Section) -> Step:
             return replace(section, ids=known), lambda given: transitions.call("k", given, request(), "a", NOW)
         case "call", "its id is of other call":
             known = transitions.call("k", Section(), request(), "a", NOW).state.ids
-            other = SectionRequest(Call("index", "rebuild", {"pages": [1]}), id="a", named=True)
-            return replace(section, ids=known), lambda given: transitions.call("k", given, other, "a", NOW)
+            named = SectionRequest(Call("index", "rebuild", {"pages": [1]}), id="a", named=True)
+            return replace(section, ids=known), lambda given: transitions.call("k", given, named, "a", NOW)
         case "call", ("due now" | "-"):
             return section, lambda given: transitions.call("k", given, request(), "a", NOW)
         case "call", ("due later" | "due later, wake in time"):
@@ -214,7 +214,7 @@ def test_a_call_of_another_task_is_refused_while_a_run_is_due() -> None:
 
 
 def test_a_call_without_an_id_that_changes_nothing_leaves_the_section_unchanged() -> None:
-    section = Section(TOKEN, RUNS["claimed"], DUE_NOW)
+    section = Section(TOKEN, RUNS["claimed"], replace(DUE_NOW, latest_at=DUE_NOW.due_at))
     unchanged = transitions.call("k", section, SectionRequest(DUE_NOW.call, id=""), "a", NOW)
     assert unchanged == Decision(section, False)
 

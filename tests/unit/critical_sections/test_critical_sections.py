@@ -114,6 +114,26 @@ def test_a_debounced_call_runs_at_most_its_delay_after_the_first_one(harness: Ha
     assert index.seen == [4]
 
 
+def test_calls_without_a_limit_do_not_postpone_a_run_beyond_the_limit_of_another_call(
+    harness: Harness, index: Index
+) -> None:
+    index.call(0, debounce_seconds=5, debounce_max_seconds=10)
+    for page in range(1, 5):
+        harness.advance(3)
+        harness.run(due_only=True)
+        index.call(page, debounce_seconds=5)
+    assert index.seen == [3]
+
+
+def test_debounced_calls_do_not_postpone_the_run_of_a_call_without_a_debounce_that_came_during_a_run(
+    harness: Harness, index: Index
+) -> None:
+    index.during = [lambda: (index.call(1), index.call(2, debounce_seconds=1000))]
+    index.call(0)
+    harness.run(due_only=True)
+    assert index.seen == [0, 2]
+
+
 def test_a_call_without_a_debounce_does_not_wait_for_those_with_one(harness: Harness, index: Index) -> None:
     index.call(1, debounce_seconds=1000)
     assert index.call(2)

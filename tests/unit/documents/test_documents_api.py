@@ -225,6 +225,13 @@ def test_under_an_id_and_in_a_task_a_transaction_takes_effect_once(harness: Harn
     assert (money(), sorted(bank.letters)) == ([5, 5], [2, 3])
 
 
+current = ""
+
+
+def delete_current(t: Transaction) -> None:
+    t.delete(current)
+
+
 class Shop:
     """A function whose task decides by what is stored, and may fail afterwards."""
 
@@ -245,6 +252,14 @@ class Shop:
             keys = [key for key in "abc" if documents.get_many([key])[key]]
             for key in keys[:most]:
                 transaction(lambda t, key=key: t.delete(key))  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+
+        @app.task
+        def close_current(most: int) -> None:
+            global current  # noqa: PLW0603  what the test is about
+            keys = [key for key in "abc" if documents.get_many([key])[key]]
+            for key in keys[:most]:
+                current = key
+                transaction(delete_current)
 
         @app.task
         def pay() -> None:
@@ -284,6 +299,17 @@ def test_a_second_delivery_that_loops_over_what_is_left_skips_nothing(shop: Shop
     documents.put_many([{"key": key} for key in "abc"])
     assert [shop.deliver("close", retries, most=most) for retries, most in enumerate((1, 3))] == [204, 204]
     assert [documents.get_many([key])[key] for key in "abc"] == [None] * 3
+
+
+def test_a_second_delivery_with_other_values_of_a_module_variable_skips_nothing_silently(
+    harness: Harness, shop: Shop
+) -> None:
+    documents.put_many([{"key": key} for key in "abc"])
+    shop.deliver("close_current", 0, most=1)
+    shop.deliver("close_current", 1, most=3)
+    assert [bool(documents.get_many([key])[key]) for key in "abc"] == [False, True, True]
+    [failure] = harness.ids("failures")
+    assert "module variables" in harness.get(f"failures/{failure}").json["detail"]
 
 
 def test_a_transaction_whose_values_were_read_again_is_refused_and_does_not_run_twice(

@@ -285,7 +285,7 @@ def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refu
     for handler in (by_place_only, by_name_only, of_any_number):
         with pytest.raises(TypeError, match=rf"write def {handler.__name__}\(event: DocumentEvent, id: str\)"):
             app.on_document("orders/{id}")(handler)
-    with pytest.raises(TypeError, match="'Missing' is not defined: import it where it is also found at run time"):
+    with pytest.raises(TypeError, match=r"'Missing' is not defined at run time\. Define or import it in the module"):
         app.on_document("orders/{id}")(of_a_missing_type)
     with pytest.raises(ValueError, match="write one of written, created, updated, deleted"):
         app.on_document("orders/{id}", on="changed")  # type: ignore[arg-type]  # what a type checker refuses, too

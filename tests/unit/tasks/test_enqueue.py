@@ -16,7 +16,7 @@ from signalbox.core.ports import Query
 from signalbox.core.problems import BadArgument, BadCall, BadKey, OtherBody, Unavailable
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from tests.unit.cost_table import row_cost
+from tests.unit.cost_table import row_cost, total
 
 HOURS = 5 * 3600
 
@@ -40,6 +40,11 @@ class Mails:
                 send.call(to=to).enqueue()
                 if self.fail:
                     raise Unavailable("died after the first")
+
+        @app.task
+        def send_left(left: int) -> None:
+            for _ in range(left):
+                send.call(to="ann").enqueue()
 
         @app.task
         def send_later() -> None:
@@ -76,9 +81,9 @@ def mails(harness: Harness) -> Mails:
     return made
 
 
-def delivered(harness: Harness, task: str, retries: int = 0) -> Cost:
+def delivered(harness: Harness, task: str, retries: int = 0, **arguments: int) -> Cost:
     """Deliver a task of the function once more, and return what it cost."""
-    effect = Effect(f"id-{task}", "tasks", "mails", task, {}, path=f"/tasks/{task}")
+    effect = Effect(f"id-{task}", "tasks", "mails", task, arguments, path=f"/tasks/{task}")
     return harness.deliver_task(effect, retries=retries).cost
 
 
@@ -106,6 +111,22 @@ def handled(harness: Harness) -> dict[str, object]:
     return {name: values[name] for name in ("round_trips", "reads", "writes", "deletes", "tasks")}
 
 
+def test_a_repeated_delivery_that_makes_fewer_equal_calls_than_the_one_before_is_an_error(
+    harness: Harness, mails: Mails
+) -> None:
+    delivered(harness, "send_left", left=2)
+    assert harness.log.errors == []
+    delivered(harness, "send_left", retries=1, left=2)
+    assert harness.log.errors == []
+    delivered(harness, "send_left", retries=2, left=1)
+    [(message, values)] = harness.log.errors
+    assert (message, values["task"], values["call"]) == (
+        "task made fewer calls than before",
+        "send_left",
+        "enqueue of send",
+    )
+
+
 def test_an_id_runs_once_also_when_the_name_of_its_task_is_free_again(harness: Harness, mails: Mails) -> None:
     first = mails.send.call(to="ann").enqueue(id="order-7")
     harness.run()
@@ -128,7 +149,9 @@ def test_a_task_enqueues_once_for_all_its_deliveries_also_hours_later(harness: H
     assert delivered(harness, "send_all") == row_cost("tasks", "enqueue_in_task", "enqueue_in_task")
     harness.run()
     forget_names(harness)
-    assert delivered(harness, "send_all", retries=1) == Cost(round_trips=3, reads=2, writes=1)
+    assert delivered(harness, "send_all", retries=1) == total(
+        Cost(round_trips=3, reads=2, writes=1), row_cost("tasks", "calls_again", c=2)
+    )
     harness.run()
     assert mails.sent == ["ann", "bob"]
     assert receipts(harness) == 2

@@ -2,6 +2,7 @@
 calls.
 """
 
+import logging
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -56,6 +57,49 @@ def test_values_that_may_be_read_again_are_in_the_digest_only() -> None:
     assert len({each.name for each in contents}) == 1
     assert len({each.digest for each in contents}) == len(values)
     assert content(partial(keyed, key={"a": 1, "b": 2})) == content(partial(keyed, key={"b": 2, "a": 1}))
+
+
+current: Any = "a"
+log = logging.getLogger(__name__)
+
+
+class State:
+    current: Any = "a"
+
+
+def reads_a_variable(t: object) -> object:
+    log.info("reading")
+    return current
+
+
+def reads_an_attribute(t: object) -> object:
+    return [State.current for _ in "a"]
+
+
+def calls_a_function(t: object) -> object:
+    return reads_a_variable(t)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [reads_a_variable, calls_a_function, reads_an_attribute, lambda _: current, partial(calls_a_function, 1)],
+)
+def test_variables_of_the_module_that_the_code_reads_are_in_the_digest_only(
+    code: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = []
+    for value in ("a", "b", {"n": 1}):
+        monkeypatch.setitem(globals(), "current", value)
+        monkeypatch.setattr(State, "current", value)
+        contents.append(content(code))
+    assert len({each.name for each in contents}) == 1
+    assert len({each.digest for each in contents}) == 3
+
+
+def test_a_variable_of_the_module_with_an_instance_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "current", object())
+    with pytest.raises(UnknownContentError, match=r"test_idempotency_keys.current \(object\)"):
+        content(reads_a_variable)
 
 
 def test_values_of_unknown_content_are_refused_and_code_may_call_itself() -> None:

@@ -31,6 +31,7 @@ from uuid import UUID
 from signalbox.adapters.http.json_bodies import member_name
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
+from signalbox.core.codec.annotations import hints_of
 from signalbox.core.codec.json_types import is_union
 from signalbox.core.problems import Problem
 from signalbox.core.surface.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
@@ -127,7 +128,7 @@ class Description:
         return described | {"responses": self._responses(route)}
 
     def _path(self, segment: str, route: Route) -> Iterator[Json]:
-        hints = {"function": FUNCTION} | typing.get_type_hints(route.handler, include_extras=True)
+        hints = {"function": FUNCTION} | hints_of(route.handler, route.handler.__name__, include_extras=True)
         for name in (part[1:-1] for part in (segment, *route.pattern) if part.startswith("{")):
             schema = self._schemas.of(hints.get(name, str), "argument")
             yield {"name": name, "in": "path", "required": True, "schema": schema}
@@ -338,7 +339,7 @@ class Member:
 
 
 def _members(kind: Any, role: Role) -> Iterator[Member]:
-    hints, sentences = typing.get_type_hints(kind, include_extras=True), sentences_of(kind)
+    hints, sentences = hints_of(kind, kind.__name__, include_extras=True), sentences_of(kind)
     if typing.is_typeddict(kind):
         for name, hint in hints.items():
             required = name in kind.__required_keys__

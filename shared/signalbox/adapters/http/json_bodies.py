@@ -39,15 +39,20 @@ def parse(raw: bytes) -> Json:
     return value
 
 
-def render(value: object) -> bytes:
+def render(value: object, *, exact: bool = False) -> bytes:
     """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null.
+
+    If it must be `exact`, raise `TypeError` for NaN and infinities instead.
 
     A dataclass is an object of its fields. An answer of the kit, a class of a room `shown`, leaves out the fields that
     have their default; the readers of a user's class may need each field.
     """
     try:
         text = _encode(value)
-    except ValueError:
+    except ValueError as error:
+        if exact:
+            detail = "JSON has neither NaN nor infinities, nor values that contain themselves: return None for NaN"
+            raise TypeError(f"{detail} ({error}).") from error
         text = _encode(_without_non_numbers(value))
     # A lone surrogate is not UTF-8; its escape, which this error handler writes, is valid in a JSON string.
     return text.encode("utf-8", "backslashreplace")

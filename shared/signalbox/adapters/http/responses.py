@@ -3,8 +3,11 @@
 Slug and title of a problem come from its class, so that a caller can rely on them. Internal errors carry no detail.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from itertools import islice
+from math import ceil, isfinite
 from typing import Any
 
 import flask
@@ -37,20 +40,56 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def response_of(response: Response) -> flask.Response:
-    """Render a handler's response for the framework."""
+def response_of(response: Response, *, of_user: bool = False) -> flask.Response:
+    """Render a handler's response for the framework.
+
+    Raises `TypeError` for a body that cannot be rendered, and for one of a user's handler that contains NaN or an
+    infinity, or is an iterator of anything but `bytes`: the first chunk is produced here.
+    """
     if isinstance(response.body, bytes | Iterator):
-        return flask.Response(response.body, response.status, {**BYTES, **response.headers})
-    body = b"" if response.body is None else _line(response.body)
+        chunks = _chunks(response.body) if of_user and isinstance(response.body, Iterator) else response.body
+        return flask.Response(chunks, response.status, {**BYTES, **response.headers})
+    body = b"" if response.body is None else _line(response.body, exact=of_user)
     rendered = flask.Response(body, response.status, response.headers, content_type="application/json; charset=utf-8")
     if response.body is None:
         del rendered.headers["Content-Type"]
     return rendered
 
 
-def _line(body: object) -> bytes:
+def _line(body: object, *, exact: bool = False) -> bytes:
     """Render a body as JSON with a newline at its end, so that a shell's prompt begins on a new line."""
-    return render(body) + b"\n"
+    return render(body, exact=exact) + b"\n"
+
+
+def _chunks(chunks: Iterator[Any]) -> Iterator[bytes]:
+    first = [_checked(chunk) for chunk in islice(chunks, 1)]
+
+    def rest() -> Iterator[bytes]:
+        yield from first
+        yield from map(_checked, chunks)
+
+    return rest()
+
+
+def _checked(chunk: Any) -> bytes:
+    if not isinstance(chunk, bytes):
+        kind = type(chunk).__name__
+        raise TypeError(f"The iterator that a route returned has a {kind}: yield `bytes` (`text.encode()`).")
+    return chunk
+
+
+def sendable(response: flask.Response) -> flask.Response:
+    """Return the response. Raises `ValueError` for a header that the server cannot send."""
+    for name, value in response.headers:
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ValueError(
+                f"The header {name!r} has the value {value[:200]!r}, and a server sends Latin-1 without control "
+                "characters only: percent-encode the value (`filename*=UTF-8''…` for the name of a file)."
+            )
+    return response
+
+
+_NAME, _VALUE = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"), re.compile(r"[ \t\x21-\x7e\x80-\xff]*")
 
 
 def problem_response(problem: Problem) -> flask.Response:
@@ -68,7 +107,8 @@ def problem_body(problem: Problem) -> Body:
 
 def unavailable_response(error: Unavailable) -> flask.Response:
     """Render 503: it is not known whether the request took effect. `Retry-After` says when to retry."""
-    return _response(unavailable_body(error), {"Retry-After": str(error.retry_after_seconds)})
+    seconds = error.retry_after_seconds
+    return _response(unavailable_body(error), {"Retry-After": str(max(0, ceil(seconds)) if isfinite(seconds) else 0)})
 
 
 def unavailable_body(error: Unavailable) -> Body:

@@ -27,6 +27,7 @@ from signalbox.adapters.http.responses import (
     internal_error_response,
     problem_response,
     response_of,
+    sendable,
     unavailable_response,
 )
 from signalbox.adapters.http.route_declarations import Parameter
@@ -309,7 +310,7 @@ class Routes:
             from signalbox.adapters.http import caller_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)
 
-    def _dispatch(self, request: flask.Request) -> Response:
+    def _dispatch(self, request: flask.Request) -> flask.Response:
         user = self._authenticated(request)
         segments = segments_of(request.environ)
         matching = [
@@ -321,7 +322,7 @@ class Routes:
                 parsed = Request(request, user, function=self._function, keeps_empty=route.keeps_empty)
                 route.check_query(parsed)
                 with authors.acting(_author(request, user)):
-                    return route.handle(parsed, parameters)
+                    return response_of(route.handle(parsed, parameters), of_user=route.of_user)
         raise _no_route([route.method for route, _ in matching], request.method)
 
     def _authenticated(self, request: flask.Request) -> User | None:
@@ -348,17 +349,22 @@ def _no_route(methods: list[str], requested: str) -> Problem:
     return MethodNotAllowed(f"{requested[:20]} is not allowed here; allowed: {allowed}.", headers={"Allow": allowed})
 
 
-def _response(request: flask.Request, dispatch: Callable[[flask.Request], Response]) -> flask.Response:
+def _response(request: flask.Request, dispatch: Callable[[flask.Request], flask.Response]) -> flask.Response:
     try:
-        return response_of(dispatch(request))
+        return sendable(_answer(request, dispatch))
+    except Exception as error:  # noqa: BLE001 - the caller gets no detail, the log gets the traceback
+        runtime.log().error("unhandled exception", exception=error)
+        return internal_error_response()
+
+
+def _answer(request: flask.Request, dispatch: Callable[[flask.Request], flask.Response]) -> flask.Response:
+    try:
+        return dispatch(request)
     except Problem as problem:
         return problem_response(problem)
     except Unavailable as error:
         runtime.log().info("unavailable", reason=str(error))
         return unavailable_response(error)
-    except Exception as error:  # noqa: BLE001 - the caller gets no detail, the log gets the traceback
-        runtime.log().error("unhandled exception", exception=error)
-        return internal_error_response()
 
 
 def _serve_every_path(entry: EntryPoint) -> None:

@@ -233,7 +233,7 @@ def _filled(record: Record, what: str, building: dict[Any, Codec]) -> Record:
     kind: Any = record.kind
     if getattr(kind, "__parameters__", ()):
         raise _generic(kind, what)
-    hints = _hints(kind, what)
+    hints = hints_of(kind, f"{what} is {kind.__name__}", include_extras=True)
     if typing.is_typeddict(kind):
         types, required = hints, frozenset(name for name in hints if _is_required(kind, name, hints[name]))
     else:
@@ -253,11 +253,15 @@ def _filled(record: Record, what: str, building: dict[Any, Codec]) -> Record:
     return record
 
 
-def _hints(kind: type, what: str) -> dict[str, Any]:
+def hints_of(code: Any, what: str, *, include_extras: bool = False) -> dict[str, Any]:
+    """Return the annotations of a function or a class, which `what` names.
+
+    Raises `TypeError` for a name that is not known at run time.
+    """
     try:
-        return typing.get_type_hints(kind, include_extras=True)
+        return typing.get_type_hints(code, include_extras=include_extras)
     except NameError as error:
-        detail = f"{what} is {kind.__name__}: {error} at run time. Define it in the module, not in a function"
+        detail = f"{what}: {error} at run time. Define or import it in the module, not in a function"
         raise _NoCodec(f"{detail} and not under `if TYPE_CHECKING`") from error
 
 

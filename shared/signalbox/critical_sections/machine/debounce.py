@@ -1,8 +1,8 @@
 """Calls under one key share the next run: its arguments, and the time of its start.
 
-The run has the arguments of the last call and the items of all calls. A debounced call postpones it, at most until
-`debounce_max_seconds` after the first one. A call without a debounce never does: the run starts at the earlier of the
-two times.
+The run has the arguments of the last call and the items of all calls. A debounced call postpones it, at most until the
+earliest of the latest times of all calls: `debounce_max_seconds` after the first call, for each call that has it, and
+the time of the call itself for one without a debounce. So no call can break what another one was promised.
 """
 
 from dataclasses import replace
@@ -18,21 +18,25 @@ from signalbox.critical_sections.requests import SectionRequest
 
 
 def merge(next_: NextRun | None, request: SectionRequest, now: datetime) -> NextRun:
-    """Merge a call into the next run: the run has the call's arguments, all calls' items, and the earliest due time.
+    """Merge a call into the next run: the run has the call's arguments, all calls' items, and the earliest latest time.
 
-    A debounced call postpones the run; a call without a debounce never does.
+    A debounced call postpones the run, at most until its latest time; a call without a debounce never does.
     """
     call, first_at, due_at = request.continuation, now, now + timedelta(seconds=request.debounce_seconds)
+    latest: list[datetime] = []
     if next_ is not None:
         _check_same_task(next_, request)
         first_at = next_.first_at
+        latest += [] if next_.latest_at is None else [next_.latest_at]
         if request.collect:
             call = _concatenate(call, request.collect, next_.call.payload[request.collect])
-        if not request.debounce_seconds:
-            due_at = min(due_at, next_.due_at)
+    if not request.debounce_seconds:
+        latest.append(now if next_ is None else min(now, next_.due_at))
     if request.debounce_max_seconds is not None:
-        due_at = min(due_at, first_at + timedelta(seconds=request.debounce_max_seconds))
-    return NextRun(call, request.collect, request.lease_seconds, first_at, due_at)
+        latest.append(first_at + timedelta(seconds=request.debounce_max_seconds))
+    latest_at = min(latest, default=None)
+    due_at = due_at if latest_at is None else min(due_at, latest_at)
+    return NextRun(call, request.collect, request.lease_seconds, first_at, due_at, latest_at)
 
 
 def _check_same_task(next_: NextRun, request: SectionRequest) -> None:

@@ -217,7 +217,8 @@ def check_repeated(receipt: Mapping[str, Any], digest: str) -> None:
     if receipt.get("digest", digest) != digest:
         raise OtherBody(
             "Another transaction, or this one with other values, took effect under this id. Choose an `id` that names "
-            "what the transaction does. In a task, also read documents inside the transaction, not before it.",
+            "what the transaction does. In a task, also read documents inside the transaction, not before it, and pass "
+            "values that differ as arguments, not in module variables.",
             field="id",
         )
 

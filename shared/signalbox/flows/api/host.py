@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, get_type_hints
+from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import AccessRules
@@ -11,6 +11,7 @@ from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
+from signalbox.core.codec.annotations import hints_of
 from signalbox.core.codec.json_forms import Codec
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import Json
@@ -82,7 +83,7 @@ class FlowHost:
 
         own = [each.replace(kind=KEYWORD_ONLY) for each in inspect.signature(code).parameters.values()]
         signature = inspect.Signature([*own, inspect.Parameter(CONTEXT, KEYWORD_ONLY)])
-        types = {**get_type_hints(code), CONTEXT: TaskContext, "return": None}
+        types = {**hints_of(code, flow.name), CONTEXT: TaskContext, "return": None}
         vars(start).update(__signature__=signature)
         start.__name__, start.__annotations__ = flow.name, types
         return start

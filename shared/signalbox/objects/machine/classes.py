@@ -20,7 +20,6 @@ race and be applied again, so other calls of the kit (documents, semaphores, bat
 import copy
 import inspect
 import json
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,7 +30,7 @@ from typing import Any, Self, TypeVar
 
 from signalbox.core import user_code
 from signalbox.core.calls import Call
-from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.annotations import codec_of, hints_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -136,7 +135,7 @@ class ObjectClass:
     @classmethod
     def from_class(cls, code: type) -> Self:
         """Inspect a user's class. Raises `TypeError` for a field, a parameter or a result of a type without a codec."""
-        hints = typing.get_type_hints(code)
+        hints = hints_of(code, code.__name__)
         types = {name: hint for name, hint in hints.items() if name not in RESERVED and not name.startswith("_")}
         for name, hint in types.items():
             _check_field(code, name, hint)

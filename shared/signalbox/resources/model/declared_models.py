@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, Literal, Self, get_args, get_origin
 
+from signalbox.core.codec.annotations import hints_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.resources.model.fields import (
     DATETIME,
@@ -55,7 +56,7 @@ class Model:
     @classmethod
     def from_class(cls, code: type) -> Self:
         """Read a class. Raises `TypeError` for an unsupported field or a default that does not fit."""
-        hints = typing.get_type_hints(code, include_extras=True)
+        hints = hints_of(code, code.__name__, include_extras=True)
         kept = tuple(name for name in SERVER_KEPT if name in hints)
         for name in kept:
             if hints[name] is not datetime:

@@ -10,13 +10,12 @@ item, and the task receives them joined, in the order of the units.
 """
 
 import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Never, NoReturn, Self, Union, get_args, get_origin
 
 from signalbox.batches.model.units import Unit
-from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.annotations import codec_of, hints_of
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.codec.json_types import is_union, type_name
 from signalbox.core.flow_hooks import check_plain
@@ -67,7 +66,7 @@ class Signature:
         that has no codec; the message names a type to use instead.
         """
         name = function.__name__
-        hints = typing.get_type_hints(function)
+        hints = hints_of(function, name)
         parameters = {each: one for each, one in inspect.signature(function).parameters.items() if each != first}
         for argument, parameter in parameters.items():
             _check_parameter(f"{name}: the parameter {argument!r}", parameter, hints.get(argument, Any))

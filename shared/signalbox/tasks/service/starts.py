@@ -14,6 +14,7 @@ from typing import TypeVar
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.error_notes import ErrorNote, record_path
+from signalbox.core.idempotency_keys import records_of_further_calls
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put
 from signalbox.core.problems import GaveUp, Problem, Unavailable
@@ -49,6 +50,25 @@ def start(
         raise
     end_retries(ports, delivered.operation, begun)
     return returned
+
+
+def report_fewer_calls(ports: Ports, delivered: Delivered[Context]) -> None:
+    """Log an error for each call that an earlier delivery of the running task has made more often than this one.
+
+    Equal calls are told apart by their number. So if this delivery makes only the calls for what an earlier one left,
+    they are taken for repeats of that delivery's, and are not made. Only a repeated delivery reads anything.
+    """
+    if records := records_of_further_calls():
+        with suppress(Unavailable):
+            for record in ports.store.read(*records):
+                if record.data is not None:
+                    ports.log.error(
+                        "task made fewer calls than before",
+                        function=delivered.function,
+                        task=delivered.task,
+                        operation=delivered.operation,
+                        call=records[record.path],
+                    )
 
 
 def give_up(ports: Ports, delivered: Delivered[Context], begun: Start, problem: Problem) -> None:
