@@ -326,6 +326,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "objects.Mark.is_spent": "signalbox.objects.machine.deadly_calls:Mark.is_spent",
     "objects.Mark.next": "signalbox.objects.machine.deadly_calls:Mark.next",
     "objects.ObjectClass.check_version": "signalbox.objects.machine.classes:ObjectClass.check_version",
+    "objects.ObjectClass.check_state": "signalbox.objects.machine.classes:ObjectClass.check_state",
     "objects.Turn.end": "signalbox.objects.machine.turns:Turn.end",
     "objects.Turn.follow": "signalbox.objects.machine.turns:Turn.follow",
     "objects.Turn.forward": "signalbox.objects.machine.turns:Turn.forward",

@@ -17,7 +17,6 @@ stored (`stored`) are read leniently, so that a field can be removed from the co
 """
 
 import base64
-import dataclasses
 import json
 import re
 import typing
@@ -365,7 +364,7 @@ def _runs_code(kind: Any) -> bool:
     """Return whether reading a dataclass does more than setting its fields to the values in the JSON."""
     generated = getattr(kind.__init__, "__code__", None)
     by_itself = generated is not None and generated.co_filename == "<string>"
-    return not by_itself or hasattr(kind, "__post_init__") or not all(each.init for each in dataclasses.fields(kind))
+    return not by_itself or hasattr(kind, "__post_init__")
 
 
 def same_when_read(read: Callable[[], Any], value: Any, at: str) -> None:
@@ -374,7 +373,7 @@ def same_when_read(read: Callable[[], Any], value: Any, at: str) -> None:
         back = read()
     except WrongValue as error:
         raise WrongValue(f"{at} could not be read again from the JSON that it writes ({error})") from error
-    if back != value and (differs := difference(value, back, at)):
+    if differs := difference(value, back, at):
         raise WrongValue(differs)
 
 
