@@ -350,6 +350,15 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
         return
 
 
+def look_again_if_needed(ports: Ports, unit: PlacedUnit) -> None:
+    """Look again later at a retry that waits for permits: the wait may be that of another call.
+
+    That is needed if units behind it wait for it, or if this call has other arguments.
+    """
+    if isinstance(unit.chain, Retries) and (unit.chain.rest != () or unit.chain.payload):
+        look_again(ports, unit)
+
+
 def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:
     """Enqueue a task that looks again at a unit later, and continues the unit's chain if its retry has ended by then.
 
