@@ -1,6 +1,7 @@
 """Locks of a flow that are held longer than their leases: they are renewed, or an error says that they expired."""
 
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -344,6 +345,27 @@ def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
 async def impatient() -> Any:
     await flow.all(flow.lock("printer", lease_seconds=600), flow.event("never"))
     raise KeyError("a bug")
+
+
+def test_the_status_of_a_stuck_run_names_the_locks_that_it_holds_and_terminate_releases_them() -> None:
+    async def breaks() -> None:
+        async with flow.lock("printer", lease_seconds=600):
+            await flow.event("go")
+            raise KeyError("a bug")
+
+    shop = shop_of(breaks)
+    shop.start("breaks")
+    shop.settle()
+    assert "problem" not in shop.status("breaks")
+    shop.event("breaks", "go")
+    shop.deliver(shop.take("turn"))
+    [lock] = shop.status("breaks")["problem"]["locks"]
+    [lease] = views.get(shop.ports, "printer").leases
+    assert lock == {"semaphore": "printer", "lease": lease.lease_id, "ends_at": lock["ends_at"]}
+    assert datetime.fromisoformat(lock["ends_at"]) == lease.ends_at
+    sweep.terminate(shop.ports, FlowAddress("breaks", "1"))
+    shop.settle()
+    assert free(shop)
 
 
 @pytest.mark.parametrize("stuck", [False, True])
