@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
+from signalbox.adapters.cost_meter import measure
 from signalbox.core import outbox
 from signalbox.core.kit_names import KIT
 from signalbox.core.ports import Delete, Put
@@ -455,6 +456,13 @@ def test_a_large_list_needs_the_index_that_a_small_one_does_without(harness: Har
         assert len(texts(harness.get("todos?done=true"))) == 2
     assert refused.json["type"] == "urn:signalbox:problem:needs-index"
     assert '{collection: documents, fields: ["_resource.name", "text"]}' in refused.json["detail"]
+
+
+def test_a_list_that_is_too_large_to_be_sorted_is_counted_and_not_read(harness: Harness) -> None:
+    filled(harness)
+    with replaced(resource_sorted_max=2), measure() as cost:
+        assert harness.get("todos?_sort=id&_order=desc").status == 400
+    assert cost.reads <= 3  # two items and a count, of four
 
 
 @pytest.mark.usefixtures("stores")
