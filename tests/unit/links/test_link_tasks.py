@@ -307,7 +307,7 @@ def test_a_refresh_that_never_ends_in_time_is_given_up_and_an_outage_is_not(monk
     def fail(*_: Any) -> None:
         raise raised[0]
 
-    monkeypatch.setitem(tasks.TASKS, "copy", fail)  # type: ignore[arg-type]
+    monkeypatch.setattr(tasks, "TASKS", {"copy": fail})
     world = OperationsPlatform()
     with pytest.raises(TimeoutError):
         tasks.run_link_task(world.ports, "copy", payload, 19)
