@@ -226,6 +226,8 @@ def _unless_listed(what: str, name: str, listed: Collection[str] | None, field: 
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
+_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
 _INTERNAL_TASKS = {CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, ACT_ON_RUN}
 
 
@@ -274,4 +276,6 @@ def _has_task(known: Settings, effect: Effect) -> bool:
     if effect.path == WAKE_UP_PATH:
         return effect.task == WAKE_UP_TASK
     tasks = (known.task_functions or {}).get(effect.function)
+    if not _TASK.fullmatch(effect.task):
+        return False
     return effect.path == f"/tasks/{effect.task}" and (not tasks or effect.task in {*tasks, *_INTERNAL_TASKS})

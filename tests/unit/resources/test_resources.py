@@ -14,6 +14,7 @@ from signalbox.core.ports import Delete, Put
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import path_of, wanted_path
+from signalbox.resources import service
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.indexed_store import IndexedStore
@@ -455,6 +456,19 @@ def test_a_large_list_needs_the_index_that_a_small_one_does_without(harness: Har
         assert len(texts(harness.get("todos?done=true"))) == 2
     assert refused.json["type"] == "urn:signalbox:problem:needs-index"
     assert '{collection: documents, fields: ["_resource.name", "text"]}' in refused.json["detail"]
+
+
+def test_a_list_that_is_too_large_to_be_sorted_is_counted_and_not_read(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(harness)
+    monkeypatch.setattr(service, "SORTED_AT_ONCE", 1)
+    reads = []
+    for most in (4, 3):
+        with replaced(resource_sorted_max=most):
+            status = harness.get("todos?_sort=id&_order=desc").status
+        reads.append((status, [values["reads"] for message, values in harness.log.infos if message == "handled"][-1]))
+    assert reads == [(200, 6), (400, 2)]  # one item and a count, then the four
 
 
 @pytest.mark.usefixtures("stores")
