@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
-from itertools import count
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -22,7 +21,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 class _RunningTask:
     operation: str
     is_repeated: bool
-    calls: dict[str, Iterator[int]] = field(default_factory=dict)
+    calls: dict[str, dict[int, object]] = field(default_factory=dict)
     leases: dict[Any, str] = field(default_factory=dict)
 
 
@@ -71,8 +70,15 @@ def idempotency_key(*call: object) -> str | None:
     if task is None:
         return None
     name = name_of(sorted_json([without_leases(part) for part in call]))
-    number = next(task.calls.setdefault(name, count(1)))  # atomic: threads of the task may make equal calls
-    return name_of(task.operation, name, number)
+    return name_of(task.operation, name, _number(task.calls.setdefault(name, {})))
+
+
+def _number(made: dict[int, object]) -> int:
+    """Return the number of a call among the equal ones that were `made`, and add it. Threads may do so at once."""
+    number, own = len(made) + 1, object()
+    while made.setdefault(number, own) is not own:
+        number += 1
+    return number
 
 
 def without_leases(value: Any) -> Any:

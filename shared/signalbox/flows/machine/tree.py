@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.core.user_code import copied, kit_context
+from signalbox.core.user_code import copy_of, kit_context
 from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock, branches_in
 from signalbox.flows.machine.running_flow import RunningFlow, enter
 from signalbox.flows.machine.stuck import Cancelled, awaited_by, failed, frame_of, is_misuse, location_of, misused
@@ -136,7 +136,7 @@ class Branch:
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
         self._cancelled = False
-        self.context: Context = copied(tree.runs.context) if tree.runs else kit_context()
+        self.context: Context = copy_of(tree.runs.context) if tree.runs else kit_context()
         self.context.run(enter, tree)
         tree.branches.append(self)
 
