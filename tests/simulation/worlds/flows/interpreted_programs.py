@@ -396,16 +396,14 @@ class Code:
             self._note_mixed("a branch lacks what its run has set")
         self._begins(OF_THE_BRANCH, "a branch", own := repr(operation))
         try:
-            got = self._got(operation, await self._command(operation))
+            got = await self._command(operation)
+            if OF_THE_BRANCH.get() not in (own, ""):
+                self._note_mixed("a branch has what another one has set")
         except Problem as problem:
-            got = f"? {problem.detail}"
-        except stuck.Cancelled:
-            OF_THE_BRANCH.set("")
-            raise
-        if OF_THE_BRANCH.get() != own:
-            self._note_mixed("a branch has what another one has set")
-        OF_THE_BRANCH.set("")
-        return got
+            return f"? {problem.detail}"
+        finally:
+            OF_THE_BRANCH.set("")  # in any context, if Python collects the code of a process that was killed
+        return self._got(operation, got)
 
     def _begins(self, variable: ContextVar[str], what: str, value: str) -> None:
         """Set a context variable, which no other code has set before."""
