@@ -176,6 +176,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "expiry.POLICIES": "tests.simulation.expiring_records:POLICIES",
     "flows.is_awaited": "signalbox.flows.tasks.steps:is_awaited",
     "flows.COMMANDS": "signalbox.flows.tasks.steps:COMMANDS",
+    "flows.copy_of": "signalbox.flows.machine.tree:copy_of",
     "flows.Branch.close": "signalbox.flows.machine.tree:Branch.close",
     "flows.CommandWrites.cancel_flow": "signalbox.flows.storage.commits:CommandWrites.cancel_flow",
     "flows.CommandWrites.repeat": "signalbox.flows.storage.commits:CommandWrites.repeat",

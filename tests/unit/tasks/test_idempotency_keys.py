@@ -5,6 +5,8 @@ calls.
 import logging
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -138,3 +140,14 @@ def test_a_tasks_calls_have_the_same_keys_in_every_delivery_and_different_ones_e
 
 def test_a_call_outside_of_a_task_has_no_key() -> None:
     assert keys() == [None, None, None]
+
+
+def test_equal_calls_of_several_threads_of_a_task_have_different_keys() -> None:
+    def keys(_: int) -> list[str | None]:
+        return [idempotency_key("enqueue", "same") for _ in range(200)]
+
+    with idempotent_calls("operation"), ThreadPoolExecutor(8) as pool:
+        made = [pool.submit(copy_context().run, keys, number) for number in range(8)]
+        found = [key for each in made for key in each.result()]
+    with idempotent_calls("operation"):
+        assert set(found) == {idempotency_key("enqueue", "same") for _ in range(1_600)}

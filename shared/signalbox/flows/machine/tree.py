@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.core.user_code import copied, kit_context
+from signalbox.core.user_code import copy_of, kit_context
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     Command,
@@ -173,7 +173,7 @@ class Branch:
         self._is_passed_on = False
         self._cancelled = False
         self._has_ended = False
-        self.context: Context = copied(tree.runs.context) if tree.runs else kit_context()
+        self.context: Context = copy_of(tree.runs.context) if tree.runs else kit_context()
         self.context.run(enter, tree)
         tree.branches.append(self)
 
