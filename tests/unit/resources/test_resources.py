@@ -55,6 +55,11 @@ class City:
     twin: Annotated[str, RefersTo("cities")] | None = None
 
 
+class Note:
+    text: str
+    note: str | None = None
+
+
 class Sight:
     city: Annotated[str, RefersTo("cities", on_delete="cascade")]
 
@@ -65,13 +70,14 @@ class Folder:
 
 @pytest.fixture(autouse=True)
 def atlas(harness: Harness) -> Iterator[Function]:
-    todos, everything, atlas = Function("todos"), Function("everything"), Function("atlas")
+    todos, everything, atlas, notes = map(Function, ("todos", "everything", "atlas", "notes"))
+    add_resource(notes, Note)
     add_resource(todos, ToDo)
     add_resource(everything, Everything)
     add_resource(atlas, Country, "/countries", ids_from_clients=True)
     add_resource(atlas, City, "/cities")
     add_resource(atlas, Sight, "/sights")
-    for each in (todos, everything, atlas):
+    for each in (todos, everything, atlas, notes):
         harness.add(each)
     return iter([atlas])
 
@@ -478,6 +484,19 @@ def test_members_of_lists_are_searched(harness: Harness) -> None:
     assert texts(harness.get("everything?tags_contains=red&_sort=text&number_lt=3")) == ["a"]
     assert harness.get("everything?tags=red").status == harness.get("everything?friends_contains=x").status == 400
     assert texts(harness.get("everything?time=null")) == ["a"]
+
+
+@pytest.mark.usefixtures("stores")
+def test_null_is_found_and_left_out_by_every_operator_that_can(harness: Harness) -> None:
+    for text, note in (("a", None), ("b", "x"), ("c", "null")):
+        new(harness, "notes", text=text, note=note)
+    assert texts(harness.get("notes?note=null")) == ["a"]
+    assert sorted(texts(harness.get("notes?note_ne=null"))) == ["b", "c"]
+    assert texts(harness.get('notes?note="null"')) == ["c"]
+    assert sorted(texts(harness.get('notes?note="null"&note=x'))) == ["b", "c"]
+    for suffix in ("_gt", "_gte", "_lt", "_lte"):
+        assert harness.get(f"notes?note{suffix}=null").status == 400
+    assert harness.get("notes?note=null&note=x").status == 400
 
 
 # --- references ---
