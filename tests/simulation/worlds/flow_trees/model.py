@@ -1,0 +1,654 @@
+"""A model of what the code of a flow may observe, written from the pages about flows, not from the driver.
+
+`Model` runs a coroutine that awaits the commands of this module in place of those of `signalbox.flow`. Entries arrive
+one at a time: `end` ends a command, `event` delivers an event, `cancel` cancels the run. The model favours plain rules
+over speed and knows nothing of logs, paths, replays or turns.
+
+A *node* is something that the code waits for: a command, a group, a shield, the wait for a handle, or a branch (a
+coroutine). A node has one outcome. Two requests end a node early:
+
+- `cancel`, after a cancel of the run or the error of a sibling: the node ends by itself, with `Cancelled`, once the
+  shields in it have ended.
+- `drop`: its outcome reaches no code. It ends at once and silently. Locks and events that it has received are
+  released and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from signalbox import Problem, flow
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a node, or its error."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        return isinstance(self.error, flow.Cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """An item of the result of `settled`."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The value that the code returns to continue as new."""
+
+
+class Item:
+    """What the code may await, before it is begun."""
+
+    def node(self, model: Model) -> Node:
+        raise NotImplementedError
+
+    def __await__(self) -> Generator[Item, Any, Any]:
+        return (yield self)
+
+
+class Node:
+    """Something that the code waits for. `around` is the node that receives the outcome."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.around: Node | None = None
+        self.outcome: Outcome | None = None
+        self.dropped = False
+
+    def begin(self, around: Node | None) -> Self:
+        """Begin, and return this node. If it ends at once, it has an outcome, and `around` does not receive it."""
+        self.start()
+        self.around = around
+        return self
+
+    def start(self) -> None: ...
+
+    def end(self, outcome: Outcome) -> None:
+        if self.outcome is None and not self.dropped:
+            self.outcome = outcome
+            if self.around is not None:
+                self.around.got(self)
+
+    def got(self, child: Node) -> None:
+        """Receive the outcome of a child."""
+
+    def cancel(self) -> None:
+        """End as soon as no shield in this node is open."""
+
+    def drop(self) -> None:
+        """End at once, since no code receives the outcome; or undo what the outcome would have given to the code."""
+        if not self.dropped:
+            self.dropped = True
+            self.undo()
+
+    def undo(self) -> None: ...
+
+    @property
+    def is_open(self) -> bool:
+        return self.outcome is None and not self.dropped
+
+    @property
+    def has_open_shield(self) -> bool:
+        return False
+
+
+# --- commands ---
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Item):
+    """A command that an entry ends. `label` distinguishes it from all others of the program, except for events."""
+
+    kind: str
+    label: str
+    model: Model
+
+    def node(self, model: Model) -> Node:
+        return Leaf(model, self)
+
+    async def __aenter__(self) -> Any:
+        return await self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.model.locks.discard(self.label)
+
+
+class Leaf(Node):
+    """A command that is pending, or has ended."""
+
+    def __init__(self, model: Model, command: Command) -> None:
+        super().__init__(model)
+        self.command = command
+
+    def start(self) -> None:
+        if self.command.kind == "event":
+            kept = self.model.kept
+            at = next((at for at, (name, _) in enumerate(kept) if name == self.command.label), None)
+            if at is not None:
+                self.outcome = Outcome(kept.pop(at)[1])
+                return
+        self.model.pending.append(self)
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.model.pending.remove(self)
+            self.end(Outcome(error=flow.Cancelled()))
+
+    def undo(self) -> None:
+        if self.outcome is None:
+            self.model.pending.remove(self)
+        elif self.outcome.error is None and self.command.kind == "lock":
+            self.model.locks.discard(self.command.label)
+        elif self.outcome.error is None and self.command.kind == "event" and EVENTS_RETURN:
+            self.model.keep(self.command.label, self.outcome.value)
+
+
+EVENTS_RETURN = False
+"""Whether an event that an abandoned group has received is kept for the next wait."""
+
+
+# --- groups ---
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Item):
+    """Several items: `kind` is all, settled, first, first_success, or map with `at_once` items at a time."""
+
+    kind: str
+    items: Sequence[Any]
+    at_once: int = 1_000
+
+    def node(self, model: Model) -> Node:
+        return FirstOf(model, self) if self.kind in ("first", "first_success") else AllOf(model, self)
+
+
+class GroupNode(Node):
+    """The begun items of a group."""
+
+    def __init__(self, model: Model, group: Group) -> None:
+        super().__init__(model)
+        self.group = group
+        self.children: list[Node] = []
+        self.is_starting = True
+        self.is_cancelled = False
+
+    def start(self) -> None:
+        while self.may_begin():
+            item = self.group.items[len(self.children)]
+            child = self.model.node_of(item() if self.group.kind == "map" else item)
+            self.children.append(child)
+            child.begin(self)
+            if child.outcome:
+                self.took(child)
+        self.is_starting = False
+        self.check()
+
+    def may_begin(self) -> bool:
+        return len(self.children) < len(self.group.items)
+
+    def got(self, child: Node) -> None:
+        self.took(child)
+        self.check()
+
+    def took(self, child: Node) -> None:
+        """Note the outcome of a child."""
+
+    def check(self) -> None:
+        """End the group if it is decided."""
+
+    def close_rest(self) -> None:
+        """Close the coroutines that have not been begun."""
+        for item in self.group.items[len(self.children) :] if self.group.kind != "map" else ():
+            close(item)
+
+    def undo(self) -> None:
+        for child in self.children:
+            child.drop()
+
+    @property
+    def has_open_shield(self) -> bool:
+        return any(child.has_open_shield for child in self.children if child.is_open)
+
+
+class AllOf(GroupNode):
+    """All of the items. The first error cancels the others, except in `settled`."""
+
+    error: BaseException | None = None
+
+    def may_begin(self) -> bool:
+        open_now = sum(child.is_open for child in self.children)
+        return super().may_begin() and not (self.error or self.is_cancelled) and open_now < self.group.at_once
+
+    def took(self, child: Node) -> None:
+        assert child.outcome is not None
+        if child.outcome.error is None or self.group.kind == "settled" or self.error or self.is_cancelled:
+            return
+        self.error = child.outcome.error
+        self.cancel_children()
+
+    def cancel_children(self) -> None:
+        for child in list(self.children):
+            if child.is_open:
+                child.cancel()
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.is_cancelled = True
+            self.cancel_children()
+            self.check()
+
+    def check(self) -> None:
+        if self.is_starting or not self.is_open:
+            return
+        if self.may_begin():
+            self.is_starting = True
+            self.start()
+            return
+        if any(child.is_open for child in self.children):
+            return
+        self.close_rest()
+        if self.error is not None or self.is_cancelled:
+            self.undo()
+            self.end(Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
+        else:
+            self.end(Outcome([self.result(child) for child in self.children]))
+
+    def result(self, child: Node) -> Any:
+        assert child.outcome is not None
+        if self.group.kind != "settled":
+            return child.outcome.value
+        return Settled(child.outcome.value, child.outcome.error)
+
+
+class FirstOf(GroupNode):
+    """The first of the items to end, or to succeed. The others are dropped."""
+
+    winner: Node | None = None
+
+    def may_begin(self) -> bool:
+        return super().may_begin() and self.winner is None
+
+    def took(self, child: Node) -> None:
+        assert child.outcome is not None
+        if self.winner is None and (self.group.kind == "first" or child.outcome.error is None):
+            self.winner = child
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.is_cancelled = True
+            self.check()
+
+    def check(self) -> None:
+        if self.is_starting or not self.is_open:
+            return
+        if self.winner is not None:
+            self.close_rest()
+            at, won = self.children.index(self.winner), self.winner.outcome
+            assert won is not None
+            for child in self.children:
+                if child is not self.winner:
+                    child.drop()
+            self.end(won if won.error else Outcome((at, won.value)))
+        elif all(child.outcome for child in self.children):
+            errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
+            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]
+        elif self.is_cancelled and not self.has_open_shield:
+            self.undo()
+            self.end(Outcome(error=flow.Cancelled()))
+
+
+@dataclass(frozen=True, slots=True)
+class Shield(Item):
+    """An item that a cancel does not interrupt."""
+
+    item: Any
+
+    def node(self, model: Model) -> Node:
+        return ShieldNode(model, self.item)
+
+
+class ShieldNode(Node):
+    """A shield that has been begun."""
+
+    def __init__(self, model: Model, item: Any) -> None:
+        super().__init__(model)
+        self.child = model.node_of(item)
+
+    def start(self) -> None:
+        self.child.begin(self)
+        self.outcome = self.child.outcome
+
+    def got(self, child: Node) -> None:
+        assert child.outcome is not None
+        self.end(child.outcome)
+        around = self.around
+        while around is not None:  # a cancel may have waited for this shield
+            if isinstance(around, FirstOf):
+                around.check()
+            around = around.around
+
+    def undo(self) -> None:
+        self.child.drop()
+
+    @property
+    def has_open_shield(self) -> bool:
+        return self.is_open
+
+
+# --- code ---
+
+
+class Branch(Node):
+    """A coroutine. `is_due`: a cancel is raised at the next `await` that is not a shield."""
+
+    def __init__(self, model: Model, code: Coroutine[Item, Any, Any]) -> None:
+        super().__init__(model)
+        self.code = code
+        self.is_due = False
+        self.waiting: Node | None = None
+
+    def start(self) -> None:
+        self.resume(Outcome())
+
+    def got(self, child: Node) -> None:
+        assert child.outcome is not None
+        self.resume(child.outcome)
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.is_due = True
+            if self.waiting is not None:
+                self.waiting.cancel()
+
+    def resume(self, outcome: Outcome) -> None:
+        """Run the code until it waits or ends."""
+        result: Outcome | None = outcome
+        while result is not None:
+            self.waiting = None
+            if result.is_cancelled:
+                self.is_due = False
+            try:
+                item = self.code.throw(result.error) if result.error else self.code.send(result.value)
+            except StopIteration as stop:
+                return self.end(Outcome(stop.value))
+            except (Problem, flow.Cancelled) as error:
+                return self.end(Outcome(error=error))
+            result = self.await_(item)
+        return None
+
+    def await_(self, item: Item) -> Outcome | None:
+        """Begin what the code awaits. Return its outcome if it has one at once."""
+        if self.is_due and not isinstance(item, Shield) and not has_shield(item):
+            close(item)
+            return Outcome(error=flow.Cancelled())
+        node = self.model.node_of(item).begin(self)
+        if self.is_due and not isinstance(item, Shield) and node.is_open:
+            node.around = None
+            node.cancel()
+            node.around = self
+        self.waiting = node
+        return node.outcome
+
+
+def has_shield(item: Any) -> bool:
+    """Return whether a group contains a shield."""
+    return isinstance(item, Shield) or (isinstance(item, Group) and any(map(has_shield, item.items)))
+
+
+def close(item: Any) -> None:
+    """Close the coroutines of an item that is not begun."""
+    if isinstance(item, Coroutine):
+        item.close()
+    elif isinstance(item, Group) and item.kind != "map":
+        for each in item.items:
+            close(each)
+    elif isinstance(item, Shield):
+        close(item.item)
+
+
+# --- handles ---
+
+
+class Handle(Node, Item):
+    """A command that the code has begun. Its command ends by itself, by `cancel_command`, or with the code."""
+
+    def __init__(self, model: Model, item: Any) -> None:
+        super().__init__(model)
+        self.child = model.node_of(item)
+        self.waits: list[HandleWait] = []
+
+    def node(self, model: Model) -> Node:
+        return HandleWait(model, self)
+
+    def start(self) -> None:
+        self.child.begin(self)
+        if self.child.outcome:
+            self.got(self.child)
+
+    def got(self, child: Node) -> None:
+        assert child.outcome is not None
+        self.decide(child.outcome)
+
+    def decide(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.model.ended_handles.append(self)
+        waits, self.waits = self.waits, []
+        for wait in waits:
+            wait.end(outcome)
+
+    def cancel_command(self) -> bool:
+        """Abandon the command, and return whether it was open."""
+        if self.outcome is not None:
+            return False
+        self.child.drop()
+        self.decide(Outcome(error=flow.CommandCancelled("cancelled")))
+        return True
+
+
+class HandleWait(Node):
+    """The wait of a branch or a group for a handle."""
+
+    def __init__(self, model: Model, handle: Handle) -> None:
+        super().__init__(model)
+        self.handle = handle
+
+    def start(self) -> None:
+        self.outcome = self.handle.outcome
+        if self.outcome is None:
+            self.handle.waits.append(self)
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.undo()
+            self.end(Outcome(error=flow.Cancelled()))
+
+    def undo(self) -> None:
+        if self in self.handle.waits:
+            self.handle.waits.remove(self)
+
+
+# --- the run ---
+
+
+@dataclass(eq=False)
+class Model:
+    """A run of a flow. `main` returns the coroutine of one generation."""
+
+    main: Callable[[Model, int], Coroutine[Item, Any, Any]]
+    pending: list[Leaf] = field(default_factory=list)
+    kept: list[tuple[str, Any]] = field(default_factory=list)
+    locks: set[str] = field(default_factory=set)
+    handles: list[Handle] = field(default_factory=list)
+    ended_handles: list[Handle] = field(default_factory=list)
+    arrived: list[tuple[str, Any]] = field(default_factory=list)
+    ended: Outcome | None = None
+    generation: int = 0
+    is_cancelled: bool = False
+    now: int = 0
+    branch: Branch | None = None
+
+    def start(self, is_due: bool = False) -> Self:
+        """Begin a generation."""
+        self.branch = Branch(self, self.main(self, self.generation))
+        self.branch.is_due = is_due
+        self.branch.begin(None)
+        self.check_end()
+        return self
+
+    def check_end(self) -> None:
+        """When the code has ended, abandon what it has begun, and continue as new if it has returned that."""
+        assert self.branch is not None
+        if self.branch.outcome is None:
+            return
+        for handle in self.handles:
+            handle.child.drop() if handle.outcome is None else None
+        assert not self.pending, self.pending
+        self.locks.clear()
+        self.handles.clear()
+        self.ended_handles.clear()
+        if isinstance(self.branch.outcome.value, Again):
+            self.generation += 1
+            self.start(self.branch.is_due)
+        else:
+            self.ended = self.branch.outcome
+
+    def node_of(self, item: Any) -> Node:
+        return item.node(self) if isinstance(item, Item) else Branch(self, item)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep an event, in the order of arrival."""
+        self.kept.append((name, value))
+        self.kept.sort(key=self.arrived.index)
+
+    # --- entries ---
+
+    def end(self, label: str, value: Any = None, error: str = "") -> None:
+        """End a pending command."""
+        self.now += 1
+        [leaf] = [leaf for leaf in self.pending if leaf.command.label == label and leaf.command.kind != "event"]
+        self.pending.remove(leaf)
+        if leaf.command.kind == "lock":
+            self.locks.add(label)
+            value = Lock(label, self)
+        leaf.end(Outcome(error=Problem(error)) if error else Outcome(value))
+        self.check_end()
+
+    def event(self, name: str, value: Any) -> None:
+        """Deliver an event to the longest wait for it, or keep it."""
+        self.now += 1
+        self.arrived.append((name, value))
+        leaf = next((leaf for leaf in self.pending if (leaf.command.kind, leaf.command.label) == ("event", name)), None)
+        if leaf is None:
+            self.keep(name, value)
+        else:
+            self.pending.remove(leaf)
+            leaf.end(Outcome(value))
+        self.check_end()
+
+    def cancel(self) -> None:
+        """Cancel the run. A second cancel has no effect."""
+        self.now += 1
+        assert self.branch is not None
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self.branch.cancel()
+        self.check_end()
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock that the code has received."""
+
+    semaphore: str
+    model: Model
+
+    def release(self) -> None:
+        self.model.locks.discard(self.semaphore)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFlow:
+    """The names of `signalbox.flow`, for code that runs in a model."""
+
+    model: Model
+
+    def command(self, kind: str, label: str) -> Any:
+        return Command(kind, label, self.model)
+
+    def all(self, *items: Any) -> Any:
+        return Group("all", items)
+
+    def settled(self, *items: Any) -> Any:
+        return Group("settled", items)
+
+    def first(self, *items: Any) -> Any:
+        return Group("first", items)
+
+    def first_success(self, *items: Any) -> Any:
+        return Group("first_success", items)
+
+    def shield(self, item: Any) -> Any:
+        return Shield(item)
+
+    def begin(self, item: Any) -> Any:
+        handle = Handle(self.model, item)
+        self.model.handles.append(handle)
+        return handle.begin(None)
+
+    async def wait_for(self, item: Any, label: str) -> Any:
+        which, result = await self.first(item, self.command("sleep", label))
+        if which == 1:
+            raise flow.TimedOut("The time is over.")
+        return result
+
+    async def map(self, items: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> Any:
+        return await Group("map", items, at_once)
+
+    def as_completed(self, *items: Any) -> AsCompleted:
+        return AsCompleted(self, [item if isinstance(item, Handle) else self.begin(item) for item in items])
+
+    def again(self) -> Any:
+        return Again()
+
+    def cancel(self, handle: Any) -> bool:
+        cancelled: bool = handle.cancel_command()
+        return cancelled
+
+    def done(self, handle: Any) -> bool:
+        return handle.outcome is not None
+
+    def now(self) -> int:
+        return self.model.now
+
+
+@dataclass(slots=True)
+class AsCompleted:
+    """Handles in the order in which they end."""
+
+    commands: ModelFlow
+    left: list[Handle]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Handle:
+        if not self.left:
+            raise StopAsyncIteration
+        if not any(handle.outcome for handle in self.left):
+            with suppress(Problem):
+                await self.commands.first(*self.left)
+        ended = next(handle for handle in self.commands.model.ended_handles if handle in self.left)
+        self.left.remove(ended)
+        return ended
