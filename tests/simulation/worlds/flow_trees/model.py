@@ -16,8 +16,10 @@ coroutine). A node has one outcome. Two requests end a node early:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from signalbox import Problem, flow
@@ -118,6 +120,10 @@ class Command(Item):
     def node(self, model: Model) -> Node:
         return Leaf(model, self)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.label
+
     async def __aenter__(self) -> Any:
         return await self
 
@@ -133,13 +139,10 @@ class Leaf(Node):
         self.command = command
 
     def start(self) -> None:
-        if self.command.kind == "event":
-            kept = self.model.kept
-            at = next((at for at, (name, _) in enumerate(kept) if name == self.command.label), None)
-            if at is not None:
-                self.outcome = Outcome(kept.pop(at)[1])
-                return
-        self.model.pending.append(self)
+        if self.command.kind == "event" and (kept := self.model.taken(self.command.label)):
+            self.outcome = Outcome(kept[0])
+        else:
+            self.model.pending.append(self)
 
     def cancel(self) -> None:
         if self.is_open:
@@ -181,22 +184,21 @@ class GroupNode(Node):
         super().__init__(model)
         self.group = group
         self.children: list[Node] = []
-        self.is_starting = True
         self.is_cancelled = False
 
     def start(self) -> None:
-        while self.may_begin():
+        """Begin the items in their order, all of them before the outcome of any counts, except in `first`."""
+        begun = len(self.children)
+        while len(self.children) < len(self.group.items) and self.may_begin():
             item = self.group.items[len(self.children)]
-            child = self.model.node_of(item() if self.group.kind == "map" else item)
-            self.children.append(child)
-            child.begin(self)
+            self.children.append(self.model.node_of(item() if self.group.kind == "map" else item).begin(self))
+        for child in self.children[begun:]:
             if child.outcome:
                 self.took(child)
-        self.is_starting = False
         self.check()
 
     def may_begin(self) -> bool:
-        return len(self.children) < len(self.group.items)
+        return True
 
     def got(self, child: Node) -> None:
         self.took(child)
@@ -207,11 +209,6 @@ class GroupNode(Node):
 
     def check(self) -> None:
         """End the group if it is decided."""
-
-    def close_rest(self) -> None:
-        """Close the coroutines that have not been begun."""
-        for item in self.group.items[len(self.children) :] if self.group.kind != "map" else ():
-            close(item)
 
     def undo(self) -> None:
         for child in self.children:
@@ -229,7 +226,7 @@ class AllOf(GroupNode):
 
     def may_begin(self) -> bool:
         open_now = sum(child.is_open for child in self.children)
-        return super().may_begin() and not (self.error or self.is_cancelled) and open_now < self.group.at_once
+        return not (self.error or self.is_cancelled) and open_now < self.group.at_once
 
     def took(self, child: Node) -> None:
         assert child.outcome is not None
@@ -246,24 +243,21 @@ class AllOf(GroupNode):
     def cancel(self) -> None:
         if self.is_open:
             self.is_cancelled = True
-            self.cancel_children()
+            if self.error is None:  # otherwise the children are cancelled already, and once is enough
+                self.cancel_children()
             self.check()
 
     def check(self) -> None:
-        if self.is_starting or not self.is_open:
-            return
-        if self.may_begin():
-            self.is_starting = True
-            self.start()
-            return
+        if not self.is_open:
+            return None
+        if len(self.children) < len(self.group.items) and self.may_begin():
+            return self.start()
         if any(child.is_open for child in self.children):
-            return
-        self.close_rest()
+            return None
         if self.error is not None or self.is_cancelled:
             self.undo()
-            self.end(Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
-        else:
-            self.end(Outcome([self.result(child) for child in self.children]))
+            return self.end(Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
+        return self.end(Outcome([self.result(child) for child in self.children]))
 
     def result(self, child: Node) -> Any:
         assert child.outcome is not None
@@ -278,11 +272,13 @@ class FirstOf(GroupNode):
     winner: Node | None = None
 
     def may_begin(self) -> bool:
-        return super().may_begin() and self.winner is None
+        return not any(map(self.wins, self.children))
+
+    def wins(self, child: Node) -> bool:
+        return child.outcome is not None and (self.group.kind == "first" or child.outcome.error is None)
 
     def took(self, child: Node) -> None:
-        assert child.outcome is not None
-        if self.winner is None and (self.group.kind == "first" or child.outcome.error is None):
+        if self.winner is None and self.wins(child):
             self.winner = child
 
     def cancel(self) -> None:
@@ -291,10 +287,9 @@ class FirstOf(GroupNode):
             self.check()
 
     def check(self) -> None:
-        if self.is_starting or not self.is_open:
+        if not self.is_open:
             return
         if self.winner is not None:
-            self.close_rest()
             at, won = self.children.index(self.winner), self.winner.outcome
             assert won is not None
             for child in self.children:
@@ -327,8 +322,7 @@ class ShieldNode(Node):
         self.child = model.node_of(item)
 
     def start(self) -> None:
-        self.child.begin(self)
-        self.outcome = self.child.outcome
+        self.outcome = self.child.begin(self).outcome
 
     def got(self, child: Node) -> None:
         assert child.outcome is not None
@@ -351,32 +345,38 @@ class ShieldNode(Node):
 
 
 class Branch(Node):
-    """A coroutine. `is_due`: a cancel is raised at the next `await` that is not a shield."""
+    """A coroutine. `is_due`: a cancel is raised at the next `await` that is not a shield.
 
-    def __init__(self, model: Model, code: Coroutine[Item, Any, Any]) -> None:
+    `is_users`: code of the user, which keeps the locks that it has received; functions of the kit release them.
+    """
+
+    def __init__(self, model: Model, code: Coroutine[Item, Any, Any], *, is_users: bool = True) -> None:
         super().__init__(model)
         self.code = code
+        self.is_users = is_users
         self.is_due = False
         self.waiting: Node | None = None
 
     def start(self) -> None:
-        self.resume(Outcome())
+        self.model.ready.append(partial(self.resume, Outcome()))
 
     def got(self, child: Node) -> None:
         assert child.outcome is not None
-        self.resume(child.outcome)
+        self.model.ready.append(partial(self.resume, child.outcome))
 
     def cancel(self) -> None:
-        if self.is_open:
-            self.is_due = True
-            if self.waiting is not None:
-                self.waiting.cancel()
+        if not self.is_open:
+            return
+        self.is_due = True
+        if self.waiting is not None:
+            self.waiting.cancel()
 
     def resume(self, outcome: Outcome) -> None:
         """Run the code until it waits or ends."""
+        if not self.is_open:
+            return
         result: Outcome | None = outcome
         while result is not None:
-            self.waiting = None
             if result.is_cancelled:
                 self.is_due = False
             try:
@@ -390,16 +390,33 @@ class Branch(Node):
 
     def await_(self, item: Item) -> Outcome | None:
         """Begin what the code awaits. Return its outcome if it has one at once."""
-        if self.is_due and not isinstance(item, Shield) and not has_shield(item):
+        is_due = self.is_due and not isinstance(item, Shield)
+        if is_due and not has_shield(item):
             close(item)
             return Outcome(error=flow.Cancelled())
-        node = self.model.node_of(item).begin(self)
-        if self.is_due and not isinstance(item, Shield) and node.is_open:
-            node.around = None
-            node.cancel()
-            node.around = self
-        self.waiting = node
-        return node.outcome
+        self.waiting = self.model.node_of(item).begin(self)
+        if self.waiting.outcome:
+            return self.waiting.outcome
+        if is_due:
+            self.waiting.cancel()
+        return None
+
+    def undo(self) -> None:
+        if self.waiting is not None and not self.is_users:
+            self.waiting.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Item):
+    """A call of a function of the kit that is itself a coroutine. An `await` runs it as a part of the code."""
+
+    code: Coroutine[Any, Any, Any]
+
+    def node(self, model: Model) -> Node:
+        return Branch(model, self.code, is_users=False)
+
+    def __await__(self) -> Generator[Item, Any, Any]:
+        return self.code.__await__()
 
 
 def has_shield(item: Any) -> bool:
@@ -409,13 +426,16 @@ def has_shield(item: Any) -> bool:
 
 def close(item: Any) -> None:
     """Close the coroutines of an item that is not begun."""
-    if isinstance(item, Coroutine):
-        item.close()
-    elif isinstance(item, Group) and item.kind != "map":
-        for each in item.items:
-            close(each)
-    elif isinstance(item, Shield):
-        close(item.item)
+    match item:
+        case Coroutine():
+            item.close()
+        case Function():
+            item.code.close()
+        case Group() if item.kind != "map":
+            for each in item.items:
+                close(each)
+        case Shield():
+            close(item.item)
 
 
 # --- handles ---
@@ -433,8 +453,7 @@ class Handle(Node, Item):
         return HandleWait(model, self)
 
     def start(self) -> None:
-        self.child.begin(self)
-        if self.child.outcome:
+        if self.child.begin(self).outcome:
             self.got(self.child)
 
     def got(self, child: Node) -> None:
@@ -488,6 +507,7 @@ class Model:
 
     main: Callable[[Model, int], Coroutine[Item, Any, Any]]
     pending: list[Leaf] = field(default_factory=list)
+    ready: deque[Callable[[], None]] = field(default_factory=deque)
     kept: list[tuple[str, Any]] = field(default_factory=list)
     locks: set[str] = field(default_factory=set)
     handles: list[Handle] = field(default_factory=list)
@@ -504,8 +524,19 @@ class Model:
         self.branch = Branch(self, self.main(self, self.generation))
         self.branch.is_due = is_due
         self.branch.begin(None)
-        self.check_end()
+        self.settle()
         return self
+
+    def settle(self) -> None:
+        """Run code until all of it waits."""
+        while self.ready:
+            self.ready.popleft()()
+        self.check_end()
+
+    def taken(self, name: str) -> list[Any]:
+        """Return the earliest kept event of a name, which is kept no longer, or nothing."""
+        at = next((at for at, (kept, _) in enumerate(self.kept) if kept == name), None)
+        return [] if at is None else [self.kept.pop(at)[1]]
 
     def check_end(self) -> None:
         """When the code has ended, abandon what it has begun, and continue as new if it has returned that."""
@@ -543,19 +574,19 @@ class Model:
             self.locks.add(label)
             value = Lock(label, self)
         leaf.end(Outcome(error=Problem(error)) if error else Outcome(value))
-        self.check_end()
+        self.settle()
 
     def event(self, name: str, value: Any) -> None:
         """Deliver an event to the longest wait for it, or keep it."""
         self.now += 1
         self.arrived.append((name, value))
-        leaf = next((leaf for leaf in self.pending if (leaf.command.kind, leaf.command.label) == ("event", name)), None)
+        leaf = next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
         if leaf is None:
             self.keep(name, value)
         else:
             self.pending.remove(leaf)
             leaf.end(Outcome(value))
-        self.check_end()
+        self.settle()
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""
@@ -564,7 +595,7 @@ class Model:
         if not self.is_cancelled:
             self.is_cancelled = True
             self.branch.cancel()
-        self.check_end()
+        self.settle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,18 +634,26 @@ class ModelFlow:
         return Shield(item)
 
     def begin(self, item: Any) -> Any:
+        if isinstance(item, Handle):
+            return item
         handle = Handle(self.model, item)
         self.model.handles.append(handle)
         return handle.begin(None)
 
-    async def wait_for(self, item: Any, label: str) -> Any:
-        which, result = await self.first(item, self.command("sleep", label))
+    def wait_for(self, item: Any, label: str) -> Any:
+        return Function(self._wait_for(self.first(item, self.command("sleep", label))))
+
+    async def _wait_for(self, first: Any) -> Any:
+        which, result = await first
         if which == 1:
             raise flow.TimedOut("The time is over.")
         return result
 
-    async def map(self, items: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> Any:
-        return await Group("map", items, at_once)
+    def map(self, items: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> Any:
+        return Function(self._map(Group("map", items, at_once)))
+
+    async def _map(self, group: Group) -> Any:
+        return await group
 
     def as_completed(self, *items: Any) -> AsCompleted:
         return AsCompleted(self, [item if isinstance(item, Handle) else self.begin(item) for item in items])
