@@ -191,7 +191,9 @@ class GroupNode(Node):
         begun = len(self.children)
         while len(self.children) < len(self.group.items) and self.may_begin():
             item = self.group.items[len(self.children)]
-            self.children.append(self.model.node_of(item() if self.group.kind == "map" else item).begin(self))
+            if self.group.kind == "map":
+                item = Function(called(item))
+            self.children.append(self.model.node_of(item).begin(self))
         for child in self.children[begun:]:
             if child.outcome:
                 self.took(child)
@@ -217,6 +219,11 @@ class GroupNode(Node):
     @property
     def has_open_shield(self) -> bool:
         return any(child.has_open_shield for child in self.children if child.is_open)
+
+
+async def called(function: Callable[[], Awaitable[Any]]) -> Any:
+    """Await what a call of a map returns."""
+    return await function()
 
 
 class AllOf(GroupNode):
