@@ -513,6 +513,7 @@ class Model:
     """A run of a flow. `main` returns the coroutine of one generation."""
 
     main: Callable[[Model, int], Coroutine[Item, Any, Any]]
+    is_timed: bool = True
     pending: list[Leaf] = field(default_factory=list)
     ready: deque[Callable[[], None]] = field(default_factory=deque)
     kept: list[tuple[str, Any]] = field(default_factory=list)
@@ -574,7 +575,7 @@ class Model:
 
     def end(self, label: str, value: Any = None, error: str = "") -> None:
         """End a pending command."""
-        self.now += 1
+        self.now += self.is_timed
         [leaf] = [leaf for leaf in self.pending if leaf.command.label == label and leaf.command.kind != "event"]
         self.pending.remove(leaf)
         if leaf.command.kind == "lock":
@@ -585,7 +586,7 @@ class Model:
 
     def event(self, name: str, value: Any) -> None:
         """Deliver an event to the longest wait for it, or keep it."""
-        self.now += 1
+        self.now += self.is_timed
         self.arrived.append((name, value))
         leaf = next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
         if leaf is None:
@@ -597,7 +598,7 @@ class Model:
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""
-        self.now += 1
+        self.now += self.is_timed
         assert self.branch is not None
         if not self.is_cancelled:
             self.is_cancelled = True
@@ -665,7 +666,7 @@ class ModelFlow:
     def as_completed(self, *items: Any) -> AsCompleted:
         return AsCompleted(self, [item if isinstance(item, Handle) else self.begin(item) for item in items])
 
-    def again(self) -> Any:
+    def again(self, _: int) -> Any:
         return Again()
 
     def cancel(self, handle: Any) -> bool:

@@ -14,7 +14,9 @@ from typing import Any, Protocol
 from signalbox import Problem, flow
 
 EVENTS = ("a", "b")
-LEAVES = ("step", "sleep", "event", "lock", "flow")
+LEAVES = ("step", "step", "step", "sleep", "event", "event", "lock", "flow")
+"""The kinds of commands, each as often as it is drawn."""
+
 GROUPS = ("all", "first", "first_success", "settled")
 
 
@@ -34,7 +36,7 @@ class Commands(Protocol):
     def cancel(self, handle: Any) -> bool: ...
     def done(self, handle: Any) -> bool: ...
     def now(self) -> int: ...
-    def again(self) -> Any: ...
+    def again(self, generation: int) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Run:
             case "return":
                 return RETURNED, f"returned {tree.label}"
             case "again" if self.generation < int(tree.label):
-                return RETURNED, self.commands.again()
+                return RETURNED, self.commands.again(self.generation + 1)
         return None
 
     async def observed(self, item: Tree, branch: str) -> None:
@@ -240,6 +242,7 @@ class Drawing:
     """Draws a random program. Commands below `first` have no code, since a coroutine could be abandoned half done."""
 
     rng: Random
+    leaves: Sequence[str] = LEAVES
     generations: int = 0
     size: int = 14
     labels: int = 0
@@ -302,7 +305,7 @@ class Drawing:
         return Tree(kind, "", tuple(self.item(depth - 1, code=inside) for _ in range(self.rng.randint(1, 3))))
 
     def leaf(self) -> Tree:
-        kind = self.rng.choice(("step", "step", "step", "sleep", "event", "event", "lock", "flow"))
+        kind = self.rng.choice(self.leaves)
         return Tree(kind, self.rng.choice(EVENTS) if kind == "event" else self.label(kind if kind != "sleep" else "time"))
 
 
