@@ -17,6 +17,7 @@ from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.messages import Cancel, Event, Message
 from signalbox.flows.problems import BadFlow
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.requests.signatures import WrongArguments
 from signalbox.testing import Faults, Harness, TaskFailed, replay
 from tests.unit.flows.random_flows import BEGIN, done, shown, step
@@ -539,7 +540,7 @@ def test_a_cancel_that_is_due_when_a_flow_continues_as_new_is_raised_in_the_next
 
     @app.flow
     async def loop(number: int) -> Any:
-        if number < 2:
+        if number < 1:
             await flow.shield(flow.sleep(10))
             return flow.continue_as_new(number=number + 1)
         try:
@@ -553,22 +554,172 @@ def test_a_cancel_that_is_due_when_a_flow_continues_as_new_is_raised_in_the_next
     run.event("kept", 5)
     run.cancel("enough")
     harness.run()
-    assert (run.status().state, cleaned_up) == ("cancelled", [2])
+    assert (run.status().state, cleaned_up) == ("cancelled", [1])
     replay(loop, run.log())
 
 
-def test_a_cancel_that_is_due_is_raised_before_another_shielded_command_begins() -> None:
-    for after in (lambda: flow.shield(step("b")), lambda: flow.all(flow.shield(step("b")), _branch("c")), flow.all):
+def with_due_cancel(code: Callable[[], Any]) -> Driver:
+    """Return code that begins with a shielded command, which ends after a cancel."""
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Cancel("enough", BEGIN))
+    return driver.apply(done(driver, "0"))
+
+
+def test_a_cancel_that_is_due_is_raised_before_what_is_not_shielded() -> None:
+    for after in (lambda: step("b"), lambda: flow.all(step("b"), _branch("c")), flow.all):
 
         async def code(after: Callable[[], Any] = after) -> Any:
             await flow.shield(step("a"))
             await after()
 
+        driver = with_due_cancel(code)
+        assert (driver.pending, ended_with(driver)) == ({}, "cancelled: enough")
+
+
+def ended_with(driver: Driver) -> Any:
+    if driver.ended is None:
+        return None
+    error = driver.ended.exception()
+    return f"cancelled: {error}" if isinstance(error, flow.Cancelled) else error or driver.ended.value
+
+
+def test_a_shielded_clean_up_runs_although_a_cancel_is_due_from_the_shield_before_it() -> None:
+    async def code() -> Any:
+        try:
+            await flow.shield(step("charge"))
+            await flow.event("never")
+        finally:
+            await flow.shield(step("unlock"))
+
+    async def at_once() -> Any:
+        try:
+            return await flow.shield(step("charge"))
+        finally:
+            await flow.shield(step("unlock"))
+            await flow.shield(step("tell"))
+
+    driver = with_due_cancel(code)
+    assert list(driver.pending) == ["2"]
+    assert ended_with(driver.apply(done(driver, "2"))) == "cancelled: enough"
+    driver = with_due_cancel(at_once)
+    for path in ("1", "2"):
+        assert list(driver.pending) == [path]
+        driver.apply(done(driver, path))
+    assert driver.ended == CallOutcome(None)
+
+
+def test_a_clean_up_after_a_shielded_failure_runs_although_a_cancel_is_due() -> None:
+    async def code() -> Any:
+        try:
+            await flow.shield(step("charge"))
+        except (Problem, flow.Cancelled):
+            await flow.shield(step("refund"))
+            raise
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Cancel("enough", BEGIN))
+    driver.apply(done(driver, "0", error="no"))
+    assert list(driver.pending) == ["1"]
+    driver.apply(done(driver, "1"))
+    assert isinstance(ended_with(driver), Problem)
+
+
+def test_the_shielded_parts_of_a_group_begin_although_a_cancel_is_due() -> None:
+    groups: list[tuple[Callable[[], Any], list[str]]] = [
+        (lambda: flow.all(flow.shield(step("b")), flow.shield(step("c")), step("d"), _branch("e")), ["1.0", "1.1"]),
+        (lambda: flow.settled(flow.shield(step("b")), flow.all(step("c"), flow.shield(step("d")))), ["1.0", "1.1.1"]),
+        (lambda: flow.wait_for(flow.shield(step("b")), 60), ["1.0", "1.1"]),
+    ]
+    for group, begun in groups:
+
+        async def code(group: Callable[[], Any] = group) -> Any:
+            await flow.shield(step("a"))
+            await group()
+            await flow.event("never")
+
+        driver = with_due_cancel(code)
+        assert (sorted(driver.pending), driver.ended) == (begun, None)
+        for path in begun:
+            if path in driver.pending:
+                driver.apply(done(driver, path))
+        assert (driver.pending, ended_with(driver)) == ({}, "cancelled: enough")
+
+
+def test_a_cancel_ends_a_loop_over_generations_in_which_every_wait_is_shielded(harness: Harness) -> None:
+    app = Function("polls")
+    worked: list[int] = []
+
+    @app.task
+    def work(number: int) -> None:
+        worked.append(number)
+        if number == 2:
+            run.cancel("enough")
+
+    @app.flow
+    async def poll(number: int = 0) -> Any:
+        try:
+            await flow.shield(work.call(number))
+        except flow.Cancelled as cancel:
+            await flow.shield(work.call(-1))
+            raise flow.Cancelled(f"{cancel} of it") from cancel
+        return flow.continue_as_new(number=number + 1) if number < 50 else worked
+
+    harness.add(app)
+    run = poll.start("1", number=0)
+    harness.run()
+    status = run.status()
+    assert (status.state, worked) == ("cancelled", [0, 1, 2, -1])
+    assert status.error is not None
+    assert status.error["detail"] == "enough of it"
+    assert [entry["command"] for entry in run.log()["entries"] if "command" in entry] == ["step polls.work"]
+    replay(poll, run.log())
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        lambda inner: flow.wait_for(inner, 86_400),
+        lambda inner: flow.first(inner, flow.event("other")),
+        lambda inner: flow.first_success(inner, flow.event("other")),
+        lambda inner: flow.all(flow.first(inner, flow.event("other")), flow.event("more")),
+        lambda inner: flow.first(flow.first(inner, flow.sleep(5)), flow.event("other")),
+    ],
+)
+def test_a_cancel_is_raised_once_the_shielded_part_of_what_the_code_waits_for_has_ended(group: Any) -> None:
+    for cancelled_first in (True, False):
+
+        async def code() -> Any:
+            await group(flow.all(flow.shield(step("charge")), flow.event("approved")))
+
         driver = Driver(code, Position("1")).start(BEGIN)
-        driver.apply(Cancel("enough", BEGIN))
-        driver.apply(done(driver, "0"))
-        assert driver.ended is not None
-        assert isinstance(driver.ended.exception(), flow.Cancelled)
+        [path] = [path for path, pending in driver.pending.items() if pending.command.kind == "step"]
+        entries: list[Message] = [Cancel("enough", BEGIN), done(driver, path)]
+        for entry in entries if cancelled_first else reversed(entries):
+            assert driver.ended is None
+            driver.apply(entry)
+        assert (driver.pending, ended_with(driver)) == ({}, "cancelled: enough")
+
+
+def test_a_first_success_whose_shielded_command_fails_is_cancelled_then() -> None:
+    async def code() -> Any:
+        await flow.first_success(flow.shield(step("a")), flow.event("b"))
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Cancel("enough", BEGIN))
+    driver.apply(done(driver, "0.0", error="no"))
+    assert (driver.pending, ended_with(driver)) == ({}, "cancelled: enough")
+
+
+def test_an_error_in_a_group_ends_a_sibling_whose_shielded_part_has_ended() -> None:
+    async def code() -> Any:
+        await flow.all(step("bad"), flow.wait_for(flow.all(flow.shield(step("a")), flow.event("b")), 86_400))
+
+    for first, then in (("0.0", "0.1.0.0.0"), ("0.1.0.0.0", "0.0")):
+        driver = Driver(code, Position("1")).start(BEGIN)
+        for path in (first, then):
+            driver.apply(done(driver, path, error="no") if path == "0.0" else done(driver, path))
+        assert driver.pending == {}
+        assert isinstance(ended_with(driver), Problem)
 
 
 def test_the_first_of_several_is_cancelled_only_after_its_shielded_command() -> None:

@@ -1,5 +1,6 @@
 """Locks of a flow that are held longer than their leases: they are renewed, or an error says that they expired."""
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -225,6 +226,66 @@ def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
     shop.settle()
     assert views.get(shop.ports, "printer").free == 0
     shop.event("first", "go")
+    shop.settle()
+    assert free(shop)
+
+
+async def cancels_the_handle() -> None:
+    handle = flow.begin(flow.all(printer(), flow.event("other")))
+    await flow.event("go")
+    handle.cancel()
+    await flow.event("never")
+
+
+async def fails_in_the_handle() -> None:
+    handle = flow.begin(flow.all(flow.all(printer()), step("fails")))
+    await flow.settled(handle)
+    await flow.event("never")
+
+
+async def loses_in_the_handle() -> None:
+    handle = flow.begin(flow.first(flow.all(flow.first(printer(), flow.sleep(60)), flow.event("x")), flow.event("go")))
+    await handle
+    await flow.event("never")
+
+
+async def loses_behind_a_shield() -> None:
+    await flow.first(flow.all(flow.shield(printer()), flow.event("x")), flow.event("go"))
+    await flow.event("never")
+
+
+@pytest.mark.parametrize("code", [cancels_the_handle, fails_in_the_handle, loses_in_the_handle, loses_behind_a_shield])
+def test_a_lock_in_a_group_that_a_handle_began_is_released_if_no_code_can_receive_it(code: Any) -> None:
+    shop = shop_of(code)
+    shop.tasks["fails"] = raising("no")
+    shop.start(code.__name__)
+    fails = shop.take("fails") if code is fails_in_the_handle else None
+    shop.settle()
+    assert views.get(shop.ports, "printer").free == 0
+    if fails is None:
+        shop.event(code.__name__, "go")
+    else:
+        shop.deliver(fails)
+    shop.settle()
+    assert shop.status(code.__name__)["state"] == "running"
+    assert free(shop)
+
+
+def test_a_lock_of_a_handle_that_a_group_waited_for_stays_held() -> None:
+    async def keeps() -> None:
+        handle = flow.begin(flow.all(printer(), step("ok")))
+        with suppress(Problem):
+            await flow.all(handle, flow.wait_for(flow.event("x"), 5))
+        [lock, _] = await handle
+        await flow.event("go")
+        lock.release()
+        await flow.event("never")
+
+    shop = shop_of(keeps)
+    shop.start("keeps")
+    shop.settle()
+    assert views.get(shop.ports, "printer").free == 0
+    shop.event("keeps", "go")
     shop.settle()
     assert free(shop)
 

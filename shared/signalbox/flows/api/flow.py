@@ -349,7 +349,7 @@ def settled(*items: Awaitable[T]) -> SettledOf[list[Settled[T]]]:
 def shield(item: Awaitable[T]) -> Shield[T]:
     """Return a command that waits for a command or a coroutine, and that a cancel of the flow does not interrupt.
 
-    The cancel is raised at the next `await`.
+    The cancel is raised at the next `await` that is not shielded.
     """
     return created(Shield(item), "flow.shield()")
 

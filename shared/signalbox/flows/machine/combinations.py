@@ -10,7 +10,7 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import SHIELD_PATCH, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -98,9 +98,9 @@ class Group:
         self._results: list[Any] = []
         self._left = 0
         self._error: CallOutcome | None = None
+        self._cancel: CallOutcome | None = None
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
-        self._cancel_is_due = False
 
     def begin(self, items: Sequence[Any], path: str, location: str) -> "Group":
         """Add each item to the tree, under the group's path and the item's number."""
@@ -157,18 +157,23 @@ class Group:
             return
         self._results[slot] = error
         self._left -= 1
-        if self._left and not self._cancel_is_due:
+        if self._left:
+            self.parent.repeat_cancel(self)
+        else:
+            self._decide(CallOutcome(raised=self._all_failed()))
+        if self._left:
             self._place()
-            return
+
+    def _all_failed(self) -> AllFailed:
         errors = {key: each for key, each in zip(self._keys, self._results, strict=True) if each}
         shown = "; ".join(f"{key}: {each.detail}" for key, each in errors.items())
-        self._decide(CallOutcome(raised=AllFailed(f"None of {len(self._keys)} commands succeeded. {shown}", errors)))
+        return AllFailed(f"None of {len(self._keys)} commands succeeded. {shown}", errors)
 
     @property
     def decided(self) -> bool:
         if self._takes_one:
             return self._left == 0 or any(child.decided for child in self._open())
-        return all(child.decided for child in self._children)
+        return self._left == 0 or all(child.decided for child in self._children)
 
     @property
     def shielded(self) -> bool:
@@ -183,12 +188,22 @@ class Group:
     def _fail(self, outcome: CallOutcome) -> None:
         if self._error is None:
             self._error = outcome
-            for child in self._open():
-                child.cancel(cancelled("another command of the group failed"))
+            self._cancel_open(cancelled("another command of the group failed"))
+
+    def _cancel_open(self, outcome: CallOutcome) -> None:
+        self._cancel = outcome
+        for child in self._open():
+            child.cancel(outcome)
+
+    def repeat_cancel(self, node: Node) -> None:
+        if self._cancel is None:
+            self.parent.repeat_cancel(self)
+        elif not node.decided and self.tree.patched(SHIELD_PATCH):
+            node.cancel(self._cancel)
 
     def _end(self, outcome: CallOutcome) -> None:
         if outcome.failed:
-            self._release_locks()
+            self.abandon()
         self.tree.ready.append((self.parent, self.slot, outcome))
 
     def _open(self) -> Iterator[Node]:
@@ -198,29 +213,27 @@ class Group:
         """Cancel all nodes that have not ended.
 
         If the group has already failed, it reports the cancel and not the error. A `first` with a shielded command is
-        not cancelled: its branch waits until it is decided.
+        not cancelled until the shielded command has ended.
         """
         if self._left == 0 or (self._takes_one and self.shielded):
             return False
         if self._takes_one and self.decided and self.tree.patched(DECIDED_PATCH):
-            self._cancel_is_due = True
             return False  # a kept event is on its way to the code
         if self._takes_one:
             self._decide(outcome)
             return True
         self._error = outcome
-        for child in self._open():
-            child.cancel(outcome)
+        self._cancel_open(outcome)
         return True
 
     def abandon(self) -> None:
         self._left = 0
-        for child in self._open():
+        for child in self._children:
             child.abandon()
         self._release_locks()
 
     def _release_locks(self) -> None:
-        """Release the locks among the results, since the code never receives these results."""
+        """Release the locks that coroutines have returned."""
         for lock in locks_in(self._results):
             if not any(handle.has(lock) for handle in self.tree.handles):
                 lock.release()

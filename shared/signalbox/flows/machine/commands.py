@@ -388,6 +388,16 @@ def branches_in(item: Any) -> list[Any]:
     return [branch for each in inner for branch in branches_in(each)]
 
 
+def has_shield(item: Any) -> bool:
+    """Return whether an item is shielded, or is a group with a shielded part."""
+    match item:
+        case Shield():
+            return True
+        case AllOf() | AnyOf() | SettledOf():
+            return any(map(has_shield, item.items))
+    return False
+
+
 # --- locks ---
 
 

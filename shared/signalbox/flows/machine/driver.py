@@ -8,7 +8,7 @@ schedules nothing: a turn compares the pending commands before and after, and it
     await first           (which, result) of the first; the others are abandoned
     await settled         all: each as a `Settled`
     await first_success   (which, result) of the first that succeeds; the others are abandoned
-    await shield          that of the command; a cancel is raised at the next `await`
+    await shield          that of the command; a cancel is raised at the next `await` that is not shielded
     begin                 at once a handle: its command is pending until it ends, or the code does
     await handle          the result of the command that was begun
 
@@ -31,16 +31,20 @@ schedules nothing: a turn compares the pending commands before and after, and it
     cancel  a later one                                    is not resumed           cancelling
     cancel  the code has ended                             is not resumed           ended
 
+An execution that begins with a cancel, which the last execution has not received, receives it at its first `await`.
+
 The code may also read its position in the log: the server's time there, random numbers and patches are the same in
 every replay.
 """
 
 import inspect
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from logging import LogRecord
+from operator import itemgetter
 from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
@@ -85,6 +89,15 @@ UNNAMED = FlowContext("", "")
 
 REFUSED_PATCH = "signalbox.refused"
 """The patch with which a replay checks the arguments of calls. If a call is refused, the code takes another path."""
+
+DUE_PATCH = "signalbox.due"
+"""The patch of an execution that begins with a cancel which the last execution has not received.
+
+Its position is that of the cancel, the first entry of the log.
+"""
+
+KEPT_PATCH = "signalbox.kept"
+"""The patch with which an event that an abandoned group has received is kept."""
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -153,7 +166,8 @@ class Driver:
     """A flow's code at its position.
 
     - `pending` are the commands that it waits for, and `held` the leases of its locks, both by path.
-    - `kept` are events that no command has waited for yet.
+    - `kept` are the events that no command waits for, in the order of their arrival, and `reclaimed` those of commands
+      whose outcome the code never receives: their numbers, names and values. `events` counts all events.
     - `sent` are the tasks that it has sent, and `granted` the leases that it has received, since the replay.
     - `logged` are the lines that it has logged for the first time.
     - `refusals` are the errors of commands that the kit refused.
@@ -171,6 +185,9 @@ class Driver:
     context: FlowContext = UNNAMED
     pending: dict[str, PendingCommand] = field(default_factory=dict)
     kept: dict[str, list[Any]] = field(default_factory=dict)
+    kept_numbers: dict[str, list[int]] = field(default_factory=dict)
+    reclaimed: list[tuple[int, str, Any]] = field(default_factory=list)
+    events: int = 0
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
     granted: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -200,13 +217,19 @@ class Driver:
 
     # --- commands of a turn ---
 
-    def start(self, at: datetime | None) -> "Driver":
+    def start(self, at: datetime | None, log: Sequence[Message] = ()) -> "Driver":
         """Start the code. `at` is the server's time if a record was read, else None.
 
-        Raises `Stuck`, as `apply` does.
+        If the log begins with a cancel that the last execution has not received, the code begins with it. Raises
+        `Stuck`, as `apply` does.
         """
         self.position.advance(at)
-        self.ready.append((Branch(self, "", self.code(), self, 0), 0, CallOutcome()))
+        branch = Branch(self, "", self.code(), self, 0)
+        self.ready.append((branch, 0, CallOutcome()))
+        match log:
+            case [Cancel() as due, *_] if DUE_PATCH in self.position.patches:
+                self.cancelling = True
+                branch.pass_on(cancelled(due.reason))
         return self.resume()
 
     def apply(self, entry: Message) -> "Driver":
@@ -255,6 +278,7 @@ class Driver:
     def resume(self) -> "Driver":
         """Resume the code with the outcomes that are ready, until all of it waits. Raises `Stuck`."""
         for _ in range(LIMITS.flow_advances_max):
+            self.keep_reclaimed()
             if not self.ready:
                 break
             parent, slot, outcome = self.ready.popleft()
@@ -286,6 +310,9 @@ class Driver:
         self.ended = outcome
         for handle in self.handles:
             handle.abandon()
+
+    def repeat_cancel(self, _: Node) -> None:
+        raise AssertionError("the code's own branch repeats its cancel")
 
     def apply_result(self, entry: Result) -> None:
         """Complete the command of a result. Raises `Stuck` if the code does not wait for it."""
@@ -320,11 +347,22 @@ class Driver:
 
     def apply_event(self, entry: Event) -> None:
         """Complete the first command that waits for an event, or keep it."""
-        first = next((pending for pending in self.pending.values() if waits_for(pending, entry.name)), None)
-        if first is None:
-            self.kept.setdefault(entry.name, []).append(entry.value)
-        else:
-            self.complete(first, _value(first, entry.value))
+        self.events += 1
+        self._receive(self.events, entry.name, entry.value)
+
+    def _receive(self, number: int, name: str, value: Any) -> None:
+        first = next((pending for pending in self.pending.values() if waits_for(pending, name)), None)
+        if first is not None:
+            self._complete_event(first, number, value)
+            return
+        numbers = self.kept_numbers.setdefault(name, [])
+        at = bisect(numbers, number)
+        numbers.insert(at, number)
+        self.kept.setdefault(name, []).insert(at, value)
+
+    def _complete_event(self, pending: PendingCommand, number: int, value: Any) -> None:
+        pending.event = (number, value)
+        self.complete(pending, _value(pending, value))
 
     # --- for the nodes of the tree ---
 
@@ -385,13 +423,28 @@ class Driver:
         self.pending[pending.path] = pending
         event = pending.command.name if isinstance(pending.command, NextEvent) else ""
         if event and self.kept.get(event):
-            self.complete(pending, _value(pending, self.kept[event].pop(0)))
+            self._complete_event(pending, self.kept_numbers[event].pop(0), self.kept[event].pop(0))
         return pending
 
     def complete(self, pending: PendingCommand, outcome: CallOutcome) -> None:
         """Send the outcome of a command to its parent."""
         del self.pending[pending.path]
         self.ready.append((pending.parent, pending.slot, outcome))
+
+    def reclaim(self, pending: PendingCommand) -> None:
+        """Release the lock, or keep the event, that a command has received for code that never receives it."""
+        event, pending.event = pending.event, None
+        match pending.command:
+            case Lock():
+                self.release(pending.path)
+            case NextEvent(event=name) if event and self.patched(KEPT_PATCH):
+                self.reclaimed.append((event[0], name, event[1]))
+
+    def keep_reclaimed(self) -> None:
+        """Keep the reclaimed events, unless a command waits for them."""
+        reclaimed, self.reclaimed = sorted(self.reclaimed, key=itemgetter(0)), []
+        for number, name, value in reclaimed:
+            self._receive(number, name, value)
 
     # --- for the code ---
 
@@ -492,7 +545,7 @@ def replay(driver: Driver, at: datetime | None, log: Sequence[Message], *, began
 
     If the execution `began_before`, earlier turns have already sent the tasks that the code sends during the replay.
     """
-    driver.start(at)
+    driver.start(at, log)
     for entry in log:
         driver.apply(entry)
     if began_before:

@@ -1,7 +1,7 @@
 """The header after a turn, the entries that the turn adds to the log, and the end of a run.
 
-If the code continues as new, the next execution begins with an empty log, the kept events, and a cancel that the code
-has not received.
+If the code continues as new, the next execution begins with an empty log, a cancel that the code has not received, and
+the kept events.
 """
 
 import json
@@ -15,6 +15,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ContinueAsNew
+from signalbox.flows.machine.driver import DUE_PATCH
 from signalbox.flows.machine.stuck import stored_json, too_large, trace_of
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin
@@ -22,6 +23,9 @@ from signalbox.flows.model.log import NO_ENTRIES
 from signalbox.flows.model.messages import Cancel, Event, Message
 from signalbox.flows.problems import FlowCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
+
+DUE_POSITION = 2
+"""The position of the first entry of a log."""
 
 
 def forked_header(source: FlowHeader, entries: int, new: FlowHeader, arguments: Mapping[str, Any] | None) -> FlowHeader:
@@ -46,7 +50,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
     header = replace(header, kept=kept, kept_bytes=kept_bytes, kept_names=tuple(names), labels=_labels_after(turn))
     if turn.continued is not None:
-        return _next_generation(header, turn.continued)
+        return _next_generation(header, turn.continued, turn.driver.due_cancel)
     driver = turn.driver
     header = replace(
         header,
@@ -74,7 +78,7 @@ def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
     return labels
 
 
-def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:
+def _next_generation(header: FlowHeader, continued: ContinueAsNew, due: str | None) -> FlowHeader:
     stored_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
     if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
         detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
@@ -91,7 +95,7 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
         running={},
         cancel_waits=False,
         leases={},
-        patches={},
+        patches={} if due is None else {DUE_PATCH: DUE_POSITION},
         origins=(),
     )
 
@@ -99,15 +103,15 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
 def new_entries(turn: FlowTurn) -> list[Message]:
     """Return the new entries of the log.
 
-    If the flow continues as new, these are the first entries of the next log: the kept events, and a cancel that the
-    code has not received.
+    If the flow continues as new, these are the first entries of the next log: a cancel that the code has not received,
+    and the kept events.
     """
     if turn.continued is None:
         return turn.applied
     kept = turn.driver.kept.items()
     events = [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
     reason = turn.driver.due_cancel
-    return [*events, *([] if reason is None else [Cancel(reason, _known(turn.now))])]
+    return [*([] if reason is None else [Cancel(reason, _known(turn.now))]), *events]
 
 
 def end_of(outcome: CallOutcome, now: datetime | None, codec: Codec = JSON) -> End:

@@ -78,7 +78,7 @@ def _replayed(definition: FlowDefinition, header: FlowHeader, log: Sequence[Mess
 def _receive(driver: Driver, header: FlowHeader, log: Sequence[Message]) -> int:
     """Apply a log, and return how many of its entries the code has received. Raises `CannotQuery`."""
     try:
-        driver.start(header.start_at)
+        driver.start(header.start_at, log)
     except Stuck as stuck:
         raise CannotQuery(f"The code fails at its start: {stuck.detail}") from stuck
     for number, entry in enumerate(log):

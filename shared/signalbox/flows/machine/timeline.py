@@ -57,7 +57,7 @@ def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messa
     driver = Driver.of(definition, header)
     spans = _Spans(header, driver)
     try:
-        driver.start(header.start_at)
+        driver.start(header.start_at, log)
         spans.note(header.start_at, -1)
         for number, entry in enumerate(log):
             spans.apply(entry, number)

@@ -1,7 +1,8 @@
 """The tree of waits: branches, which are coroutines, the state that they share, and pending commands.
 
 Each node reports its outcome to its parent, under its slot there. A cancel goes down the tree and raises `Cancelled`
-where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
+where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for: the
+code never receives its outcome, so the locks in the outcome are released, and the events in it are kept.
 """
 
 import inspect
@@ -14,7 +15,14 @@ from typing import Any, Protocol, TypeVar
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock, branches_in
+from signalbox.flows.machine.commands import (
+    CONTINUE_AS_NEW,
+    Command,
+    ContinueAsNew,
+    HeldLock,
+    branches_in,
+    has_shield,
+)
 from signalbox.flows.machine.running_flow import RunningFlow, running
 from signalbox.flows.machine.stuck import Cancelled, awaited_by, failed, frame_of, is_misuse, location_of, misused
 from signalbox.flows.problems import CommandCancelled
@@ -30,11 +38,19 @@ UNENDING: list[Any] = []
 """Coroutines that cannot be closed. They are kept here, since Python's collector would run their code once more."""
 
 
+SHIELD_PATCH = "signalbox.shields"
+"""The patch with which a shield only delays a cancel: the cancel waits for other shields, and not for ended ones."""
+
+
 class Parent(Protocol):
     """A node that has others below it."""
 
     def got(self, slot: int, outcome: CallOutcome) -> None:
         """Receive the outcome of the node in a slot."""
+        ...
+
+    def repeat_cancel(self, node: "Node") -> None:
+        """Repeat a cancel that has not reached a node, since a shield in the node has ended."""
         ...
 
 
@@ -55,7 +71,12 @@ class Node(Protocol):
         """Whether a cancel waits for a part of the node."""
         ...
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> None:
+        """Stop the commands of the node, whose outcome the code never receives.
+
+        If the node has ended, the locks in its outcome are released, and the events in it are kept.
+        """
+        ...
 
 
 class Tree(RunningFlow, Protocol):
@@ -65,6 +86,7 @@ class Tree(RunningFlow, Protocol):
     continuing: bool
     ready: deque[tuple[Any, int, CallOutcome]]
     branches: list["Branch"]
+    dropped: bool
     runs: "Branch | None"
     handles: list["Handle[Any]"]
     completed: int
@@ -86,6 +108,14 @@ class Tree(RunningFlow, Protocol):
         """Send the outcome of a command to its parent."""
         ...
 
+    def reclaim(self, pending: "PendingCommand") -> None:
+        """Release the lock, or keep the event, that a command has received for code that never receives it."""
+        ...
+
+    def keep_reclaimed(self) -> None:
+        """Keep the reclaimed events, unless a command waits for them."""
+        ...
+
 
 def cancelled(reason: str = "") -> CallOutcome:
     """Return the outcome of a cancelled command."""
@@ -94,7 +124,10 @@ def cancelled(reason: str = "") -> CallOutcome:
 
 @dataclass(eq=False, slots=True)
 class PendingCommand:
-    """A command that the code waits for, under its path. `location` is the place of its `await`."""
+    """A command that the code waits for, under its path.
+
+    `location` is the place of its `await`, and `event` the number and the value of the event that it has received.
+    """
 
     tree: Tree
     path: str
@@ -102,6 +135,7 @@ class PendingCommand:
     parent: Parent
     slot: int
     location: str = ""
+    event: tuple[int, Any] | None = None
 
     def cancel(self, outcome: CallOutcome) -> bool:
         if self.tree.pending.get(self.path) is not self:
@@ -118,7 +152,8 @@ class PendingCommand:
         return False
 
     def abandon(self) -> None:
-        self.tree.pending.pop(self.path, None)
+        if self.tree.pending.pop(self.path, None) is None:
+            self.tree.reclaim(self)
 
 
 class Branch:
@@ -130,7 +165,9 @@ class Branch:
         self._waits = 0
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
+        self._is_passed_on = False
         self._cancelled = False
+        self._has_ended = False
         tree.branches.append(self)
 
     @property
@@ -143,7 +180,7 @@ class Branch:
         if not self._waits and inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED:
             detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
             raise misused(detail, self._awaited_at)
-        if self.cancel_due and not self._waits:
+        if self.cancel_due and not self._waits and not self._is_passed_on:
             outcome, self.cancel_due = self.cancel_due, None
         self._waits_for = None
         try:
@@ -160,6 +197,7 @@ class Branch:
             self._wait_for(item)
 
     def _end(self, outcome: CallOutcome) -> None:
+        self._has_ended = True
         self.tree.ready.append((self.parent, self.slot, outcome))
 
     def _resume(self, outcome: CallOutcome) -> Any:
@@ -180,14 +218,19 @@ class Branch:
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
-        """Wait for an item. If a cancel is due, raise the cancel instead, and do not begin the item."""
-        path = self.next_path()
-        if self.cancel_due:
-            due, self.cancel_due = self.cancel_due, None
+        """Wait for an item. If a cancel is due, raise the cancel instead, and do not begin the item.
+
+        If the item has shielded parts, the cancel waits for them, since the code may be a clean-up.
+        """
+        path, due = self.next_path(), self.cancel_due
+        if due and (self._is_passed_on or not has_shield(item) or not self.tree.patched(SHIELD_PATCH)):
+            self.cancel_due, self._is_passed_on = None, False
             discard(item)
             self.tree.ready.append((self, 0, due))
-        else:
-            self._waits_for = self.tree.place(item, path, self, 0, self.location)
+            return
+        self._waits_for = self.tree.place(item, path, self, 0, self.location)
+        if due and self._waits_for.cancel(due):
+            self.cancel_due = None
 
     def next_path(self) -> str:
         """Return the path of the item that the code awaits or begins next."""
@@ -206,6 +249,15 @@ class Branch:
                 self.cancel_due = outcome
         return True
 
+    def pass_on(self, outcome: CallOutcome) -> None:
+        """Raise a cancel that the last execution has not received at the first `await`, even if it is shielded."""
+        self._cancelled = self._is_passed_on = True
+        self.cancel_due = outcome
+
+    def repeat_cancel(self, node: Node) -> None:
+        if self.cancel_due and not node.decided and self.tree.patched(SHIELD_PATCH) and node.cancel(self.cancel_due):
+            self.cancel_due = None
+
     @property
     def decided(self) -> bool:
         raise AssertionError("a `first` has no branches below it")
@@ -215,7 +267,7 @@ class Branch:
         raise AssertionError("a `first` has no branches below it")
 
     def abandon(self) -> None:
-        raise AssertionError("a `first` has no branches below it")
+        assert self._has_ended, "a `first` has no branches below it"
 
     def close(self) -> None:
         """Close the code. If the code waits in its clean-up, close it again there.
@@ -271,11 +323,14 @@ def innermost(code: Any) -> Any:
 
 
 class Shielded:
-    """A node that a cancel does not reach. The branch that waits for the node is cancelled at its next wait."""
+    """A node that a cancel does not reach. The branch that waits for the node is cancelled at its next wait, unless
+    that wait is shielded.
+    """
 
     def __init__(self, tree: Tree, parent: Parent, slot: int) -> None:
         self.tree, self.parent, self.slot = tree, parent, slot
         self._inner: Node
+        self._ended = False
 
     def begin(self, item: Any, path: str, location: str) -> "Shielded":
         """Add the item to the tree, under the node's own path."""
@@ -283,20 +338,26 @@ class Shielded:
         return self
 
     def got(self, _: int, outcome: CallOutcome) -> None:
+        self._ended = True
         self.tree.ready.append((self.parent, self.slot, outcome))
+        self.parent.repeat_cancel(self)
+
+    def repeat_cancel(self, _: Node) -> None:
+        """Do nothing: no cancel reaches the item."""
 
     def cancel(self, _: CallOutcome) -> bool:
         return False
 
     @property
     def decided(self) -> bool:
-        return self._inner.decided
+        return self._ended or self._inner.decided
 
     @property
     def shielded(self) -> bool:
-        return True
+        return not self._ended or not self.tree.patched(SHIELD_PATCH)
 
     def abandon(self) -> None:
+        self._ended = True
         self._inner.abandon()
 
 
@@ -307,7 +368,7 @@ class Handle(Awaited[T]):
     by `cancel`, or with the code of the run.
     """
 
-    __slots__ = ("__weakref__", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
+    __slots__ = ("__weakref__", "_is_received", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
 
     def __init__(self, tree: Tree, item: Any, path: str) -> None:
         self.tree, self.item, self.path = tree, item, path
@@ -315,6 +376,7 @@ class Handle(Awaited[T]):
         self._node: Node | None = None
         self._outcome: CallOutcome | None = None
         self._waits: list[HandleWait] = []
+        self._is_received = False
 
     @property
     def done(self) -> bool:
@@ -326,9 +388,10 @@ class Handle(Awaited[T]):
 
         An `await` of the handle then raises `CommandCancelled`, a `Problem`.
         """
-        if self._node is None or self.decided:
+        if self._node is None or self.decided or self.tree.dropped:
             return False
         self._node.abandon()
+        self.tree.keep_reclaimed()
         self.got(0, CallOutcome(raised=CommandCancelled("The command was cancelled by its handle.")))
         return True
 
@@ -346,7 +409,10 @@ class Handle(Awaited[T]):
         self._outcome, self.number = outcome, self.tree.completed
         waits, self._waits = self._waits, []
         for wait in waits:
-            wait.end(outcome)
+            self.add(wait)
+
+    def repeat_cancel(self, _: Node) -> None:
+        """Do nothing: no cancel reaches the command."""
 
     @property
     def decided(self) -> bool:
@@ -354,8 +420,8 @@ class Handle(Awaited[T]):
         return self._outcome is not None or (self._node is not None and self._node.decided)
 
     def abandon(self) -> None:
-        """Abandon a command that has not ended, since the code of the run has."""
-        if self._outcome is None and self._node is not None:
+        """Abandon a command whose outcome the code has not received, since the code of the run has ended."""
+        if self._node is not None and not self._is_received:
             self._node.abandon()
 
     def add(self, wait: "HandleWait") -> None:
@@ -363,6 +429,7 @@ class Handle(Awaited[T]):
         if self._outcome is None:
             self._waits.append(wait)
         else:
+            self._is_received = True
             wait.end(self._outcome)
 
     def remove(self, wait: "HandleWait") -> bool:

@@ -5,7 +5,7 @@ Nested flows notice them (flow-10, flow-11, flow-13, flow-14, flow-24).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,8 @@ from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
+from signalbox.flows.machine.combinations import Group
+from signalbox.flows.machine.commands import Lock, ObjectCall, Renew
 from signalbox.flows.machine.effects import release_effect, repeat_flow, wake_flow
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.tree import PendingCommand
@@ -58,8 +59,11 @@ def _deletes_grants(ports: Ports, _: FlowAddress, __: Snapshot, records: Sequenc
     ports.store.commit([unchanged, *(Delete(record.path) for record in records)])
 
 
-def _outer_locks(results: list[Any]) -> Iterator[HeldLock]:
-    return (result for result in results if isinstance(result, HeldLock))
+def _leaves_results(group: Group) -> None:
+    """Abandon what a group waits for, and not what it has received."""
+    group._left = 0
+    for child in group._open():
+        child.abandon()
 
 
 def _knows_held_leases_only(turn: FlowTurn, log: Sequence[Message]) -> FlowTurn:
@@ -152,7 +156,7 @@ FAULTS: tuple[Fault, ...] = (
         "flow-13", "releasing grants of an earlier execution", ("flows.FlowTurn.take_result", _keeps_earlier_grants)
     ),
     in_nested_flows("flow-13", "releasing grants that a removal deletes", ("flows.delete_messages", _deletes_grants)),
-    in_nested_flows("flow-13", "releasing locks in nested results", ("flows.locks_in", _outer_locks)),
+    in_nested_flows("flow-13", "releasing locks in nested results", ("flows.Group.abandon", _leaves_results)),
     in_nested_flows(
         "flow-13", "releasing leases that only the header has", ("flows.FlowTurn.replay_log", _knows_held_leases_only)
     ),

@@ -1,0 +1,144 @@
+"""Events that a group has received, and that the code does not receive because the group is abandoned or fails."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, flow
+from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.model.messages import Cancel, Event
+from signalbox.testing import Harness, replay
+from tests.unit.flows.random_flows import BEGIN, done, step
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as cloud:
+        yield cloud
+
+
+def kept(driver: Driver) -> dict[str, list[Any]]:
+    return {name: values for name, values in driver.kept.items() if values}
+
+
+def event(driver: Driver, name: str, value: Any = 1) -> Driver:
+    return driver.apply(Event(name, value, BEGIN))
+
+
+def test_two_signatures_that_come_in_two_rounds_of_a_loop_with_reminders_are_both_received(harness: Harness) -> None:
+    app = Function("contracts")
+    day = 86_400
+
+    @app.flow
+    async def sign() -> list[Any]:
+        reminders = 0
+        while True:
+            try:
+                both = flow.all(flow.event("ann", str), flow.event("bob", str))
+                return [reminders, *await flow.wait_for(both, day)]
+            except flow.TimedOut:
+                reminders += 1
+
+    harness.add(app)
+    run = sign.start("1")
+    harness.travel(day / 2)
+    run.event("ann", "A")
+    harness.travel(2 * day)
+    run.event("bob", "B")
+    harness.run()
+    assert run.status().result == [2, "A", "B"]
+    replay(sign, run.log())
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        lambda both: flow.first(both, flow.event("go")),
+        lambda both: flow.first_success(flow.all(both), flow.event("go")),
+        lambda both: flow.first(flow.first(flow.all(both), flow.event("go")), step("never")),
+        lambda both: flow.all(both, flow.event("go", int)),  # of another type: the group fails
+        lambda both: flow.first(flow.settled(flow.shield(both)), flow.event("go")),
+    ],
+)
+def test_the_events_in_the_results_of_an_abandoned_group_are_received_by_the_next_wait(
+    group: Callable[[Any], Any],
+) -> None:
+    async def code() -> Any:
+        with suppress(Problem):
+            await group(flow.all(flow.event("a"), flow.event("a"), flow.event("b")))
+        return [await flow.event("a"), await flow.event("a"), await flow.event("a")]
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    for value in (1, 2):
+        event(driver, "a", value)
+    event(driver, "a", 3)
+    event(driver, "go", "x")
+    assert driver.ended is not None
+    assert driver.ended.value == [1, 2, 3]
+
+
+def test_a_reclaimed_event_goes_to_a_command_that_already_waits_for_it() -> None:
+    async def code() -> Any:
+        group = flow.begin(flow.all(flow.event("a"), flow.event("b")))
+        other = flow.begin(flow.event("a"))
+        await flow.event("go")
+        group.cancel()
+        return await other
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    event(event(driver, "a", 1), "go")
+    assert driver.ended is not None
+    assert driver.ended.value == 1
+
+
+def test_a_handle_that_is_cancelled_keeps_the_events_it_has_received_for_the_next_line() -> None:
+    async def code() -> Any:
+        group = flow.begin(flow.all(flow.event("a"), flow.event("b")))
+        await flow.event("go")
+        group.cancel()
+        return await flow.event("a")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    event(event(driver, "a", 7), "go")
+    assert driver.ended is not None
+    assert driver.ended.value == 7
+
+
+def test_a_cancelled_group_keeps_its_events_for_the_clean_up() -> None:
+    async def code() -> Any:
+        try:
+            await flow.all(flow.event("a"), step("never"))
+        except flow.Cancelled:
+            return await flow.event("a")
+
+    driver = event(Driver(code, Position("1")).start(BEGIN), "a", 7)
+    driver.apply(Cancel("enough", BEGIN))
+    assert driver.ended is not None
+    assert driver.ended.value == 7
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_a_handle_received_and_the_code_did_not_is_passed_on_to_the_next_execution(is_whole: bool) -> None:
+    async def code() -> Any:
+        flow.begin(flow.event("a") if is_whole else flow.all(flow.event("a"), flow.event("b")))
+        received = flow.begin(flow.event("c"))
+        await received
+        return flow.continue_as_new()
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    event(event(driver, "a", 7), "c", 8)
+    assert driver.ended is not None
+    assert kept(driver) == {"a": [7]}
+
+
+def test_a_log_of_a_release_that_dropped_such_an_event_is_replayed_as_it_was() -> None:
+    async def code() -> Any:
+        await flow.first(flow.all(flow.event("a"), flow.event("b")), flow.event("go"))
+        return await flow.event("a")
+
+    driver = Driver(code, Position("1", committed=3)).start(BEGIN)
+    event(event(driver, "a", 7), "go")
+    assert (driver.ended, list(driver.pending), kept(driver)) == (None, ["1"], {})
+    assert done(driver, "1").wait.signature == "event a"
