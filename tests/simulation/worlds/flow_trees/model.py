@@ -154,12 +154,9 @@ class Leaf(Node):
             self.model.pending.remove(self)
         elif self.outcome.error is None and self.command.kind == "lock":
             self.model.locks.discard(self.command.label)
-        elif self.outcome.error is None and self.command.kind == "event" and EVENTS_RETURN:
+        elif self.outcome.error is None and self.command.kind == "event":
             self.model.keep(self.command.label, self.outcome.value)
-
-
-EVENTS_RETURN = False
-"""Whether an event that an abandoned group has received is kept for the next wait."""
+            self.model.pass_on()
 
 
 # --- groups ---
@@ -352,7 +349,7 @@ class ShieldNode(Node):
 
 
 class Branch(Node):
-    """A coroutine. `is_due`: a cancel is raised at the next `await` that is not a shield.
+    """A coroutine. `is_due`: a cancel is raised at the next `await` that is not a shield, or `at_once` at any `await`.
 
     `is_users`: code of the user, which keeps the locks that it has received; functions of the kit release them.
     """
@@ -361,7 +358,7 @@ class Branch(Node):
         super().__init__(model)
         self.code = code
         self.is_users = is_users
-        self.is_due = False
+        self.is_due = self.is_due_at_once = False
         self.waiting: Node | None = None
 
     def start(self) -> None:
@@ -397,8 +394,9 @@ class Branch(Node):
 
     def await_(self, item: Item) -> Outcome | None:
         """Begin what the code awaits. Return its outcome if it has one at once."""
-        is_due = self.is_due and not isinstance(item, Shield)
-        if is_due and not has_shield(item):
+        is_due = self.is_due and (self.is_due_at_once or not isinstance(item, Shield))
+        if is_due and (self.is_due_at_once or not has_shield(item)):
+            self.is_due_at_once = False
             close(item)
             return Outcome(error=flow.Cancelled())
         self.waiting = self.model.node_of(item).begin(self)
@@ -455,12 +453,15 @@ class Handle(Node, Item):
         super().__init__(model)
         self.child = model.node_of(item)
         self.waits: list[HandleWait] = []
+        self.received = 0
+        self.ended_at_once = False
 
     def node(self, model: Model) -> Node:
         return HandleWait(model, self)
 
     def start(self) -> None:
         if self.child.begin(self).outcome:
+            self.ended_at_once = True
             self.got(self.child)
 
     def got(self, child: Node) -> None:
@@ -472,7 +473,7 @@ class Handle(Node, Item):
         self.model.ended_handles.append(self)
         waits, self.waits = self.waits, []
         for wait in waits:
-            wait.end(outcome)
+            wait.decide(outcome)
 
     def cancel_command(self) -> bool:
         """Abandon the command, and return whether it was open."""
@@ -484,25 +485,36 @@ class Handle(Node, Item):
 
 
 class HandleWait(Node):
-    """The wait of a branch or a group for a handle."""
+    """The wait of a branch or a group for a handle. `received` counts those whose outcome the code may have received."""
 
     def __init__(self, model: Model, handle: Handle) -> None:
         super().__init__(model)
         self.handle = handle
 
     def start(self) -> None:
-        self.outcome = self.handle.outcome
-        if self.outcome is None:
+        if self.handle.outcome is None:
             self.handle.waits.append(self)
+        else:
+            self.decide(self.handle.outcome)
+
+    def decide(self, outcome: Outcome) -> None:
+        self.handle.received += 1
+        self.end(outcome)
 
     def cancel(self) -> None:
         if self.is_open:
-            self.undo()
+            self.leave()
             self.end(Outcome(error=flow.Cancelled()))
 
-    def undo(self) -> None:
+    def leave(self) -> None:
         if self in self.handle.waits:
             self.handle.waits.remove(self)
+
+    def undo(self) -> None:
+        if self.outcome is None:
+            self.leave()
+        elif not self.outcome.is_cancelled:
+            self.handle.received -= 1
 
 
 # --- the run ---
@@ -521,25 +533,53 @@ class Model:
     handles: list[Handle] = field(default_factory=list)
     ended_handles: list[Handle] = field(default_factory=list)
     arrived: list[tuple[str, Any]] = field(default_factory=list)
+    passed_on: list[tuple[str, Any]] = field(default_factory=list)
     ended: Outcome | None = None
     generation: int = 0
     is_cancelled: bool = False
     now: int = 0
-    branch: Branch | None = None
+    branch: Branch = field(init=False)
 
-    def start(self, is_due: bool = False) -> Self:
-        """Begin a generation."""
-        self.branch = Branch(self, self.main(self, self.generation))
-        self.branch.is_due = is_due
-        self.branch.begin(None)
+    def start(self) -> None:
+        """Begin the first generation."""
+        self.begin()
         self.settle()
-        return self
+
+    def begin(self, *, is_due: bool = False) -> None:
+        """Begin a generation. `is_due`: its first `await` raises the cancel that the generation before has not received."""
+        self.branch = Branch(self, self.main(self, self.generation))
+        self.branch.is_due = self.branch.is_due_at_once = is_due
+        self.branch.begin(None)
 
     def settle(self) -> None:
-        """Run code until all of it waits."""
-        while self.ready:
-            self.ready.popleft()()
-        self.check_end()
+        """Run code until all of it waits or the run has ended; events that were passed on come after the code."""
+        while self.ended is None:
+            while self.ready:
+                self.ready.popleft()()
+            if self.branch.outcome is not None:
+                self.end_code(self.branch.outcome)
+            elif self.passed_on:
+                self.receive(*self.passed_on.pop(0))
+            else:
+                return
+
+    def end_code(self, outcome: Outcome) -> None:
+        """Abandon what the code has begun, and continue as new if the code has returned that."""
+        for handle in self.handles:
+            if not handle.received:
+                handle.child.drop()
+        assert not self.pending, self.pending
+        self.locks.clear()
+        self.handles.clear()
+        self.ended_handles.clear()
+        if not isinstance(outcome.value, Again):
+            self.ended = outcome
+            return
+        self.generation += 1
+        self.is_cancelled = self.branch.is_due  # a later generation may be cancelled again
+        self.passed_on = sorted(self.kept + self.passed_on, key=self.arrived.index)
+        self.kept = []
+        self.begin(is_due=self.branch.is_due)
 
     def taken(self, name: str) -> list[Any]:
         """Return the earliest kept event of a name, which is kept no longer, or nothing."""
@@ -558,10 +598,16 @@ class Model:
         self.handles.clear()
         self.ended_handles.clear()
         if isinstance(self.branch.outcome.value, Again):
-            self.generation += 1
-            self.start(self.branch.is_due)
+            self.continue_as_new(self.branch.is_due)
         else:
             self.ended = self.branch.outcome
+
+    def pass_on(self) -> None:
+        """Pass events that have been kept again on to commands that wait for them already."""
+        for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
+            if leaf in self.pending and (kept := self.taken(leaf.command.label)):
+                self.pending.remove(leaf)
+                leaf.end(Outcome(kept[0]))
 
     def node_of(self, item: Any) -> Node:
         return item.node(self) if isinstance(item, Item) else Branch(self, item)
@@ -585,21 +631,24 @@ class Model:
         self.settle()
 
     def event(self, name: str, value: Any) -> None:
-        """Deliver an event to the longest wait for it, or keep it."""
+        """Deliver an event."""
         self.now += self.is_timed
         self.arrived.append((name, value))
+        self.receive(name, value)
+        self.settle()
+
+    def receive(self, name: str, value: Any) -> None:
+        """Pass an event on to the longest wait for it, or keep it."""
         leaf = next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
         if leaf is None:
             self.keep(name, value)
         else:
             self.pending.remove(leaf)
             leaf.end(Outcome(value))
-        self.settle()
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""
         self.now += self.is_timed
-        assert self.branch is not None
         if not self.is_cancelled:
             self.is_cancelled = True
             self.branch.cancel()
@@ -680,6 +729,10 @@ class ModelFlow:
         return self.model.now
 
 
+class Open(BaseException):
+    """The pages leave open what the code observes next, so the comparison ends."""
+
+
 @dataclass(slots=True)
 class AsCompleted:
     """Handles in the order in which they end."""
@@ -696,6 +749,8 @@ class AsCompleted:
         if not any(handle.outcome for handle in self.left):
             with suppress(Problem):
                 await self.commands.first(*self.left)
-        ended = next(handle for handle in self.commands.model.ended_handles if handle in self.left)
-        self.left.remove(ended)
-        return ended
+        ended = [handle for handle in self.commands.model.ended_handles if handle in self.left]
+        if len(ended) > 1 and all(handle.ended_at_once for handle in ended[:2]):
+            raise Open
+        self.left.remove(ended[0])
+        return ended[0]

@@ -89,7 +89,7 @@ class ModelRun:
         ended = self.model.ended
         end = "" if ended is None else shown(ended.error if ended.error is not None else ended.value)
         locks = [] if ended else sorted(self.model.locks)  # the last turn releases what is left
-        return Seen(self.trace.seen, self.pending(), locks, kept, end)
+        return Seen(self.trace.seen, self.pending(), locks, {} if ended else kept, end)
 
     def seen_in_turns(self) -> Seen:
         """Return what the status of a run shows."""
@@ -192,7 +192,7 @@ class DriverRun:
         driver = self.driver
         pending = sorted(self.commands.label(each.command) for each in driver.pending.values())
         locks = [] if driver.ended else sorted(lease["semaphore"] for lease in driver.held.values())
-        kept = {name: list(values) for name, values in driver.kept.items() if values}
+        kept = {name: list(values) for name, values in driver.kept.items() if values and not driver.ended}
         ended = driver.ended
         end = "" if ended is None else shown(ended.exception() or ended.value)
         return Seen(self.trace.seen, pending, locks, kept, end)
