@@ -15,7 +15,7 @@ coroutine). A node has one outcome. Two requests end a node early:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -209,6 +209,12 @@ class GroupNode(Node):
     def check(self) -> None:
         """End the group if it is decided."""
 
+    def end_without(self, children: Sequence[Node], outcome: Outcome) -> None:
+        """End, and drop children whose outcomes are no part of the outcome."""
+        self.end(outcome)
+        for child in children:
+            child.drop()
+
     def undo(self) -> None:
         for child in self.children:
             child.drop()
@@ -259,8 +265,7 @@ class AllOf(GroupNode):
         if any(child.is_open for child in self.children):
             return None
         if self.error is not None or self.is_cancelled:
-            self.undo()
-            return self.end(Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
+            return self.end_without(self.children, Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
         return self.end(Outcome([self.result(child) for child in self.children]))
 
     def result(self, child: Node) -> Any:
@@ -296,16 +301,13 @@ class FirstOf(GroupNode):
         if self.winner is not None:
             at, won = self.children.index(self.winner), self.winner.outcome
             assert won is not None
-            for child in self.children:
-                if child is not self.winner:
-                    child.drop()
-            self.end(won if won.error else Outcome((at, won.value)))
+            losers = [child for child in self.children if child is not self.winner]
+            self.end_without(losers, won if won.error else Outcome((at, won.value)))
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
             self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]
         elif self.is_cancelled and not self.has_open_shield:
-            self.undo()
-            self.end(Outcome(error=flow.Cancelled()))
+            self.end_without(self.children, Outcome(error=flow.Cancelled()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +360,7 @@ class Branch(Node):
         super().__init__(model)
         self.code = code
         self.is_users = is_users
-        self.is_due = self.is_due_at_once = False
+        self.is_due = self.is_due_at_once = self.has_begun = False
         self.waiting: Node | None = None
 
     def start(self) -> None:
@@ -371,6 +373,10 @@ class Branch(Node):
     def cancel(self) -> None:
         if not self.is_open:
             return
+        if self.model.is_refusing and not self.has_begun:
+            self.code.close()
+            self.end(Outcome(error=flow.Cancelled()))
+            return
         self.is_due = True
         if self.waiting is not None:
             self.waiting.cancel()
@@ -379,6 +385,7 @@ class Branch(Node):
         """Run the code until it waits or ends."""
         if not self.is_open:
             return
+        self.has_begun = True
         result: Outcome | None = outcome
         while result is not None:
             if result.is_cancelled:
@@ -402,8 +409,10 @@ class Branch(Node):
         self.waiting = self.model.node_of(item).begin(self)
         if self.waiting.outcome:
             return self.waiting.outcome
-        if is_due:
+        if is_due:  # only shields are begun
+            self.model.is_refusing = True
             self.waiting.cancel()
+            self.model.is_refusing = False
         return None
 
     def undo(self) -> None:
@@ -472,6 +481,9 @@ class Handle(Node, Item):
         self.outcome = outcome
         self.model.ended_handles.append(self)
         waits, self.waits = self.waits, []
+        races = [node for wait in waits for node in wait.races()]
+        if len({*races}) < len(races):
+            raise Open
         for wait in waits:
             wait.decide(outcome)
 
@@ -496,6 +508,14 @@ class HandleWait(Node):
             self.handle.waits.append(self)
         else:
             self.decide(self.handle.outcome)
+
+    def races(self) -> Iterator[Node]:
+        """Yield the groups around that end with the first of their items."""
+        around = self.around
+        while around is not None:
+            if isinstance(around, FirstOf):
+                yield around
+            around = around.around
 
     def decide(self, outcome: Outcome) -> None:
         self.handle.received += 1
@@ -537,6 +557,7 @@ class Model:
     ended: Outcome | None = None
     generation: int = 0
     is_cancelled: bool = False
+    is_refusing: bool = False
     now: int = 0
     branch: Branch = field(init=False)
 
