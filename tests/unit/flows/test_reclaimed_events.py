@@ -123,14 +123,18 @@ def test_a_cancelled_group_keeps_its_events_for_the_clean_up() -> None:
 def test_what_a_handle_received_and_the_code_did_not_is_passed_on_to_the_next_execution(is_whole: bool) -> None:
     async def code() -> Any:
         flow.begin(flow.event("a") if is_whole else flow.all(flow.event("a"), flow.event("b")))
-        received = flow.begin(flow.event("c"))
-        await received
+        lost = flow.begin(flow.event("d"))
+        with suppress(Problem):
+            await flow.all(lost, flow.begin(step("fails")))
+        await flow.begin(flow.event("c"))
         return flow.continue_as_new()
 
     driver = Driver(code, Position("1")).start(BEGIN)
-    event(event(driver, "a", 7), "c", 8)
+    event(event(driver, "a", 7), "d", 9)
+    [path] = [path for path, pending in driver.pending.items() if pending.command.kind == "step"]
+    event(driver.apply(done(driver, path, error="no")), "c", 8)
     assert driver.ended is not None
-    assert kept(driver) == {"a": [7]}
+    assert kept(driver) == {"a": [7], "d": [9]}
 
 
 def test_a_log_of_a_release_that_dropped_such_an_event_is_replayed_as_it_was() -> None:

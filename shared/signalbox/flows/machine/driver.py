@@ -308,7 +308,7 @@ class Driver:
             detail = "A branch returned `flow.continue_as_new()`, and the flow's own code did not. Return it there"
             raise misused(detail, self.location)
         self.ended = outcome
-        for handle in self.handles:
+        for handle in reversed(self.handles):  # a later one may await an earlier one
             handle.abandon()
 
     def repeat_cancel(self, _: Node) -> None:

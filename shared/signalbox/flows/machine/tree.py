@@ -368,7 +368,7 @@ class Handle(Awaited[T]):
     by `cancel`, or with the code of the run.
     """
 
-    __slots__ = ("__weakref__", "_is_received", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
+    __slots__ = ("__weakref__", "_node", "_outcome", "_receivers", "_waits", "item", "number", "path", "tree")
 
     def __init__(self, tree: Tree, item: Any, path: str) -> None:
         self.tree, self.item, self.path = tree, item, path
@@ -376,7 +376,7 @@ class Handle(Awaited[T]):
         self._node: Node | None = None
         self._outcome: CallOutcome | None = None
         self._waits: list[HandleWait] = []
-        self._is_received = False
+        self._receivers: list[HandleWait] = []
 
     @property
     def done(self) -> bool:
@@ -421,7 +421,7 @@ class Handle(Awaited[T]):
 
     def abandon(self) -> None:
         """Abandon a command whose outcome the code has not received, since the code of the run has ended."""
-        if self._node is not None and not self._is_received:
+        if self._node is not None and not self._receivers:
             self._node.abandon()
 
     def add(self, wait: "HandleWait") -> None:
@@ -429,7 +429,7 @@ class Handle(Awaited[T]):
         if self._outcome is None:
             self._waits.append(wait)
         else:
-            self._is_received = True
+            self._receivers.append(wait)
             wait.end(self._outcome)
 
     def remove(self, wait: "HandleWait") -> bool:
@@ -438,6 +438,12 @@ class Handle(Awaited[T]):
             return False
         self._waits.remove(wait)
         return True
+
+    def forget(self, wait: "HandleWait") -> None:
+        """Forget a node whose outcome the code never receives."""
+        self.remove(wait)
+        if wait in self._receivers:
+            self._receivers.remove(wait)
 
     def has(self, lock: HeldLock) -> bool:
         """Return whether a lock was taken by the command. The code may still receive such a lock."""
@@ -479,4 +485,4 @@ class HandleWait:
         return False
 
     def abandon(self) -> None:
-        self._handle.remove(self)
+        self._handle.forget(self)
