@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.simulation.reached_counts import REACHED, TREES_IN_TURNS
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flow_trees.model import Open
 from tests.simulation.worlds.flow_trees.programs import EVENTS, LEAVES, Drawing, Tree, in_python
@@ -15,7 +16,7 @@ from tests.simulation.worlds.flow_trees.turns import TurnsRun
 
 ENTRIES_MAX = 40
 CANCEL_RATE, EVENT_RATE, ERROR_RATE = 0.08, 0.15, 0.3
-TURNS_RATE = 0.03
+TURNS_RATE = 0.02
 """Programs that run in turns, through a store and a queue. They may continue as new. A turn costs milliseconds."""
 
 LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock")
@@ -84,7 +85,7 @@ class Case:
         for at in range(len(entries)):
             yield Case(self.program, [*entries[:at], *entries[at + 1 :]], self.in_turns)
 
-    def difference(self) -> Difference | None:
+    def difference(self, trace: Callable[[str], None] = lambda _: None) -> Difference | None:
         """Return the first difference, or None. Entries that do not fit the program are left out."""
         model, applied = ModelRun(self.program, is_timed=not self.in_turns), list[Entry]()
         library: DriverRun | TurnsRun | None = None
@@ -96,6 +97,7 @@ class Case:
                     return None
                 applied.append(entry)
                 model.apply(entry)
+                trace(f"{entry}; then it waits for {', '.join(model.pending()) or 'nothing'}")
                 library.apply(entry)
             return Difference(self, applied, *found)
         except Open:
@@ -123,10 +125,11 @@ def shrunk(difference: Difference) -> Difference:
         difference = found
 
 
-def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+def run(seed: int, trace: Callable[[str], None] = lambda _: None) -> None:
     """Compare one seed's program. Raises `Violation` with the smallest program that differs."""
     case = Case.of(seed)
-    if trace:
-        trace(in_python(case.program))
-    if difference := case.difference():
+    for line in in_python(case.program).splitlines():
+        trace(line)
+    REACHED[TREES_IN_TURNS] += case.in_turns
+    if difference := case.difference(trace):
         raise Violation(str(shrunk(difference)))

@@ -15,14 +15,15 @@ coroutine). A node has one outcome. Two requests end a node early:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
 from signalbox import Problem, flow
+from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +385,7 @@ class Branch(Node):
     def resume(self, outcome: Outcome) -> None:
         """Run the code until it waits or ends."""
         if not self.is_open:
-            return
+            return None
         self.has_begun = True
         result: Outcome | None = outcome
         while result is not None:
@@ -463,14 +464,13 @@ class Handle(Node, Item):
         self.child = model.node_of(item)
         self.waits: list[HandleWait] = []
         self.received = 0
-        self.ended_at_once = False
+        self.ended_in = 0
 
     def node(self, model: Model) -> Node:
         return HandleWait(model, self)
 
     def start(self) -> None:
         if self.child.begin(self).outcome:
-            self.ended_at_once = True
             self.got(self.child)
 
     def got(self, child: Node) -> None:
@@ -479,6 +479,7 @@ class Handle(Node, Item):
 
     def decide(self, outcome: Outcome) -> None:
         self.outcome = outcome
+        self.ended_in = self.model.entries
         self.model.ended_handles.append(self)
         waits, self.waits = self.waits, []
         races = [node for wait in waits for node in wait.races()]
@@ -558,7 +559,7 @@ class Model:
     generation: int = 0
     is_cancelled: bool = False
     is_refusing: bool = False
-    now: int = 0
+    entries: int = 0
     branch: Branch = field(init=False)
 
     def start(self) -> None:
@@ -580,6 +581,7 @@ class Model:
             if self.branch.outcome is not None:
                 self.end_code(self.branch.outcome)
             elif self.passed_on:
+                self.entries += 1
                 self.receive(*self.passed_on.pop(0))
             else:
                 return
@@ -597,6 +599,7 @@ class Model:
             self.ended = outcome
             return
         self.generation += 1
+        REACHED[BEGUN_AGAIN] += 1
         self.is_cancelled = self.branch.is_due  # a later generation may be cancelled again
         self.passed_on = sorted(self.kept + self.passed_on, key=self.arrived.index)
         self.kept = []
@@ -642,7 +645,7 @@ class Model:
 
     def end(self, label: str, value: Any = None, error: str = "") -> None:
         """End a pending command."""
-        self.now += self.is_timed
+        self.entries += 1
         [leaf] = [leaf for leaf in self.pending if leaf.command.label == label and leaf.command.kind != "event"]
         self.pending.remove(leaf)
         if leaf.command.kind == "lock":
@@ -653,7 +656,7 @@ class Model:
 
     def event(self, name: str, value: Any) -> None:
         """Deliver an event."""
-        self.now += self.is_timed
+        self.entries += 1
         self.arrived.append((name, value))
         self.receive(name, value)
         self.settle()
@@ -669,10 +672,11 @@ class Model:
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""
-        self.now += self.is_timed
+        self.entries += 1
         if not self.is_cancelled:
             self.is_cancelled = True
             self.branch.cancel()
+            REACHED[CANCELS_WAITED] += self.branch.is_due
         self.settle()
 
 
@@ -747,7 +751,7 @@ class ModelFlow:
         return handle.outcome is not None
 
     def now(self) -> int:
-        return self.model.now
+        return self.model.entries if self.model.is_timed else 0
 
 
 class Open(BaseException):
@@ -771,7 +775,7 @@ class AsCompleted:
             with suppress(Problem):
                 await self.commands.first(*self.left)
         ended = [handle for handle in self.commands.model.ended_handles if handle in self.left]
-        if len(ended) > 1 and all(handle.ended_at_once for handle in ended[:2]):
+        if len(ended) > 1 and ended[0].ended_in == ended[1].ended_in:
             raise Open
         self.left.remove(ended[0])
         return ended[0]

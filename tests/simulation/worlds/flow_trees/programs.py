@@ -174,7 +174,10 @@ class Run:
             case _:
                 try:
                     ended = await self.block(body, branch)
-                except (Problem, flow.Cancelled):  # a `finally`, which is not left to Python: dropped code does not run on
+                except (
+                    Problem,
+                    flow.Cancelled,
+                ):  # a `finally`, which is not left to Python: dropped code does not run on
                     await self.block(handler, branch)
                     raise
                 return await self.block(handler, branch) or ended
@@ -306,7 +309,9 @@ class Drawing:
 
     def leaf(self) -> Tree:
         kind = self.rng.choice(self.leaves)
-        return Tree(kind, self.rng.choice(EVENTS) if kind == "event" else self.label(kind if kind != "sleep" else "time"))
+        return Tree(
+            kind, self.rng.choice(EVENTS) if kind == "event" else self.label(kind if kind != "sleep" else "time")
+        )
 
 
 # --- show ---

@@ -132,9 +132,7 @@ class DriverFlow:
                 return f"flow {command.id}"
         return f"{command.kind} {command.name.removeprefix(f'{FUNCTION}.')}"
 
-    all, settled, first, first_success = map(
-        staticmethod, (flow.all, flow.settled, flow.first, flow.first_success)
-    )
+    all, settled, first, first_success = map(staticmethod, (flow.all, flow.settled, flow.first, flow.first_success))
     shield, begin, as_completed = map(staticmethod, (flow.shield, flow.begin, flow.as_completed))
 
     def wait_for(self, item: Any, label: str) -> Any:
