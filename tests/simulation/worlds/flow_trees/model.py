@@ -498,7 +498,7 @@ class Handle(Node, Item):
 
 
 class HandleWait(Node):
-    """The wait of a branch or a group for a handle. `received` counts those whose outcome the code may have received."""
+    """The wait of a branch or a group for a handle. The code may receive the outcome of a wait that is not dropped."""
 
     def __init__(self, model: Model, handle: Handle) -> None:
         super().__init__(model)
@@ -568,7 +568,7 @@ class Model:
         self.settle()
 
     def begin(self, *, is_due: bool = False) -> None:
-        """Begin a generation. `is_due`: its first `await` raises the cancel that the generation before has not received."""
+        """Begin a generation. `is_due`: its first `await` raises the cancel that the one before has not received."""
         self.branch = Branch(self, self.main(self, self.generation))
         self.branch.is_due = self.branch.is_due_at_once = is_due
         self.branch.begin(None)
@@ -609,22 +609,6 @@ class Model:
         """Return the earliest kept event of a name, which is kept no longer, or nothing."""
         at = next((at for at, (kept, _) in enumerate(self.kept) if kept == name), None)
         return [] if at is None else [self.kept.pop(at)[1]]
-
-    def check_end(self) -> None:
-        """When the code has ended, abandon what it has begun, and continue as new if it has returned that."""
-        assert self.branch is not None
-        if self.branch.outcome is None:
-            return
-        for handle in self.handles:
-            handle.child.drop() if handle.outcome is None else None
-        assert not self.pending, self.pending
-        self.locks.clear()
-        self.handles.clear()
-        self.ended_handles.clear()
-        if isinstance(self.branch.outcome.value, Again):
-            self.continue_as_new(self.branch.is_due)
-        else:
-            self.ended = self.branch.outcome
 
     def pass_on(self) -> None:
         """Pass events that have been kept again on to commands that wait for them already."""

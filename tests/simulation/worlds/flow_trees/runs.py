@@ -132,8 +132,13 @@ class DriverFlow:
                 return f"flow {command.id}"
         return f"{command.kind} {command.name.removeprefix(f'{FUNCTION}.')}"
 
-    all, settled, first, first_success = map(staticmethod, (flow.all, flow.settled, flow.first, flow.first_success))
-    shield, begin, as_completed = map(staticmethod, (flow.shield, flow.begin, flow.as_completed))
+    all: Any = staticmethod(flow.all)
+    settled: Any = staticmethod(flow.settled)
+    first: Any = staticmethod(flow.first)
+    first_success: Any = staticmethod(flow.first_success)
+    shield: Any = staticmethod(flow.shield)
+    begin: Any = staticmethod(flow.begin)
+    as_completed: Any = staticmethod(flow.as_completed)
 
     def wait_for(self, item: Any, label: str) -> Any:
         return flow.wait_for(item, self.sleep(label))
