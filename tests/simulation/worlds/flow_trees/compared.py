@@ -76,7 +76,8 @@ class Case:
     def of(cls, seed: int) -> Case:
         rng = Random(f"flow trees {seed}")
         if rng.random() < TURNS_RATE:
-            return cls(Drawing(rng, LEAVES_IN_TURNS, generations=rng.randint(0, 2)).program(), rng, in_turns=True)
+            drawing = Drawing(rng, LEAVES_IN_TURNS, generations=rng.randint(1, 2), size=6, shields=0.3)
+            return cls(drawing.program(), rng, in_turns=True)
         return cls(Drawing(rng, LEAVES).program(), rng)
 
     def smaller(self, entries: Sequence[Entry]) -> Iterator[Case]:

@@ -248,6 +248,7 @@ class Drawing:
     leaves: Sequence[str] = LEAVES
     generations: int = 0
     size: int = 14
+    shields: float = 0.15
     labels: int = 0
     handles: list[str] = field(default_factory=list)
 
@@ -292,15 +293,15 @@ class Drawing:
         drawn = self.rng.random()
         if depth == 0 or self.size < 0 or drawn < 0.35:
             return self.leaf()
-        if drawn < 0.5:
+        if drawn < 0.35 + self.shields:
             return Tree("shield", "", (self.item(depth - 1, code=code),))
-        if drawn < 0.6 and self.handles:
+        if drawn < 0.45 + self.shields and self.handles:
             return Tree("handle", self.rng.choice(self.handles), (Tree("step", self.label("step")),))
-        if code and drawn < 0.7:
+        if code and drawn < 0.55 + self.shields:
             return Tree("code", self.label("branch"), (self.block(depth - 1, 3),))
-        if code and drawn < 0.75:
+        if code and drawn < 0.6 + self.shields:
             return Tree("wait_for", self.label("time"), (self.item(depth - 1, code=False),))
-        if code and drawn < 0.78:
+        if code and drawn < 0.63 + self.shields:
             items = tuple(self.leaf() for _ in range(self.rng.randint(0, 4)))
             return Tree("map", str(self.rng.randint(1, 3)), items)
         kind = self.rng.choice(("all", "all", "all", "first", "first_success", "settled"))
