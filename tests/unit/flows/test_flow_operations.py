@@ -685,7 +685,7 @@ def shop_flow(name: str) -> SubFlow[Any]:
     return SubFlow(FUNCTION, name, {})
 
 
-@pytest.mark.parametrize(("name", "value"), [("", 1), ("x" * 300, 1), ("x", float("nan"))])
+@pytest.mark.parametrize(("name", "value"), [("", 1), ("x" * 300, 1), ("x", float("nan")), ("a\udc80", 1)])
 def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")
@@ -700,6 +700,7 @@ def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
         lambda: SubFlow(FUNCTION, "inner", {"text": "x" * 200_000}),
         lambda: flow.sleep(-1),
         lambda: flow.event(""),
+        lambda: flow.event("a\udc80"),
         lambda: flow.lock("printer", permits=0),
         lambda: flow.step(step("work"), attempts_max=0),
         lambda: flow.step(step("work"), pause_factor=0.5),

@@ -213,6 +213,12 @@ class Member:
 # --- several values ---
 
 
+def _without_class(value: Any) -> Any:
+    """Return a tuple of a subclass as a plain tuple. A named tuple stays: its names would be lost."""
+    is_subclass = isinstance(value, tuple) and type(value) is not tuple and not hasattr(value, "_fields")
+    return tuple(value) if is_subclass else value
+
+
 class Items:
     """A list, a set or a tuple of any length: a list in JSON."""
 
@@ -223,6 +229,7 @@ class Items:
         self._item = item
 
     def encode(self, value: Any, at: str) -> Any:
+        value = _without_class(value)
         if type(value) is not self._kind:
             raise WrongValue(f"{at} must be {self._kind.__name__}, not {type_name(type(value))}")
         items = [self._item.encode(item, f"{at}[{index}]") for index, item in enumerate(value)]
@@ -248,6 +255,7 @@ class Tuple:
         self._items = items
 
     def encode(self, value: Any, at: str) -> Any:
+        value = _without_class(value)
         if type(value) is not tuple:
             raise WrongValue(f"{at} must be tuple, not {type_name(type(value))}")
         return [item.encode(part, f"{at}[{index}]") for index, (item, part) in self._paired(value, at)]

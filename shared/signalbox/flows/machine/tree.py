@@ -9,7 +9,7 @@ import inspect
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from types import CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
 from signalbox.core.flow_hooks import Awaited
@@ -304,6 +304,18 @@ class Dropped(BaseException):
 
     At a `GeneratorExit`, Python closes the code that awaits the generator, and leaves the generator to the collector.
     """
+
+
+def close_generator(generator: AsyncGeneratorType[Any, Any]) -> bool:
+    """Close an asynchronous generator at once, and return whether its clean-up waits."""
+    closing, error, waits = generator.aclose(), None, False
+    for _ in range(CLOSES_MAX):
+        try:
+            discard(closing.send(None) if error is None else closing.throw(error))
+        except BaseException:  # noqa: BLE001  its end, or an error of the clean-up, which has no effect
+            break
+        error, waits = Dropped(), True
+    return waits
 
 
 def awaits_foreign(code: Any) -> bool:
