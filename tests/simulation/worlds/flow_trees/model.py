@@ -157,7 +157,7 @@ class Leaf(Node):
             self.model.locks.discard(self.command.label)
         elif self.outcome.error is None and self.command.kind == "event":
             self.model.keep(self.command.label, self.outcome.value)
-            self.model.pass_on()
+            self.model.check_open(self.command.label)
 
 
 # --- groups ---
@@ -374,7 +374,7 @@ class Branch(Node):
     def cancel(self) -> None:
         if not self.is_open:
             return
-        if self.model.is_refusing and not self.has_begun:
+        if not self.has_begun:
             self.code.close()
             self.end(Outcome(error=flow.Cancelled()))
             return
@@ -394,9 +394,9 @@ class Branch(Node):
             try:
                 item = self.code.throw(result.error) if result.error else self.code.send(result.value)
             except StopIteration as stop:
-                return self.end(Outcome(stop.value))
+                return self.model.ready.append(partial(self.end, Outcome(stop.value)))
             except (Problem, flow.Cancelled) as error:
-                return self.end(Outcome(error=error))
+                return self.model.ready.append(partial(self.end, Outcome(error=error)))
             result = self.await_(item)
         return None
 
@@ -410,10 +410,8 @@ class Branch(Node):
         self.waiting = self.model.node_of(item).begin(self)
         if self.waiting.outcome:
             return self.waiting.outcome
-        if is_due:  # only shields are begun
-            self.model.is_refusing = True
+        if is_due:
             self.waiting.cancel()
-            self.model.is_refusing = False
         return None
 
     def undo(self) -> None:
@@ -558,7 +556,6 @@ class Model:
     ended: Outcome | None = None
     generation: int = 0
     is_cancelled: bool = False
-    is_refusing: bool = False
     entries: int = 0
     branch: Branch = field(init=False)
 
@@ -576,7 +573,7 @@ class Model:
     def settle(self) -> None:
         """Run code until all of it waits or the run has ended; events that were passed on come after the code."""
         while self.ended is None:
-            while self.ready:
+            while self.pass_on() or self.ready:
                 self.ready.popleft()()
             if self.branch.outcome is not None:
                 self.end_code(self.branch.outcome)
@@ -609,6 +606,12 @@ class Model:
         """Return the earliest kept event of a name, which is kept no longer, or nothing."""
         at = next((at for at, (kept, _) in enumerate(self.kept) if kept == name), None)
         return [] if at is None else [self.kept.pop(at)[1]]
+
+    def check_open(self, event: str) -> None:
+        """Raise `Open` if the event or the end of another part may decide a group that waits for the event."""
+        waiting = [leaf for leaf in self.pending if leaf.command.key == ("event", event)]
+        if any(isinstance(leaf.around, GroupNode | ShieldNode) for leaf in waiting):
+            raise Open
 
     def pass_on(self) -> None:
         """Pass events that have been kept again on to commands that wait for them already."""
