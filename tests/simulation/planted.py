@@ -39,6 +39,7 @@ from tests.simulation.faults.flows import (
     locks_and_sub_flows,
     lost_messages,
     nested_programs,
+    trees,
     turns,
 )
 from tests.simulation.faults.flows import bulk_acts as bulk_acts
@@ -52,6 +53,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "document_events": document_events.FAULTS,
     "enqueues": enqueues.FAULTS,
     "failures": failures.FAULTS,
+    "flow_trees": trees.FAULTS,
     "flows": flows.FAULTS,
     "grouped_batches": batches.GROUPED,
     "history": history.FAULTS,
