@@ -203,7 +203,7 @@ def test_a_delivery_that_is_retried_is_not_abandoned(shop: Shop) -> None:
     def call(unit: Unit, _: int) -> None:
         if not shop.retried:
             shop.retried = True
-            raise Problem(f"unit {unit.index} is not ready")
+            raise RuntimeError(f"unit {unit.index} is not ready")
 
     shop.run(call)
     assert shop.retried

@@ -573,8 +573,10 @@ class Model:
     def settle(self) -> None:
         """Run code until all of it waits or the run has ended; events that were passed on come after the code."""
         while self.ended is None:
-            while self.pass_on() or self.ready:
+            self.pass_on()
+            while self.ready:
                 self.ready.popleft()()
+                self.pass_on()
             if self.branch.outcome is not None:
                 self.end_code(self.branch.outcome)
             elif self.passed_on:
