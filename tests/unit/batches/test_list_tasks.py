@@ -218,7 +218,7 @@ def translate(project: Harness, calls: Sequence[Any]) -> dict[int, str]:
     app = Function("search")
 
     @app.task
-    def translate(units: list[Unit], text: list[str], to: list[str] = []) -> list[str]:  # noqa: B006
+    def translate(units: list[Unit], text: list[str], to: list[str] = []) -> list[str]:  # noqa: B006  the default is tested
         return [f"{one}->{to[n] if to else 'en'}" for n, one in enumerate(text[: len(units)])]
 
     project.add(app)
