@@ -224,6 +224,9 @@ def _unless_listed(what: str, name: str, listed: Collection[str] | None, field: 
 # --- tasks that come out of records ---
 
 
+REASON_LETTERS_MAX = 500
+"""Characters of a reason, which quotes names out of a record."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -241,7 +244,9 @@ def deliverable(own: Settings, effects: Sequence[Effect]) -> tuple[Settings, dic
     chosen = (
         catalogue_settings(own, lambda known: not any(undeliverable(known, each) for each in others)) if others else own
     )
-    refused = {effect.name: reason for effect in effects if (reason := undeliverable(chosen, effect))}
+    refused = {
+        effect.name: reason[:REASON_LETTERS_MAX] for effect in effects if (reason := undeliverable(chosen, effect))
+    }
     if refused and others and own.catalogue and not _copy_of(own.catalogue).is_current:
         raise Unavailable(f"The list of deployed functions cannot be read, and {min(refused.values())}")
     return chosen, refused

@@ -150,6 +150,22 @@ def test_the_other_tasks_of_a_forged_record_are_enqueued_and_marked(read_catalog
     assert world.record("outbox_refused/x")["enqueued"] == {"good": True}
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"enqueued": ["b"]}, {"enqueued": 7}, {"tasks": 7}, {"tasks": [7]}, {"tasks": None}, {"x": "y" * 1_000_000}],
+)
+@pytest.mark.parametrize("function", ["nobody", "x" * 20_000])
+def test_no_content_of_a_forged_record_keeps_the_sweeper_from_the_others(
+    more: dict[str, Any], function: str, read_catalogue: list[Any]
+) -> None:
+    world = Deployed(sent := Sent())
+    world.store_record("outbox/a", record_of(function=function) | more)
+    world.store_record("outbox/b", record_of())
+    assert world.swept() == 1
+    assert sent.urls == ["https://shop-1.run.app/tasks/refund"]
+    assert [len(str(values)) < 2_000 for _, values in world.reported] == [True]
+
+
 def test_a_record_stays_in_the_outbox_while_the_catalogue_cannot_be_read(read_catalogue: list[Any]) -> None:
     world = Deployed(sent := Sent())
     read_catalogue[:] = [CATALOGUE, OSError("away")]
