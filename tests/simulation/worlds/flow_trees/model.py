@@ -157,6 +157,7 @@ class Leaf(Node):
             self.model.locks.discard(self.command.label)
         elif self.outcome.error is None and self.command.kind == "event":
             self.model.keep(self.command.label, self.outcome.value)
+            self.model.has_kept_again = True
             self.model.check_open(self.command.label)
 
 
@@ -556,6 +557,7 @@ class Model:
     ended: Outcome | None = None
     generation: int = 0
     is_cancelled: bool = False
+    has_kept_again: bool = False
     entries: int = 0
     branch: Branch = field(init=False)
 
@@ -577,6 +579,8 @@ class Model:
                 self.ready.popleft()()
             if self.branch.outcome is not None:
                 self.end_code(self.branch.outcome)
+            elif self.has_kept_again and len({name for name, _ in self.passed_on}) > 1:
+                raise Open  # the place of an event that was kept again, among those of other names
             elif self.passed_on:
                 self.entries += 1
                 self.receive(*self.passed_on.pop(0))
