@@ -5,6 +5,7 @@ itself breaks. Here a *model* (`model.py`) says what the code of a flow may obse
 commands, groups, shields, handles, locks and cancels, written from docs/flows.md and docs/flow-waits.md. Where a page
 leaves a choice open, the page is completed, not the model adapted in silence.
 
+- `nodes.py`, `groups.py` and `handles.py` are the parts of the model.
 - `programs.py` draws a program from a seed, runs it over either implementation, and prints it as Python.
 - `compared.py` ends its commands one by one, in an order drawn from the seed, and compares after each entry what each
   branch has observed, what is pending, which locks are held, which events are kept, and how the run ended. A program

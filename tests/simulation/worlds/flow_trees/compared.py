@@ -10,7 +10,7 @@ from typing import Any
 from tests.simulation.reached_counts import REACHED, TREES_IN_TURNS
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flow_trees.known import KNOWN
-from tests.simulation.worlds.flow_trees.model import Open
+from tests.simulation.worlds.flow_trees.nodes import Open
 from tests.simulation.worlds.flow_trees.programs import EVENTS, LEAVES, Drawing, Tree, in_python
 from tests.simulation.worlds.flow_trees.runs import DriverRun, Entry, ModelRun, Seen
 from tests.simulation.worlds.flow_trees.turns import TurnsRun
