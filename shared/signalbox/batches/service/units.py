@@ -294,7 +294,7 @@ def follow(ports: Ports, unit: PlacedUnit) -> None:
             _run_next(ports, unit, unit.index + concurrency)
         case GroupRuns() as chain:
             groups.follow_unit(ports, Group.of_unit(unit, chain))
-        case Retries() as chain:
+        case Retries() as chain if chain.is_chain:
             retry_next(ports, unit.run, chain.behind(unit.run.unit_id(unit.index)))
 
 
@@ -353,9 +353,10 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
 def look_again_if_needed(ports: Ports, unit: PlacedUnit) -> None:
     """Look again later at a retry that waits for permits: the wait may be that of another call.
 
-    That is needed if units behind it wait for it, or if this call has other arguments.
+    That is needed if it is in a chain, which the end of the other call's retry does not continue, or if this call has
+    other arguments.
     """
-    if isinstance(unit.chain, Retries) and (unit.chain.rest != () or unit.chain.payload):
+    if isinstance(unit.chain, Retries) and (unit.chain.is_chain or unit.chain.payload):
         look_again(ports, unit)
 
 
