@@ -29,6 +29,7 @@ from uuid import UUID
 from signalbox.core.codec.json_types import SCALARS, copied, json_kinds, type_errors, type_name
 from signalbox.core.problems import Problem
 from signalbox.core.times import rfc3339
+from signalbox.core.user_code import described, ends_process
 
 _TEXT: frozenset[type] = frozenset({str})
 _LIST: frozenset[type] = frozenset({list})
@@ -65,6 +66,12 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
         return codec.encode(value, at)
     except RecursionError:
         raise WrongValue(f"{at} is nested too deeply") from None
+    except Exception:
+        raise
+    except BaseException as error:  # validators and serializers are the user's code
+        if ends_process(error):
+            raise
+        raise WrongValue(f"{at}: {described(error)}") from error
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
@@ -77,6 +84,12 @@ def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
         return codec.decode(value, at, stored)
     except RecursionError:
         raise WrongValue(f"{at} is nested too deeply") from None
+    except Exception:
+        raise
+    except BaseException as error:  # validators and serializers are the user's code
+        if ends_process(error):
+            raise
+        raise WrongValue(f"{at}: {described(error)}") from error
 
 
 def _check(value: Any, annotation: Any, at: str) -> None:
