@@ -37,6 +37,8 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
     try:
         with _client_of(url, project, environment, region) as client:
             yield client
+    except BrokenPipeError:
+        raise  # `| head` has read enough: click ends the command without a message
     except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
     except (KeyboardInterrupt, click.Abort) as error:

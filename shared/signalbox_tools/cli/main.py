@@ -73,6 +73,8 @@ def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iter
     caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
     try:
         yield
+    except BrokenPipeError:
+        raise  # `| head` has read enough: click ends the command without a message
     except caught as error:
         raise refusal(visible_lines(str(error))) from error
 

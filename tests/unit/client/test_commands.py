@@ -114,6 +114,20 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(client: Client, tmp_path:
     assert counted.read_text() == "1"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["documents", "query"], ["batches", "ls"], ["--help"]])
+def test_a_command_whose_reader_has_enough_ends_quietly(client: Client, command: list[str]) -> None:
+    client.documents.load({"key": f"k{each}", "text": "x" * 500} for each in range(300))
+    client.batch("b").populate([1])
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [PYTHON, "-m", "signalbox_tools", *command], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (1, "")
+
+
 def test_a_command_that_is_interrupted_says_so(
     harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
