@@ -8,6 +8,7 @@ import pytest
 
 from signalbox import (
     Function,
+    Problem,
     TaskContext,
     Unit,
     batch,
