@@ -645,6 +645,24 @@ def test_the_shielded_parts_of_a_group_begin_although_a_cancel_is_due() -> None:
         assert (driver.pending, ended_with(driver)) == ({}, "cancelled: enough")
 
 
+def test_a_patch_of_an_earlier_generation_does_not_run_its_old_code_in_the_next_one(harness: Harness) -> None:
+    app = Function("patches")
+
+    @app.flow
+    async def loop(seen: list[bool]) -> Any:
+        if not seen:
+            await flow.sleep(1)
+            await flow.sleep(1)
+        seen.append(flow.patched("discount"))
+        await flow.sleep(1)
+        return flow.continue_as_new(seen=seen) if len(seen) < 3 else seen
+
+    harness.add(app)
+    run = loop.start("1", seen=[])
+    harness.run()
+    assert run.status().result == [True, True, True]
+
+
 def test_a_cancel_ends_a_loop_over_generations_in_which_every_wait_is_shielded(harness: Harness) -> None:
     app = Function("polls")
     worked: list[int] = []
