@@ -335,7 +335,7 @@ async def forgets_an_asynchronous_generator() -> None:
 
 
 async def forgets_a_callback() -> None:
-    flow.callback("approved")
+    flow.callback("approved", expires_seconds=60)
     await flow.sleep(2)
 
 
