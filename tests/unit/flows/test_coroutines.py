@@ -335,7 +335,7 @@ async def forgets_an_asynchronous_generator() -> None:
 
 
 async def forgets_a_callback() -> None:
-    flow.callback("approved", expires_seconds=60)
+    flow.callback("approved", expires_seconds=60, through="shop")
     await flow.sleep(2)
 
 
