@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
@@ -99,7 +99,9 @@ class Case:
                     return None
                 applied.append(entry)
                 model.apply(entry)
-                trace(f"{entry}; then it waits for {', '.join(model.pending()) or 'nothing'}")
+                trace(str(entry))
+                for what in fields(Seen):
+                    trace(f"  {what.name}: {getattr(model.seen(), what.name)}")
                 library.apply(entry)
             return Difference(self, applied, *found)
         except Open:
