@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from signalbox import Problem, flow
-from tests.simulation.worlds.flow_trees.nodes import Item, Node, Outcome, Settled
+from tests.simulation.worlds.flow_trees.nodes import Item, Node, Open, Outcome, Settled
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.flow_trees.model import Model
@@ -227,8 +227,7 @@ class Branch(Node):
             return
         if not self.has_begun:
             self.code.close()
-            self.end(Outcome(error=flow.Cancelled()))
-            return
+            raise Open  # whether the code begins
         self.is_due = True
         if self.waiting is not None:
             self.waiting.cancel()
