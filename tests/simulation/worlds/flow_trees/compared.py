@@ -89,9 +89,10 @@ class Case:
 
     def difference(self, trace: Callable[[str], None] | None = None) -> Difference | None:
         """Return the first difference, or None. Entries that do not fit the program are left out."""
-        model, applied = ModelRun(self.program, is_timed=not self.in_turns), list[Entry]()
+        applied = list[Entry]()
         library: DriverRun | TurnsRun | None = None
         try:
+            model = ModelRun(self.program, is_timed=not self.in_turns)
             library = TurnsRun(self.program) if self.in_turns else DriverRun(self.program)
             entries = self._entries(model)
             if trace:

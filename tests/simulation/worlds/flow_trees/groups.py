@@ -227,7 +227,10 @@ class Branch(Node):
             return
         if not self.has_begun:
             self.code.close()
-            raise Open  # whether the code begins
+            if not self.model.is_refusing:
+                raise Open  # whether the code begins
+            self.end(Outcome(error=flow.Cancelled()))
+            return
         self.is_due = True
         if self.waiting is not None:
             self.waiting.cancel()
@@ -260,8 +263,10 @@ class Branch(Node):
         self.waiting = self.model.node_of(item).begin(self)
         if self.waiting.outcome:
             return self.waiting.outcome
-        if is_due:
+        if is_due:  # of the item, only the shields are begun
+            self.model.is_refusing = True
             self.waiting.cancel()
+            self.model.is_refusing = False
         return None
 
     def undo(self) -> None:

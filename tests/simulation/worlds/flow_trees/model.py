@@ -38,6 +38,7 @@ class Model:
     generation: int = 0
     is_cancelled: bool = False
     has_kept_again: bool = False
+    is_refusing: bool = False
     cancelled_in: dict[tuple[str, str], int] = field(default_factory=dict)
     entries: int = 0
     branch: Branch = field(init=False)
