@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from signalbox_tools import http_client
+from signalbox_tools.deploy import project_facts, token_hosts
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.prerequisites import is_service_account
 from signalbox_tools.deploy.programs import CommandFailed, Run
@@ -117,6 +118,17 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
             raise SmokeTestFailed(f"{otherwise} after {seconds:g} s")
         clock.sleep(PAUSE_SECONDS)
     return found
+
+
+def tokens_to_call(target: Target, run: Run) -> Callable[[str], str]:
+    """Return the tokens of gcloud's account for a deployment that a command calls.
+
+    A person confirms the host first if it is not one of Google's for the project. Raises `CommandFailed`.
+    """
+    account = project_facts.signed_in(target, run)
+    if not is_service_account(account) and target.base_url != target.own_url:
+        token_hosts.confirm(target.base_url)
+    return tokens(target, account, run)
 
 
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
