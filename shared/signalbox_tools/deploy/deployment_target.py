@@ -5,7 +5,6 @@ compare them with the project, or as the addresses that a command calls. `tests/
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.function_deployments import is_example
 
 REGION_DEFAULT = "us-central1"
-REGION = re.compile("[a-z]+-[a-z]+[0-9]+")
 
 Value = TypeVar("Value", str, bool)
 
@@ -135,15 +133,12 @@ def read(project: str, environment: str, region: str = "", root: Path | None = N
 
     The region is the given one, or that of the environment's file, or Terraform's default. `root` is the folder of the
     project (None: the project in which the program runs). Raises `NotAProject`, or `CommandFailed` if the environment's
-    file is not a JSON object, or the region, a part of the functions' host, is none.
+    file is not a JSON object.
     """
     root = root or Project.find().root
     file = Project.at(root).variables(environment)
     found = Target(project, environment, region, _settings(file) if file.is_file() else None, root)
-    region = region or found.setting("region", REGION_DEFAULT)
-    if not REGION.fullmatch(region):
-        raise CommandFailed(f"{region[:100]!r} is not a region such as us-central1")
-    return replace(found, region=region)
+    return replace(found, region=region or found.setting("region", REGION_DEFAULT))
 
 
 def _settings(file: Path) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from signalbox.client.identity import NoServiceAccount
 from signalbox_tools.cli.function_commands import opened
 from signalbox_tools.deploy import deployment_target, programs
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
 EMULATOR = {"FIRESTORE_EMULATOR_HOST": "127.9.9.9:8083", "CLOUD_TASKS_EMULATOR_HOST": "127.0.0.1:8084"}
@@ -171,9 +172,13 @@ def test_a_domain_that_a_folder_names_is_confirmed_and_googles_own_is_not(
 
 
 @pytest.mark.parametrize("region", ["evil.example/x", "us-central1-evil", "us-central1.", "us-central1-a"])
-def test_the_region_of_a_folder_is_no_other_host(tmp_path: Path, region: str) -> None:
+def test_the_region_of_a_folder_is_no_other_host(
+    sent: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str
+) -> None:
     environments = Project.at(tmp_path).environments
     environments.mkdir(parents=True)
     (environments / "dev.tfvars.json").write_text(json.dumps({"environment": "dev", "region": region}))
-    with pytest.raises(CommandFailed, match="is not a region"):
-        deployment_target.read("my-project", "dev", root=tmp_path)
+    monkeypatch.setattr(deployment_target, "read", partial(deployment_target.read, root=tmp_path))
+    with pytest.raises(click.ClickException, match="is not a region"):
+        read(project="my-project")
+    assert sent == []
