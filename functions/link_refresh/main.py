@@ -8,4 +8,4 @@ from signalbox.links.tasks import run_link_task
 
 @task_entry("link_refresh")
 def link_refresh(ports: Ports, delivered: Delivered[Members]) -> None:
-    run_link_task(ports, delivered.task, delivered.payload)
+    run_link_task(ports, delivered.task, delivered.payload, delivered.executions)

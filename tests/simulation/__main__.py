@@ -38,6 +38,7 @@ from tests.simulation.worlds import (
 )
 from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
+from tests.simulation.worlds.flow_trees import compared as flow_trees
 from tests.simulation.worlds.flows import begun_commands as composed_flows
 from tests.simulation.worlds.flows import bulk_acts, inline_steps
 from tests.simulation.worlds.flows import nested_programs as nested_flows
@@ -54,6 +55,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "document_events": document_events.run,
     "enqueues": enqueues.run,
     "failures": failures.run,
+    "flow_trees": flow_trees.run,
     "flows": flows.run,
     "grouped_batches": grouped_batches.run,
     "history": history.run,

@@ -39,6 +39,7 @@ from tests.simulation.faults.flows import (
     locks_and_sub_flows,
     lost_messages,
     nested_programs,
+    trees,
     turns,
 )
 from tests.simulation.faults.flows import bulk_acts as bulk_acts
@@ -58,6 +59,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "inline_steps": inline_steps.FAULTS,
     "links": links.FAULTS,
     "nested_flows": (*nested_programs.FAULTS, *lost_messages.FAULTS, *turns.NESTED, *locks_and_sub_flows.NESTED),
+    "flow_trees": trees.FAULTS,
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,
     "rates": rates.FAULTS,

@@ -18,8 +18,10 @@ from tests.simulation.reached_counts import (
     ARCHIVED,
     ARCHIVES_FAILED,
     BEGUN_AGAIN,
+    BURST_LOWERED,
     CALLS_AWAY,
     CALLS_GIVEN_UP,
+    CANCELS_WAITED,
     COUNTED_TOGETHER,
     CUT_GROUPS,
     DEAD_LETTERS,
@@ -59,6 +61,7 @@ from tests.simulation.reached_counts import (
     TASKS_PURGED,
     TASKS_REFUSED,
     THRESHOLDS,
+    TREES_IN_TURNS,
     UNITS_FAILED_BY_HAND,
     UPGRADED,
     WRITTEN_BACK,
@@ -80,6 +83,7 @@ SEEDS = {
     "verify": 200,
     "attempts": 150,
     "failures": 150,
+    "flow_trees": 20_000,
     "flows": 60,
     "bulk_acts": 80,
     "nested_flows": 60,
@@ -99,6 +103,7 @@ LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
+    "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
     "flows": (ARCHIVED, ARCHIVES_FAILED, BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
     "bulk_acts": (ACTED_ON, OUTAGES, SKIPPED, TASKS_REFUSED),
     "nested_flows": (NAMES_REUSED, OUTAGES, TASKS_REFUSED),
@@ -108,7 +113,7 @@ REACHED_IN = {
     "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED, WRITTEN_BACK, WRITTEN_BACK_DEEP),
     "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, TASKS_PURGED, UPGRADED),
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
-    "rates": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
+    "rates": (BURST_LOWERED, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
     "resources": (DELETIONS_REFUSED, DEPENDENTS_DELETED, EVENTS_LATE, LISTED_BY_COPIES, OUTAGES, TASKS_REFUSED),
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (

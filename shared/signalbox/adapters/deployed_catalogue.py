@@ -224,7 +224,12 @@ def _unless_listed(what: str, name: str, listed: Collection[str] | None, field: 
 # --- tasks that come out of records ---
 
 
+REASON_LETTERS_MAX = 500
+"""Characters of a reason, which quotes names out of a record."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 _INTERNAL_TASKS = {CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, ACT_ON_RUN}
 
@@ -239,7 +244,9 @@ def deliverable(own: Settings, effects: Sequence[Effect]) -> tuple[Settings, dic
     chosen = (
         catalogue_settings(own, lambda known: not any(undeliverable(known, each) for each in others)) if others else own
     )
-    refused = {effect.name: reason for effect in effects if (reason := undeliverable(chosen, effect))}
+    refused = {
+        effect.name: reason[:REASON_LETTERS_MAX] for effect in effects if (reason := undeliverable(chosen, effect))
+    }
     if refused and others and own.catalogue and not _copy_of(own.catalogue).is_current:
         raise Unavailable(f"The list of deployed functions cannot be read, and {min(refused.values())}")
     return chosen, refused
@@ -274,4 +281,6 @@ def _has_task(known: Settings, effect: Effect) -> bool:
     if effect.path == WAKE_UP_PATH:
         return effect.task == WAKE_UP_TASK
     tasks = (known.task_functions or {}).get(effect.function)
+    if not _TASK.fullmatch(effect.task):
+        return False
     return effect.path == f"/tasks/{effect.task}" and (not tasks or effect.task in {*tasks, *_INTERNAL_TASKS})

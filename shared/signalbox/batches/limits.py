@@ -58,8 +58,9 @@ class BatchLimits(Limits):
     batch_deadline_seconds: int = 7 * 24 * 3600
     """The default deadline. Every batch has one, because nothing else reports a unit that is never completed."""
 
-    batch_deadline_seconds_max: int = 30 * 24 * 3600
-    """Cloud Tasks keeps a task for 31 days. A unit that has not run by then never runs."""
+    batch_deadline_seconds_max: int = 29 * 24 * 3600
+    """Cloud Tasks schedules at most 30 days ahead, and keeps a task for 31 days. The difference is a margin, as that of
+    `delay_seconds_max`."""
 
     batch_keep_seconds: int = 7 * 24 * 3600
     """The time for which an ended batch and its results are kept: longer than any call or delivery lasts."""

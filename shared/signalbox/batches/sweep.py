@@ -79,6 +79,8 @@ def sweep_batch(ports: Ports, snapshot: Snapshot) -> None:
     decided = lifecycle.sweep(header, _parent_exists(ports, header), snapshot.read_time)
     write = Put(run.header_path, decided.state.to_record(), snapshot.guard)
     if decided.answer is SweepAction.REMOVE:
+        if rate := header.settings.rate:  # of retries that still wait
+            ports.queue.create([lifecycle.drop_task(run, rate)])
         remove(ports, run, write)
         return
     ports.store.commit([write])

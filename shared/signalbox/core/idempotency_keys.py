@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
-from itertools import count
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -35,7 +34,7 @@ class _RunningTask:
     operation: str
     is_repeated: bool
     has_keys: bool = True
-    calls: dict[str, Iterator[int]] = field(default_factory=dict)
+    calls: dict[str, dict[int, object]] = field(default_factory=dict)
     leases: dict[Any, str] = field(default_factory=dict)
     leaves: dict[str, Leaves] = field(default_factory=dict)
 
@@ -105,20 +104,26 @@ def idempotency_key(*call: object, leaves: Leaves | None = None) -> str | None:
     name = name_of(sorted_json([without_leases(part) for part in call]))
     if leaves:
         task.leaves[name] = leaves
-    number = next(task.calls.setdefault(name, count(1)))  # atomic: threads of the task may make equal calls
-    return name_of(task.operation, name, number)
+    return name_of(task.operation, name, _number(task.calls.setdefault(name, {})))
+
+
+def _number(made: dict[int, object]) -> int:
+    """Return the number of a call among the equal ones that were `made`, and add it. Threads may do so at once."""
+    number, own = len(made) + 1, object()
+    while made.setdefault(number, own) is not own:
+        number += 1
+    return number
 
 
 def records_of_further_calls() -> dict[str, str]:
     """Return the paths of the records that one more call of each content would leave, and the names of the calls.
 
-    If such a record exists, an earlier delivery of the running task has made the call more often than this one. The
-    task asks once, when its code has ended.
+    If such a record exists, an earlier delivery of the running task has made the call more often than this one.
     """
     task = _running_task.get()
     if task is None or not task.is_repeated:
         return {}
-    further = {name: name_of(task.operation, name, next(task.calls[name])) for name in task.leaves}
+    further = {name: name_of(task.operation, name, len(task.calls[name]) + 1) for name in task.leaves}
     return {task.leaves[name].path_of(key): task.leaves[name].what for name, key in further.items()}
 
 
@@ -132,6 +137,11 @@ def without_leases(value: Any) -> Any:
     if task is None or isinstance(value, bool) or not isinstance(value, str | int):
         return value
     return task.leases.get(value, value)
+
+
+def has_leases(call: Call) -> bool:
+    """Return whether a call passes values of the running task's leases, which differ in the next delivery."""
+    return sorted_json(without_leases(call.payload)) != sorted_json(call.payload)
 
 
 def sorted_json(content: object) -> str:

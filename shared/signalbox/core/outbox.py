@@ -173,11 +173,18 @@ def keep_aside(ports: Ports, snapshot: Snapshot, refused: NotInCatalogue) -> Non
     """
     assert snapshot.data is not None, "a query finds only records that exist"
     kept = f"{KEPT_ASIDE}/{snapshot.id}"
-    marks = snapshot.data.get("enqueued", {}) | dict.fromkeys(refused.enqueued, True)
-    data = {**snapshot.data, "enqueued": marks, "reason": str(refused), "refused_at": snapshot.read_time}
-    with suppress(Conflict, Unavailable):  # another sweep has moved it, or a later one does
+    stored = snapshot.data.get("enqueued")
+    marks = {**(stored if isinstance(stored, dict) else {}), **dict.fromkeys(refused.enqueued, True)}
+    reason = str(refused)[: LIMITS.error_letters_max]
+    data = {**snapshot.data, "enqueued": marks, "reason": reason, "refused_at": snapshot.read_time}
+    try:
         ports.store.commit([Put(kept, data), Delete(snapshot.path, Must.EXIST)])
-        ports.log.error("outbox record kept aside", outbox=snapshot.path, kept=kept, reason=str(refused))
+    except (Conflict, Unavailable):
+        return  # another sweep has moved it, or a later one does
+    except Exception as error:  # noqa: BLE001  a record of any content must not keep the sweeper from the others
+        ports.log.error("outbox tasks refused by the queue", outbox=snapshot.path, exception=error)
+    else:
+        ports.log.error("outbox record kept aside", outbox=snapshot.path, kept=kept, reason=reason)
 
 
 def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:

@@ -34,7 +34,7 @@ class ProcessEnded(BaseException):
 
 def run(code: Callable[[], R], context: Context | None = None) -> R:
     """Run user code in a copy of `context` (None: of the current one). Raises the errors of the code, `CodeExited`."""
-    return _run_in(copied(copy_context() if context is None else context), code)
+    return _run_in(copy_of(copy_context() if context is None else context), code)
 
 
 def _run_in(context: Context, code: Callable[[], R]) -> R:
@@ -77,7 +77,7 @@ def described(error: BaseException) -> str:
     return f"{type(raised).__name__}: {text_of(raised)}"
 
 
-def copied(context: Context) -> Context:
+def copy_of(context: Context) -> Context:
     """Return a copy of a context. Its context of `decimal`, which is an object that can be changed, is a copy, too."""
     copy, decimal = context.copy(), sys.modules.get("decimal")
     if decimal is not None:

@@ -21,7 +21,7 @@ class FlowLimits(Limits):
     """The growth of the pause from one attempt of a step to the next. More would reach the longest pause at once."""
 
     flow_advances_max: int = 10_000
-    """Times that the code is resumed in one turn without an entry of the log. More means a loop that never waits."""
+    """Times that a coroutine is resumed in one turn without an entry of the log. More means a loop that never waits."""
 
     flow_events_kept_max: int = 1_000
     """Events that a flow has received and its code has not waited for. If there are more, further ones are refused."""

@@ -54,6 +54,15 @@ class SentFlowEventShown(FlowAddressShown):
 
 
 @dataclass(frozen=True, slots=True)
+class FlowLockShown:
+    """A lock that a run holds: the semaphore, the id of the lease, and its end."""
+
+    semaphore: str
+    lease: str
+    ends_at: Annotated[str, TIME]
+
+
+@dataclass(frozen=True, slots=True)
 class StuckShown:
     """The reason why a run is stuck."""
 
@@ -70,10 +79,16 @@ class StuckShown:
     trace: str = ""
     """The stack trace of the error, in frames of the flow's code. An open function shows none."""
 
+    locks: tuple[FlowLockShown, ...] = ()
+    """The locks that the run holds meanwhile. `terminate` ends the run and releases them."""
+
     @classmethod
     def of(cls, header: FlowHeader, *, traces: bool) -> Self:
         """Return the reason why a run is stuck. `traces`: with the stack trace, which has lines of the code."""
-        return cls(**{name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"})
+        reason = {name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"}
+        leases = (lease for _, lease in sorted(header.leases.items()))
+        locks = tuple(FlowLockShown(lease["semaphore"], lease["id"], lease["ends_at"]) for lease in leases)
+        return cls(**reason, locks=locks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,12 +92,13 @@ def body_codec(handler: Callable[..., Any], method: str, pattern: str) -> Codec 
     parameter = inspect.signature(handler).parameters.get(BODY)
     if parameter is None or f"{{{BODY}}}" in pattern:
         return None
-    what = f"{getattr(handler, '__name__', repr(handler))}: the parameter 'body'"
+    name = getattr(handler, "__name__", repr(handler))
+    what = f"{name}: the parameter 'body'"
     if method not in WITH_BODY:
         raise TypeError(f"{what} receives the body of the request, and a {method} has none")
     if inspect.Parameter.empty is parameter.annotation or parameter.default is not inspect.Parameter.empty:
         raise TypeError(f"{what} receives the body of the request: annotate it with a type, and leave out its default")
-    return codec_of(hints_of(handler, getattr(handler, "__name__", repr(handler)))[BODY], what)
+    return codec_of(hints_of(handler, name)[BODY], what)
 
 
 def body_of(request: Request, codec: Codec) -> Any:

@@ -16,6 +16,11 @@ class LinkLimits(Limits):
     group_copies_max: int = 500
     """Copies that are written in one call, between two reads of their source: the limit of BatchWrite."""
 
+    refresh_failures_max: int = 20
+    """Deliveries after which a refresh that fails or times out is given up, with an ERROR in the log. The nightly
+    verification repairs the copies. Outages do not end a refresh: it is retried without a limit.
+    """
+
     verify_page_documents_max: int = 50
     """Documents that one task of a verification compares, if they are small (`read_bytes_max`)."""
 

@@ -18,20 +18,39 @@ from typing import Any
 
 from signalbox.core.kit_names import LINK_REFRESH
 from signalbox.core.ports import DocumentEvent, Ports
-from signalbox.core.problems import BadValue
+from signalbox.core.problems import BadValue, Problem, Unavailable
 from signalbox.core.records.formats import check_known
 from signalbox.documents.model.stamped_contents import COLLECTION, path_of
 from signalbox.documents.service.dependents import delete_dependents
 from signalbox.history import service as history
+from signalbox.links.limits import LIMITS
 from signalbox.links.service import refreshes, verifications
 
 Payload = Mapping[str, Any]
 
 
-def run_link_task(ports: Ports, task: str, payload: Payload) -> None:
-    """Run a task of `link_refresh`. Raises `Unavailable` (transient: retry), or `BadValue` for an invalid payload."""
+class RefreshGivenUp(Problem):
+    status = 500
+    title = "A refresh of copies failed or timed out each time"
+
+
+def run_link_task(ports: Ports, task: str, payload: Payload, executions: int = 0) -> None:
+    """Run a task of `link_refresh` that was executed `executions` times before.
+
+    Raises `Unavailable` (transient: retry), or `BadValue` for an invalid payload. A task that keeps failing otherwise,
+    or exceeds the function's time-out, raises `RefreshGivenUp` in the end, so that it does not run for ever.
+    """
     check_known(LINK_REFRESH, task, TASKS)
-    TASKS[task](ports, payload)
+    try:
+        TASKS[task](ports, payload)
+    except (Problem, Unavailable):
+        raise
+    except Exception as error:
+        if executions < LIMITS.refresh_failures_max:
+            raise
+        raise RefreshGivenUp(
+            f"{task} of {dict(payload).get('work')}: {type(error).__name__}. Verify to repair."
+        ) from error
 
 
 def page(ports: Ports, payload: Payload) -> None:

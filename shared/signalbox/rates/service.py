@@ -230,7 +230,7 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
 
 
 def drop_waits(ports: Ports, name: str, batch: str) -> None:
-    """Cancel all waits of a cancelled batch's units. Raises `Unavailable`."""
+    """Cancel all waits of the units of a batch that was cancelled or removed. Raises `Unavailable`."""
 
     def decide(found: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
         waits = [wait for snapshot in found if (wait := wait_of(snapshot))]

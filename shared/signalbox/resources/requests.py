@@ -2,6 +2,7 @@
 
     done=false                   a field equals a value; repeated: one of these
     order_gte=3                  _gt _gte _lt _lte _ne; on a list, tags_contains=red
+    due=null  due_ne=null        the field has no value; it has one. The text "null" is written with its quotes
     country=FR  country.name=…   the item that a reference names, or a field of its copy
     _sort=order,-text            or _sort=order,text with _order=asc,desc; `id` is also a field
     _start=20&_end=40            or _page=3&_limit=20; then `X-Total-Count` has the number of items
@@ -71,6 +72,8 @@ def condition_of(resource: Resource, name: str, texts: Sequence[str]) -> Conditi
         raise BadQuery(
             f"`{name}` may be given once; a field without a suffix, up to {ALTERNATIVES_MAX} times.", field=name
         )
+    if None in values:
+        raise BadQuery(f"`{name}=null` is given alone: null cannot be one of several alternatives.", field=name)
     return Condition(place_of(resource.model, field), "in", values)
 
 
@@ -124,13 +127,21 @@ def _parsed(resource: Resource, name: str, operator: Operator, text: str) -> Any
     each = _by_name(resource.model, first)
     assert each is not None, "a known field"
     if inner not in ([], ["id"]):
-        return _json_or_text(text)
+        return _checked_null(_json_or_text(text), operator)
     if each.is_list != (operator == "array_contains") or (each.is_list and each.refers_to):
         raise ValueError("use _contains for a list, and only for a list; references in lists cannot be searched")
-    if each.is_optional and text == "null" and operator == "==":
-        return None
+    if each.is_optional and not each.is_list and text == "null":
+        return _checked_null(None, operator)
+    if each.is_optional and text == '"null"':
+        text = "null"
     value = (DATETIME if first in resource.model.kept else each.type).parse(text)
     return value["key"] if each.refers_to else value
+
+
+def _checked_null(value: Any, operator: Operator) -> Any:
+    if value is None and operator not in ("==", "!="):
+        raise ValueError("null has no order; a field equals null, or with _ne it does not")
+    return value
 
 
 def _id_key(resource: str, text: str) -> str:
@@ -334,7 +345,7 @@ def _meets(document: Content, condition: Condition) -> bool:
     if value is _NOTHING:
         return False
     if condition.operator == "in":
-        return any(order_key(value) == order_key(choice) for choice in condition.value)
+        return value is not None and any(order_key(value) == order_key(choice) for choice in condition.value)
     if condition.operator == "array_contains":
         return isinstance(value, list) and any(order_key(member) == order_key(condition.value) for member in value)
     return _holds(order_key(value), condition.operator, order_key(condition.value), value)

@@ -40,6 +40,9 @@ from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest
 
+SORTED_AT_ONCE = 100
+"""Items of a resource that are read before it is counted: a count costs a request, and reads a thousandth."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
@@ -247,10 +250,8 @@ def _skipped(ports: Ports, request: ListRequest) -> tuple[object, ...] | None:
 
 def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal: BadQuery) -> ItemPage:
     """Filter and sort all items in this process, and return a page of them. Raises `refusal` if there are too many."""
-    every = single_documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
-    if every.next_page_token:
-        raise refusal
-    found = requests.matching([masked_item(resource, document, request.owner) for document in every.documents], request)
+    every = _all_items(ports, request, refusal)
+    found = requests.matching([masked_item(resource, document, request.owner) for document in every], request)
     rest = requests.behind(found, request) if request.after else found
     shown = rest[request.start : request.start + request.limit]
     token = ""
@@ -258,6 +259,20 @@ def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal
         *values, key = requests.position_of(shown[-1], request)
         token = write_page_token(request.mark, values, key)
     return ItemPage(_items(resource, shown), token, len(found) if request.wants_total else None)
+
+
+def _all_items(ports: Ports, request: ListRequest, refusal: BadQuery) -> Sequence[Content]:
+    """Return all items of a small resource. Raises `refusal` for a large one, at the price of a count and few items."""
+    few = min(LIMITS.resource_sorted_max, SORTED_AT_ONCE)
+    first = single_documents.find(ports, FindRequest(request.base, (), few))
+    if not first.next_page_token:
+        return first.documents
+    if single_documents.count(ports, CountRequest(request.base)) > LIMITS.resource_sorted_max:
+        raise refusal
+    every = single_documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
+    if every.next_page_token:
+        raise refusal
+    return every.documents
 
 
 def masked_item(resource: Resource, document: Content, owner: str | None) -> Content:

@@ -49,22 +49,35 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
 def _client_of(url: str, project: str, environment: str, region: str) -> "Client":
     from signalbox.client import Client
     from signalbox_tools.console.identity_tokens import Tokens
-    from signalbox_tools.deploy import project_facts
-    from signalbox_tools.deploy.deployment_client import tokens
+    from signalbox_tools.deploy.deployment_client import tokens_to_call
     from signalbox_tools.deploy.programs import CommandFailed, run
     from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
     if url:
-        return Client(url)
+        return Client(url, token=_token_for_any_host if url.lower().startswith("https:") else None)
     try:
         if not project:
             return Client(RunningStack.of(Project.find().state).base_url)
         place = target_of(project, environment, region)
-        return Client(
-            place.base_url, token=_token_for(Tokens(partial(tokens, place, project_facts.signed_in(place, run), run)))
-        )
+        return Client(place.base_url, token=_token_for(Tokens(partial(tokens_to_call, place, run))))
     except (CommandFailed, NoStack) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _token_for_any_host(url: str) -> str:
+    """Return a token for a function at an address that no project derives. A person confirms its host first."""
+    from signalbox.client import identity
+    from signalbox_tools.deploy import token_hosts
+    from signalbox_tools.deploy.programs import CommandFailed
+
+    try:
+        return identity.service_account_token(url)
+    except identity.NoServiceAccount as no_account:
+        try:
+            token_hosts.confirm(url)
+        except CommandFailed as error:
+            raise identity.NoIdentity(str(error)) from error
+        return identity.persons_token(no_account)
 
 
 def _token_for(tokens: "Tokens") -> Callable[[str], str]:

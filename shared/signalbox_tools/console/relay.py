@@ -48,6 +48,9 @@ GETs are unknown.
 """
 
 OF_ANY_FUNCTION = ("objects", "flows")
+ONE_TAG = re.compile(r'"[^",]+"')
+"""One strong entity tag: with a list, an action would apply to versions that nobody has seen."""
+
 REQUEST_HEADERS = ("Accept", "Last-Event-ID", "Idempotency-Key", "If-Match")
 RESPONSE_HEADERS = ("ETag", "Retry-After")
 CONTENT_TYPES = ("application/json", "application/problem+json", "application/x-ndjson", "text/event-stream")
@@ -100,7 +103,7 @@ class Relay:
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
-        if ACTIONS[name].is_of_seen and not request.headers.get("If-Match", "").startswith('"'):
+        if ACTIONS[name].is_of_seen and not ONE_TAG.fullmatch(request.headers.get("If-Match", "")):
             return problem(428, "If-Match missing", "This call needs the entity tag of the version shown.")
         length = request.content_length  # also None for a chunked body, which states no length
         if "Transfer-Encoding" in request.headers or (length and (length > BODY_BYTES_MAX or request.mimetype != JSON)):

@@ -22,6 +22,7 @@ from signalbox.objects.machine.deadly_calls import is_call_given_up
 from signalbox.tasks.model import failures
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.services.command_lines import stats
+from signalbox_tools.local.store.embedded_store_process import ADDRESS, KEY
 from signalbox_tools.local.store.local_store import local_store
 from signalbox_tools.status.status_lines import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 
@@ -87,7 +88,7 @@ class LocalSource:
 
     @cached_property
     def _store(self) -> Store:
-        os.environ.update(self._stack.environment)
+        os.environ.update({name: self._stack.environment.get(name, "") for name in (ADDRESS, KEY)})
         return local_store(from_environment(self._stack.environment))
 
     @cached_property

@@ -410,6 +410,36 @@ def test_a_file_whose_own_name_is_a_pattern_is_read(tmp_path: Path) -> None:
     assert list(read_rows(tmp_path / "orders[12].ndjson")) == [{"n": 2}]
 
 
+def test_files_are_read_in_the_order_of_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        write_rows(tmp_path / f"rows-{number}.ndjson", [{"n": number}])
+    for order in (sorted, lambda found: sorted(found, reverse=True)):
+        glob = Path.glob
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "glob", lambda path, name, order=order, glob=glob: iter(order(glob(path, name))))
+            assert [row["n"] for row in read_rows(tmp_path / "rows-*.ndjson")] == [0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_read_asks_for_one_generation_of_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.cloud.storage import Blob
+
+    write_rows("gs://shop/generations.ndjson", ROWS)
+    asked = []
+    download = Blob.download_as_bytes
+
+    def noted(blob: Blob, *given: object, **options: object) -> object:
+        asked.append(options.get("if_generation_match"))
+        return download(blob, *given, **options)
+
+    monkeypatch.setattr(Blob, "download_as_bytes", noted)
+    assert list(read_rows("gs://shop/generations.ndjson")) == ROWS
+    assert asked
+    assert set(asked) == {
+        row_files._blob("gs://shop/generations.ndjson").bucket.get_blob("generations.ndjson").generation
+    }
+
+
 def test_a_wrong_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadRows, match=r"must end in \.ndjson or \.jsonl"):
         write_rows(tmp_path / "a.csv", [])

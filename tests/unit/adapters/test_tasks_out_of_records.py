@@ -1,10 +1,14 @@
 """A record of the database cannot make the kit call another host, or a function, task or queue that nobody deployed."""
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from signalbox.adapters import deployed_catalogue
 from signalbox.adapters.cloud_tasks import CloudTasksQueue
@@ -76,7 +80,7 @@ class Deployed(OperationsPlatform):
     def __init__(self, sent: Sent) -> None:
         super().__init__()
         self.cloud_tasks = CloudTasksQueue(SETTINGS, JsonLog("p"))
-        self.cloud_tasks._connected = sent  # type: ignore[assignment]
+        self.cloud_tasks._connected = sent  # type: ignore[assignment]  # a stand-in for the service
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         return self.cloud_tasks.create(effects)
@@ -146,6 +150,22 @@ def test_the_other_tasks_of_a_forged_record_are_enqueued_and_marked(read_catalog
     assert world.record("outbox_refused/x")["enqueued"] == {"good": True}
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"enqueued": ["b"]}, {"enqueued": 7}, {"tasks": 7}, {"tasks": [7]}, {"tasks": None}, {"x": "y" * 1_000_000}],
+)
+@pytest.mark.parametrize("function", ["nobody", "x" * 20_000])
+def test_no_content_of_a_forged_record_keeps_the_sweeper_from_the_others(
+    more: dict[str, Any], function: str, read_catalogue: list[Any]
+) -> None:
+    world = Deployed(sent := Sent())
+    world.store_record("outbox/a", record_of(function=function) | more)
+    world.store_record("outbox/b", record_of())
+    assert world.swept() == 1
+    assert sent.urls == ["https://shop-1.run.app/tasks/refund"]
+    assert [len(str(values)) < 2_000 for _, values in world.reported] == [True]
+
+
 def test_a_record_stays_in_the_outbox_while_the_catalogue_cannot_be_read(read_catalogue: list[Any]) -> None:
     world = Deployed(sent := Sent())
     read_catalogue[:] = [CATALOGUE, OSError("away")]
@@ -190,3 +210,23 @@ def test_an_unreadable_catalogue_is_transient_for_a_name_that_may_be_newer(read_
     read_catalogue[:] = [OSError("away")]
     with pytest.raises(Unavailable):
         Deployed(Sent()).create([Effect("a", "payments", "shop", "refund", {}, "/tasks/refund")])
+
+
+NAMES = st.sampled_from(["shop", "accounts", "link_refresh", "payments", "flows", "links", "tasks", "refund", "turn"])
+TEXTS = st.text("ab/.:@?#%_- ", max_size=8)
+ANYTHING = st.one_of(TEXTS, NAMES, st.none(), st.integers(-9, 9), st.lists(NAMES, max_size=1))
+PATHS = st.one_of(ANYTHING, st.sampled_from(["/", "/turns", "/tasks/refund", "/tasks/page", "//evil.example", "@evil"]))
+URL = re.compile(
+    r"https://(shop|accounts)-1\.run\.app/(turns|tasks/[A-Za-z][A-Za-z0-9_]*)|https://link-refresh-1\.run\.app/"
+)
+
+
+@given(function=ANYTHING, queue=ANYTHING, task=ANYTHING, path=PATHS)
+def test_whatever_a_record_says_only_an_address_of_the_catalogue_is_called(**forged: Any) -> None:
+    copy = CatalogueObject("bucket/catalogue.json", lambda _: CATALOGUE, lambda: 0.0)
+    with mock.patch.object(deployed_catalogue, "_copy_of", return_value=copy):
+        world = Deployed(sent := Sent())
+        world.store_record("outbox/x", record_of(**forged))
+        world.swept()
+    assert [url for url in sent.urls if not URL.fullmatch(url)] == []
+    assert (world.ids("outbox"), len(sent.urls) + len(world.ids("outbox_refused"))) == ([], 1)

@@ -19,6 +19,7 @@ from signalbox.batches.service.units import complete_unit
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.records.formats import FORMAT
+from signalbox.core.user_code import ProcessEnded
 from signalbox.testing import Harness
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, broken_at
@@ -223,7 +224,7 @@ def test_groups_that_may_be_lost_are_careful_in_their_first_delivery(harness: Ba
     assert lost == [replace(known[1], careful=True)]
 
 
-class Died(BaseException):
+class Died(ProcessEnded):
     """The end of a process."""
 
 

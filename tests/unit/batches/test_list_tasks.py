@@ -41,6 +41,7 @@ class Shop:
 
     def __init__(self, project: Harness) -> None:
         self.project, self.calls, self.operations = project, Counter[int](), dict[int, set[str]]()
+        self.retried = False
         self.app = app = Function("shop")
         self.call: Callable[[Unit, int], Any] = lambda *_: None
         deliveries: list[int] = []
@@ -199,7 +200,13 @@ def test_each_unit_has_one_operation_in_all_deliveries(shop: Shop) -> None:
 
 
 def test_a_delivery_that_is_retried_is_not_abandoned(shop: Shop) -> None:
-    shop.run(lambda _, __: None)
+    def call(unit: Unit, _: int) -> None:
+        if not shop.retried:
+            shop.retried = True
+            raise RuntimeError(f"unit {unit.index} is not ready")
+
+    shop.run(call)
+    assert shop.retried
     assert shop.project.abandoned == []
 
 
@@ -211,7 +218,7 @@ def translate(project: Harness, calls: Sequence[Any]) -> dict[int, str]:
     app = Function("search")
 
     @app.task
-    def translate(units: list[Unit], text: list[str], to: list[str] = []) -> list[str]:  # noqa: B006
+    def translate(units: list[Unit], text: list[str], to: list[str] = []) -> list[str]:  # noqa: B006  the default is tested
         return [f"{one}->{to[n] if to else 'en'}" for n, one in enumerate(text[: len(units)])]
 
     project.add(app)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from signalbox import Function, Problem, Unit, batch, rate, semaphore
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.sweep import sweep
 from signalbox.testing import Harness
 
 SEEN: list[tuple[int, int]] = []
@@ -19,7 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "per_task": {"per_task": 2},
     "per_task and concurrency": {"per_task": 2, "concurrency": 1},
 }
-HOURS = 3
+HOURS = 2
 
 
 @pytest.fixture
@@ -84,7 +86,6 @@ def test_the_corrected_arguments_run_after_the_retry_that_is_under_way(
     body: dict[str, Any] = {"units": [1]} if named else {}
     retry(project, payload={"n": 40}, **body)
     project.run(raise_errors=False)
-    hours_pass(project)
     assert SEEN == [(0, 3), (1, 3), (2, 40)]
     assert list(batch("b").results("failed")) == []
 
@@ -97,7 +98,7 @@ def test_a_retry_that_is_repeated_under_its_key_retries_once(project: Harness, k
         enqueue_only(project)
     project.run(raise_errors=False)
     retry(project, "k")
-    hours_pass(project)
+    project.run(raise_errors=False)
     assert SEEN == [(0, 3), (1, 3)]
 
 
@@ -107,7 +108,7 @@ def test_each_of_three_retries_runs_until_one_succeeds(project: Harness, kind: s
     for n in (5, 6, 7):
         retry(project, payload={"n": n})
         enqueue_only(project)
-    hours_pass(project)
+    project.run(raise_errors=False)
     assert sorted(SEEN) == SEEN
     assert sorted(n for _, n in SEEN) == [3, 5, 6, 7]
 
@@ -118,7 +119,7 @@ def test_a_retry_after_one_that_succeeds_runs_nothing(project: Harness, kind: st
     retry(project, payload={"n": 40})
     enqueue_only(project)
     retry(project, payload={"n": 5})
-    hours_pass(project)
+    project.run(raise_errors=False)
     assert SEEN == [(0, 3), (1, 40)]
 
 
@@ -133,3 +134,35 @@ def test_the_retry_that_is_under_way_may_wait_for_its_permits_for_hours(project:
     (rate("r") if kind == "rate" else semaphore("s")).resume()
     hours_pass(project)
     assert SEEN == [(0, 3), (1, 3), (2, 40)]
+
+
+# --- the waits of retries ---
+
+
+def test_the_waits_of_retries_end_when_their_batch_is_removed(project: Harness) -> None:
+    populate(project, "rate")
+    rate("r").pause()
+    retry(project)
+    project.run(raise_errors=False)
+    assert project.get("rates/r").json["waiting"] == 1
+    for _ in range(2):
+        project.travel(LIMITS.batch_keep_seconds, raise_errors=False)
+        sweep(project.ports)
+    project.run(raise_errors=False)
+    assert project.get("batches/b").status == 404
+    assert project.get("rates/r").json["waiting"] == 0
+
+
+def test_a_unit_whose_wait_for_a_rate_was_cancelled_by_hand_fails_though_its_task_was_lost(project: Harness) -> None:
+    rate("r").pause()
+    body = {"id": "b", "task": {"function": "shop", "task": "halve"}, "units": [{"n": 0}], "sealed": True, "rate": "r"}
+    assert project.post("batches", json=body).status == 201
+    enqueue_only(project)
+    [task] = [task for task in project.tasks if task.task == "halve"]
+    project.deliver_task(task)
+    assert rate("r").cancel(task.name)
+    project.tasks.clear()  # the task that fails the unit is lost
+    project.deliver_task(task, executions=1, retries=1)
+    assert [unit["error"] for unit in batch("b").results("failed")] == [
+        "The wait for a permit of the rate 'r' was cancelled."
+    ]

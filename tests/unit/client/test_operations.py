@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from signalbox.batches.service import lifecycle
 from signalbox.catalogue.reading import load
 from signalbox.client import ApiError, AsyncClient, CallFailed, Client, Conflict, NotFound, PreconditionFailed, call
 from signalbox.testing import Harness
@@ -238,6 +239,19 @@ def batches(client: Any, harness: Harness) -> None:
         batch.retry([1])
     with pytest.raises(NotFound):
         client.batch("none").show()
+    ends_while_populated(client, harness)
+
+
+def ends_while_populated(client: Any, harness: Harness) -> None:
+    def units() -> Iterator[dict[str, int]]:
+        for n in range(2_500):
+            if n == 2_400:
+                lifecycle.cancel(harness.ports, "overtaken")
+            yield {"n": n}
+
+    assert client.batch("overtaken").populate(units())["state"] == "cancelled"
+    with pytest.raises(Conflict):
+        client.batch("outside").populate({"n": n} for n in range(2_600))
 
 
 def tasks(client: Any, harness: Harness) -> None:

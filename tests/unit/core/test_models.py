@@ -143,8 +143,43 @@ class Hashed:
 
 @dataclass
 class Opened:
+    """Only what its constructor takes is sent."""
+
     name: str
     count: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.name)
+
+
+class Array:
+    """As of a library: a comparison is another array, which has no truth value."""
+
+    def __init__(self, *items: int) -> None:
+        self.items = items
+
+    def __eq__(self, other: object) -> "Array":  # type: ignore[override]  # as libraries do
+        return Array()
+
+    __hash__ = None  # type: ignore[assignment]  # as libraries do
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+class Measured(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    values: Array
+    weight: Decimal = Decimal(1)
+
+    @field_serializer("values")
+    def _listed(self, values: Array) -> list[int]:
+        return [*values.items]
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _read(cls, values: Any) -> Array:
+        return values if isinstance(values, Array) else Array(*values)
 
 
 def negative(kind: Any) -> Any:
@@ -181,7 +216,6 @@ def opened_often() -> Opened:
         (negative(Nervous), "x could not be read again from the JSON that it writes (x: Value error, not below zero"),
         (negative(Positive), "x could not be read again from the JSON that it writes (x is not a Positive: not below"),
         (Hashed("a"), "x.word would arrive as another value"),
-        (opened_often(), "x.count would arrive as another value"),
     ],
 )
 def test_a_value_that_would_not_arrive_as_it_is_is_refused_where_it_is_made(value: Any, said: str) -> None:
@@ -191,7 +225,13 @@ def test_a_value_that_would_not_arrive_as_it_is_is_refused_where_it_is_made(valu
         assert str(refused.value).startswith(said)
 
 
-@pytest.mark.parametrize("value", [Shown(token=SecretStr("a")), Anything(value=(1, 2)), Opened("a"), Raw(content=b"a")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *[Shown(token=SecretStr("a")), Anything(value=(1, 2)), opened_often(), Raw(content=b"a")],
+        Measured(values=Array(1, 2), weight=Decimal(2)),
+    ],
+)
 def test_a_value_whose_class_reads_what_it_writes_arrives(value: Any) -> None:
     codec = codec_of(type(value), "x")
     back = decode(codec, json.loads(json.dumps(encode(codec, value, "x"))), "x")

@@ -142,6 +142,13 @@ def test_a_copy_that_a_transform_makes_is_refused_at_its_level(at: Front) -> Non
     assert at.seen("town")["name"] == "y"
 
 
+def test_a_copy_that_a_transform_makes_is_refused_also_where_the_patch_moves_it(at: Front) -> None:
+    service.put(at.world.ports, PutTransformRequest.from_request("born", {"name": "#.name"}))
+    at.world.settle()
+    refused(at, "fred", {"moved": {"key": "town", "name": "x"}}, "cannot-write-back", "moved")
+    assert at.seen("town")["name"] == "stuffville"
+
+
 def test_a_missing_source_is_refused(at: Front) -> None:
     at.world.put("p", to={"key": "nobody"}, odd={"key": 7})
     refused(at, "p", {"to": {"n": 1}}, "cannot-write-back", "to")

@@ -251,6 +251,24 @@ def test_a_driver_that_is_dropped_sends_and_releases_nothing() -> None:
     assert (driver.sent, list(driver.held)) == ([], ["0"])
 
 
+def test_a_lock_of_a_module_that_two_runs_have_entered_is_released_by_each_run_for_itself() -> None:
+    till = flow.lock("till")
+
+    async def code() -> Any:
+        async with till:
+            await step("a")
+        await step("b")
+
+    first, second = begun(code), begun(code)
+    for number, driver in enumerate((first, second)):
+        lease = {"semaphore": "till", "id": f"l{number}", "token": number, "ends_at": "2026-01-01T00:00:00Z"}
+        driver.apply(done(driver, "0", lease))
+    first.apply(done(first, "1"))
+    assert (first.held, list(second.held)) == ({}, ["0"])
+    second.apply(done(second, "1"))
+    assert second.held == {}
+
+
 def test_a_lock_is_held_until_its_block_ends() -> None:
     async def code() -> Any:
         with await flow.lock("till") as lease:

@@ -1,6 +1,7 @@
 """Locks of a flow that are held longer than their leases: they are renewed, or an error says that they expired."""
 
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -179,6 +180,36 @@ def test_a_renewal_has_a_bound(seconds: Any) -> None:
     assert "`lease_seconds`" in shop.status("greedy")["problem"]["detail"]
 
 
+def test_two_runs_that_hold_each_others_locks_are_a_deadlock_of_their_names() -> None:
+    async def moves(first: str, second: str) -> None:
+        async with flow.lock(first, lease_seconds=600):
+            await flow.event("go")
+            async with flow.lock(second, lease_seconds=600):
+                pass
+
+    shop = shop_of(moves)
+    for name in ("lift", "stand"):
+        settings.put(shop.ports, name, SemaphoreSettings(1, 600))
+    long_id = "order of a customer " * 10
+    for id_, first, second in (("1", "lift", "stand"), (long_id, "stand", "lift")):
+        shop.start("moves", id_, first=first, second=second)
+    shop.settle()
+    assert views.find_deadlocks(shop.ports).deadlocks == ()
+    for id_ in ("1", long_id):
+        messages.post_event(shop.ports, FlowAddress("moves", id_), "go", 1, "e")
+        shop.deliver(shop.take("turn"))
+        shop.deliver(shop.take("flow_command"))
+    [circle] = views.find_deadlocks(shop.ports).deadlocks
+    one = "moves/1"
+    [other] = {step.holder for step in circle} - {one}
+    assert other.startswith("moves/order of a customer")
+    assert len(other.encode()) <= 128
+    assert {(step.holder, step.waits_for, step.held_by) for step in circle} == {
+        (one, "stand", other),
+        (other, "lift", one),
+    }
+
+
 def printer() -> Any:
     return flow.lock("printer", lease_seconds=600)
 
@@ -314,6 +345,27 @@ def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
 async def impatient() -> Any:
     await flow.all(flow.lock("printer", lease_seconds=600), flow.event("never"))
     raise KeyError("a bug")
+
+
+def test_the_status_of_a_stuck_run_names_the_locks_that_it_holds_and_terminate_releases_them() -> None:
+    async def breaks() -> None:
+        async with flow.lock("printer", lease_seconds=600):
+            await flow.event("go")
+            raise KeyError("a bug")
+
+    shop = shop_of(breaks)
+    shop.start("breaks")
+    shop.settle()
+    assert "problem" not in shop.status("breaks")
+    shop.event("breaks", "go")
+    shop.deliver(shop.take("turn"))
+    [lock] = shop.status("breaks")["problem"]["locks"]
+    [lease] = views.get(shop.ports, "printer").leases
+    assert lock == {"semaphore": "printer", "lease": lease.lease_id, "ends_at": lock["ends_at"]}
+    assert datetime.fromisoformat(lock["ends_at"]) == lease.ends_at
+    sweep.terminate(shop.ports, FlowAddress("breaks", "1"))
+    shop.settle()
+    assert free(shop)
 
 
 @pytest.mark.parametrize("stuck", [False, True])

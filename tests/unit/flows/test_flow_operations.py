@@ -686,7 +686,7 @@ def shop_flow(name: str) -> SubFlow[Any]:
     return SubFlow(FUNCTION, name, {})
 
 
-@pytest.mark.parametrize(("name", "value"), [("", 1), ("x" * 300, 1), ("x", float("nan"))])
+@pytest.mark.parametrize(("name", "value"), [("", 1), ("x" * 300, 1), ("x", float("nan")), ("a\udc80", 1)])
 def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")
@@ -701,6 +701,7 @@ def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
         lambda: SubFlow(FUNCTION, "inner", {"text": "x" * 200_000}),
         lambda: flow.sleep(-1),
         lambda: flow.event(""),
+        lambda: flow.event("a\udc80"),
         lambda: flow.lock("printer", permits=0),
         lambda: flow.step(step("work"), attempts_max=0),
         lambda: flow.step(step("work"), pause_factor=0.5),
@@ -1270,6 +1271,13 @@ def test_the_pauses_of_a_task_grow_up_to_the_longest() -> None:
         shop.world.advance(max(0, pauses[-1]))
         shop.deliver(task)
     assert pauses == [0, 1, 3, 8, 8]
+
+
+def test_a_step_that_raises_a_users_problem_of_the_name_gave_up_is_retried_and_one_that_was_given_up_is_not() -> None:
+    command = flow.step(step("work"), attempts_max=3)
+    given_up = CallOutcome.from_problem(GaveUp("Gave up after 10 attempts."))
+    of_user = CallOutcome(error={**(given_up.error or {}), "title": Problem.title, "status": 400})
+    assert [command.is_retried(1, given_up), command.is_retried(1, of_user)] == [False, True]
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 0), (2, 2), (3, 20), (4, 200), (9, 10**6), (1_000, 10**6)])

@@ -3,8 +3,8 @@
 import gc
 import logging
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -386,3 +386,126 @@ def test_a_line_has_the_values_of_its_time_and_any_id(harness: Harness, caplog: 
     first, second = (line.getMessage() for line in caplog.records if line.name == "signalbox.flow")
     assert first == "logs/50%s: crates ['a']"
     assert second.startswith("logs/50%s: '%d' % ('no number',)")
+
+
+# --- asynchronous generators ---
+
+
+async def crates() -> AsyncGenerator[str, None]:
+    try:
+        for number in range(3):
+            yield await load.call(str(number))
+    finally:
+        await load.call("rest")
+
+
+async def numbers() -> AsyncIterator[str]:
+    try:
+        for number in range(3):
+            yield await load.call(str(number))
+    finally:
+        did.append("closed")
+
+
+async def leaves_a_loop() -> None:
+    async for _ in crates():
+        break
+    await flow.sleep(1)
+
+
+async def returns_from_a_loop() -> None:
+    crates_of_yard = crates()
+    async for _ in crates_of_yard:
+        return
+
+
+async def closes_a_generator() -> None:
+    async with aclosing(crates()) as crates_of_yard:
+        async for _ in crates_of_yard:
+            break
+
+
+async def leaves_one_without_a_wait() -> None:
+    async for _ in numbers():
+        break
+    await load.call("next")
+
+
+@pytest.mark.parametrize("code", [leaves_a_loop, returns_from_a_loop])
+def test_a_generator_that_is_left_early_and_whose_clean_up_waits_is_stuck_with_its_place(
+    harness: Harness, code: Callable[..., Any]
+) -> None:
+    run = started(harness, code)
+    harness.run(raise_errors=False)
+    problem = run.status().problem
+    assert run.status().state == "stuck"
+    assert "left crates() early" in problem["detail"]
+    assert "aclosing" in problem["detail"]
+    assert problem["place"].endswith("in crates")
+
+
+def test_a_generator_that_is_closed_or_whose_clean_up_does_not_wait_ends(harness: Harness) -> None:
+    for code, expected in (
+        (closes_a_generator, {"0", "rest"}),
+        (leaves_one_without_a_wait, {"0", "closed", "next"}),
+    ):
+        did.clear()
+        run = started(harness, code)
+        harness.run()
+        assert (run.status().state, {*did}) == ("completed", expected)
+
+
+# --- results of `first`, and arguments of inline steps ---
+
+
+@app.task
+def weigh(pair: tuple[str, int]) -> tuple[str, int]:
+    return pair
+
+
+def test_the_result_of_first_is_a_tuple_for_results_and_arguments(harness: Harness) -> None:
+    async def decides() -> tuple[str, int]:
+        return await weigh.call(await flow.first(weight=flow.event("weight", int), late=flow.event("late", int)))
+
+    async def of_any_length() -> tuple[str, ...]:
+        return await flow.first(weight=flow.event("weight", str), late=flow.event("late", str))
+
+    for code, value in ((decides, 3), (of_any_length, "3")):
+        run = started(harness, code)
+        run.event("weight", value)
+        harness.run()
+        assert run.status().result == ["weight", value]
+
+
+def test_an_inline_step_cannot_change_lists_of_the_code_so_a_replay_has_the_same_result(harness: Harness) -> None:
+    def add(found: list[Any], by_name: dict[str, list[int]]) -> int:
+        found.append(1)
+        by_name["a"].append(1)
+        return len(found)
+
+    async def collects() -> list[Any]:
+        found: list[Any] = []
+        by_name: dict[str, list[int]] = {"a": []}
+        found.append(found)
+        lengths = [await flow.run(add, found, by_name=by_name) for _ in range(2)]
+        await flow.run(found.append, 3)
+        await flow.event("go")
+        return [*lengths, len(found), by_name]
+
+    run = started(harness, collects)
+    harness.run()
+    run.event("go")
+    harness.run()
+    assert run.status().result == [2, 2, 1, {"a": []}]
+
+
+def test_thousands_of_coroutines_that_do_not_wait_are_not_a_loop(harness: Harness) -> None:
+    async def square(number: int) -> int:
+        return number * number
+
+    async def squares() -> int:
+        return sum(await flow.all(*[square(number) for number in range(6_000)]))
+
+    run = started(harness, squares)
+    harness.run()
+    assert run.status().result == sum(number * number for number in range(6_000))

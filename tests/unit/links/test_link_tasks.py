@@ -298,3 +298,21 @@ def test_a_page_that_finds_nothing_to_write_notes_nothing(embedding: OperationsP
     embedding.pass_time(600)
     refreshes.refresh_page(embedding.ports, "again", "t", "")
     assert embedding.log.notes == []
+
+
+def test_a_refresh_that_never_ends_in_time_is_given_up_and_an_outage_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Exception] = [TimeoutError("the time of a request"), Unavailable("an outage")]
+    payload = {"work": {"key": "t", "document": "p"}}
+
+    def fail(*_: Any) -> None:
+        raise raised[0]
+
+    monkeypatch.setattr(tasks, "TASKS", {"copy": fail})
+    world = OperationsPlatform()
+    with pytest.raises(TimeoutError):
+        tasks.run_link_task(world.ports, "copy", payload, 19)
+    with pytest.raises(tasks.RefreshGivenUp, match="'document': 'p'"):
+        tasks.run_link_task(world.ports, "copy", payload, 20)
+    raised.pop(0)
+    with pytest.raises(Unavailable):
+        tasks.run_link_task(world.ports, "copy", payload, 1_000)

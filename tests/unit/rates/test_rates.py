@@ -186,6 +186,41 @@ def test_a_cancelled_wait_is_not_granted_and_its_permits_are_free(world: World) 
         service.cancel(world.ports, "r", "w9")
 
 
+def test_the_waits_behind_a_cancelled_heavy_wait_are_granted_as_soon_as_their_permits_are_there(world: World) -> None:
+    service.put(world.ports, "r", RateSettings(1, 10))
+    assert world.acquired(10)
+    world.waits(1, weight=10)
+    world.waits(2)
+    world.pass_time(1)
+    assert world.granted() == {}
+    assert service.cancel(world.ports, "r", "w1")
+    for _ in range(60):
+        world.pass_time(1)
+        world.granted()
+    assert list(world.granted()) == [2]
+
+
+def test_the_next_run_is_for_the_weight_of_the_first_wait_that_is_left(world: World) -> None:
+    assert world.acquired(2)
+    world.waits(1, weight=2)
+    world.pass_time(0.5)
+    world.granted()
+    alarm_at = world.rate().alarm_at
+    assert alarm_at == machine.slot(world.rate(), 2, world.now) - machine.ALARM_AHEAD
+
+
+def test_the_next_run_for_a_wait_of_many_days_is_within_the_time_that_the_queue_accepts(world: World) -> None:
+    service.put(world.ports, "r", RateSettings(1 / 1440, 40))
+    assert world.acquired(40)
+    world.waits(1, weight=40)
+    for day in range(40):
+        assert world.granted() == {}, day
+        alarm_at = world.rate().alarm_at
+        assert alarm_at is None or alarm_at <= world.now + timedelta(days=LIMITS.alarm_days_max, seconds=1)
+        world.pass_time(86_400)
+    assert list(world.granted()) == [1]
+
+
 def test_another_rate_counts_what_is_owed_in_permits(world: World) -> None:
     service.put(world.ports, "slow", RateSettings(1 / 60, 10))
     assert service.acquire(world.ports, "slow", AcquireRequest(10))

@@ -14,6 +14,7 @@ from signalbox.core.ports import Delete, Put
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import path_of, wanted_path
+from signalbox.resources import service
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.indexed_store import IndexedStore
@@ -54,6 +55,11 @@ class City:
     twin: Annotated[str, RefersTo("cities")] | None = None
 
 
+class Note:
+    text: str
+    note: str | None = None
+
+
 class Sight:
     city: Annotated[str, RefersTo("cities", on_delete="cascade")]
 
@@ -64,13 +70,14 @@ class Folder:
 
 @pytest.fixture(autouse=True)
 def atlas(harness: Harness) -> Iterator[Function]:
-    todos, everything, atlas = Function("todos"), Function("everything"), Function("atlas")
+    todos, everything, atlas, notes = map(Function, ("todos", "everything", "atlas", "notes"))
+    add_resource(notes, Note)
     add_resource(todos, ToDo)
     add_resource(everything, Everything)
     add_resource(atlas, Country, "/countries", ids_from_clients=True)
     add_resource(atlas, City, "/cities")
     add_resource(atlas, Sight, "/sights")
-    for each in (todos, everything, atlas):
+    for each in (todos, everything, atlas, notes):
         harness.add(each)
     return iter([atlas])
 
@@ -457,6 +464,19 @@ def test_a_large_list_needs_the_index_that_a_small_one_does_without(harness: Har
     assert '{collection: documents, fields: ["_resource.name", "text"]}' in refused.json["detail"]
 
 
+def test_a_list_that_is_too_large_to_be_sorted_is_counted_and_not_read(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(harness)
+    monkeypatch.setattr(service, "SORTED_AT_ONCE", 1)
+    reads = []
+    for most in (4, 3):
+        with replaced(resource_sorted_max=most):
+            status = harness.get("todos?_sort=id&_order=desc").status
+        reads.append((status, [values["reads"] for message, values in harness.log.infos if message == "handled"][-1]))
+    assert reads == [(200, 6), (400, 2)]  # one item and a count, then the four
+
+
 @pytest.mark.usefixtures("stores")
 def test_members_of_lists_are_searched(harness: Harness) -> None:
     new(harness, "everything", text="a", tags=["red", "blue"])
@@ -464,6 +484,19 @@ def test_members_of_lists_are_searched(harness: Harness) -> None:
     assert texts(harness.get("everything?tags_contains=red&_sort=text&number_lt=3")) == ["a"]
     assert harness.get("everything?tags=red").status == harness.get("everything?friends_contains=x").status == 400
     assert texts(harness.get("everything?time=null")) == ["a"]
+
+
+@pytest.mark.usefixtures("stores")
+def test_null_is_found_and_left_out_by_every_operator_that_can(harness: Harness) -> None:
+    for text, note in (("a", None), ("b", "x"), ("c", "null")):
+        new(harness, "notes", text=text, note=note)
+    assert texts(harness.get("notes?note=null")) == ["a"]
+    assert sorted(texts(harness.get("notes?note_ne=null"))) == ["b", "c"]
+    assert texts(harness.get('notes?note="null"')) == ["c"]
+    assert sorted(texts(harness.get('notes?note="null"&note=x'))) == ["b", "c"]
+    for suffix in ("_gt", "_gte", "_lt", "_lte"):
+        assert harness.get(f"notes?note{suffix}=null").status == 400
+    assert harness.get("notes?note=null&note=x").status == 400
 
 
 # --- references ---

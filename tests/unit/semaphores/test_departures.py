@@ -6,8 +6,8 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.semaphores import tasks
 from signalbox.semaphores.model.settings import SemaphoreSettings
-from signalbox.semaphores.requests import WaitRequest
-from signalbox.semaphores.service import settings, waits
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -62,3 +62,17 @@ def test_the_cancel_of_a_head_costs_an_outbox_record_and_a_task_more(world: Oper
 def test_the_cancel_of_a_wait_for_one_permit_costs_nothing_more(world: OperationsPlatform) -> None:
     cost = world.cost_of(lambda: waits.cancel(world.ports, "s", "next"))
     assert cost == Cost(round_trips=2, reads=2, writes=1)
+
+
+def test_waits_that_did_not_fit_into_the_commit_of_a_run_are_granted_by_the_next_run() -> None:
+    world = OperationsPlatform()
+    settings.put(world.ports, "s", SemaphoreSettings(40, 3_600))
+    lease = waits.wait(world.ports, "s", WaitRequest("holder", permits=40)).lease
+    assert lease
+    large = Call("philosophers", "eat", {"text": "x" * 90_000})
+    for number in range(20):
+        waits.wait(world.ports, "s", WaitRequest(f"w{number:02}", large))
+    leases.signal(world.ports, "s", SignalRequest(lease.id))
+    for _ in range(10):
+        run_due_admit_runs(world)
+    assert sorted(granted(world)) == [f"w{number:02}" for number in range(20)]

@@ -16,7 +16,7 @@ from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.aggregates import Standing
 from signalbox.standings.model.declarations import Declaration, Threshold
-from signalbox.standings.model.exact_sums import UNIT, Tally, number_of, units_of
+from signalbox.standings.model.exact_sums import UNIT, Tally, number_of, sortable, units_of
 from signalbox.standings.model.yokes import RESERVED, StandingKey, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import declarations, ranks, reads, yokes
@@ -442,3 +442,10 @@ class RefusingOne:
         outcomes = self._store.write_each([write for write in writes if write.path != self._path])
         left = iter(outcomes)
         return tuple(BadValue("no") if write.path == self._path else next(left) for write in writes)
+
+
+@pytest.mark.parametrize("near", [0, 2**52, 2**53, 2**54, 2**60, 2**63, -(2**54), -(2**63)])
+def test_numbers_of_sums_have_the_order_of_the_sums(near: int) -> None:
+    units = [near * UNIT + quarters * UNIT // 4 for quarters in range(-40, 41)]
+    numbers = [sortable(number_of(each)) for each in units]
+    assert numbers == sorted(numbers)

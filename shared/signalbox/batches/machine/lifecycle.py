@@ -252,7 +252,7 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
 
 
 def drop_task(run: BatchRun, rate: str) -> Effect:
-    """Return the task that ends the waits for a rate of a cancelled batch's units.
+    """Return the task that ends the waits for a rate of the units of a batch that is cancelled, or removed.
 
     Otherwise the waits would take their permits, one after another, although no unit runs.
     """

@@ -134,8 +134,8 @@ def chains_of_all(chain: Retries, incarnation: str, chains: int) -> list[Retries
 def chain_from(unit: PlacedUnit) -> Retries:
     """Return the rest of a retry's chain, beginning with the unit itself. `unit.chain` begins after the unit."""
     assert isinstance(unit.chain, Retries), "a retry"
-    if unit.chain.rest is not None:
-        return replace(unit.chain, rest=(unit.index, *unit.chain.rest))
+    if unit.chain.rest is not None or not unit.chain.is_chain:
+        return replace(unit.chain, rest=(unit.index, *(unit.chain.rest or ())))
     before = int(spread(unit.index), 16) - 1
     return replace(unit.chain, after=f"{unit.incarnation}-{f'{before:08x}' if before >= 0 else ''}")
 
@@ -143,8 +143,3 @@ def chain_from(unit: PlacedUnit) -> Retries:
 def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:
     """Return whether a unit's first failure had been recorded when retries were requested."""
     return microseconds(recorded_at) <= retries.called_at
-
-
-def one_retry(retries: Retries) -> Retries:
-    """Return the chain of a retry that no other follows."""
-    return replace(retries, rest=())

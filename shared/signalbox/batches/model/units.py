@@ -48,6 +48,8 @@ class FirstRuns:
 class Retries:
     """The retries of one call; a chain has the units `rest`, or the units with a record id in ``(after, until]``.
 
+    Retries of a batch that does not limit its `concurrency` are in no chain: they have none of these fields.
+
     Only units that had failed by `called_at`, in microseconds, are retried, and each once. A unit's record names the
     calls that have retried it. So no call retries a failure of its own retries, and each call retries a unit whose
     retry by another call fails.
@@ -70,6 +72,11 @@ class Retries:
         """Return the chain for a task's envelope and a sub-batch's header. The payload is text: any JSON fits."""
         rest = None if self.rest is None else list(self.rest)
         return asdict(self) | {"rest": rest, "payload": json.dumps(self.payload)}
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether other retries may follow."""
+        return self.rest is not None or bool(self.until)
 
     def shortened(self) -> Self:
         """Return the chain of named units without its first unit."""

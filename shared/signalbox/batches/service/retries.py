@@ -60,9 +60,8 @@ def enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequen
     If the name of an attempt's task is taken, another call may have enqueued it, with other arguments. So this call
     looks again later, and retries the unit if that attempt has failed by then.
     """
-    chain = machine.one_retry(retries)
     failed = [
-        record.unit.next_attempt(chain) for one in found if (record := failure_to_retry(one, retries)) is not None
+        record.unit.next_attempt(retries) for one in found if (record := failure_to_retry(one, retries)) is not None
     ]
     if not failed:
         return

@@ -294,7 +294,7 @@ def follow(ports: Ports, unit: PlacedUnit) -> None:
             _run_next(ports, unit, unit.index + concurrency)
         case GroupRuns() as chain:
             groups.follow_unit(ports, Group.of_unit(unit, chain))
-        case Retries() as chain:
+        case Retries() as chain if chain.is_chain:
             retry_next(ports, unit.run, chain.behind(unit.run.unit_id(unit.index)))
 
 
@@ -348,6 +348,16 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
         if has_begun or ports.queue.create(tasks_of([unit], [page], chain.payload)):
             look_again(ports, unit, looks if machine.chain_from(unit) == chain else 0)
         return
+
+
+def look_again_if_needed(ports: Ports, unit: PlacedUnit) -> None:
+    """Look again later at a retry that waits for permits: the wait may be that of another call.
+
+    That is needed if it is in a chain, which the end of the other call's retry does not continue, or if this call has
+    other arguments.
+    """
+    if isinstance(unit.chain, Retries) and (unit.chain.is_chain or unit.chain.payload):
+        look_again(ports, unit)
 
 
 def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:

@@ -17,7 +17,6 @@ stored (`stored`) are read leniently, so that a field can be removed from the co
 """
 
 import base64
-import dataclasses
 import json
 import re
 import typing
@@ -35,6 +34,7 @@ from signalbox.core.codec.read_back import difference
 from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.problems import Problem, text_of
 from signalbox.core.times import rfc3339
+from signalbox.core.user_code import described, ends_process
 
 _TEXT: frozenset[type] = frozenset({str})
 _LIST: frozenset[type] = frozenset({list})
@@ -76,8 +76,10 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
         raise WrongValue(f"{at} is nested too deeply") from None
     except WrongValue:
         raise
-    except Exception as error:
-        raise WrongValue(f"{at} cannot be written: {text_of_error(error)}") from error
+    except BaseException as error:  # validators and serializers are the user's code
+        if ends_process(error):
+            raise
+        raise WrongValue(f"{at} cannot be written: {described(error)}") from error
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
@@ -90,6 +92,12 @@ def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
         return codec.decode(value, at, stored)
     except RecursionError:
         raise WrongValue(f"{at} is nested too deeply") from None
+    except Exception:
+        raise
+    except BaseException as error:  # validators and serializers are the user's code
+        if ends_process(error):
+            raise
+        raise WrongValue(f"{at}: {described(error)}") from error
 
 
 def check(value: Any, annotation: Any, at: str) -> None:
@@ -227,6 +235,12 @@ class Member:
 # --- several values ---
 
 
+def _without_class(value: Any) -> Any:
+    """Return a tuple of a subclass as a plain tuple. A named tuple stays: its names would be lost."""
+    is_subclass = isinstance(value, tuple) and type(value) is not tuple and not hasattr(value, "_fields")
+    return tuple(value) if is_subclass else value
+
+
 class Items:
     """A list, a set or a tuple of any length: a list in JSON."""
 
@@ -238,6 +252,7 @@ class Items:
         self._item = item
 
     def encode(self, value: Any, at: str) -> Any:
+        value = _without_class(value)
         if type(value) is not self._kind and type(value) is not self._made:
             raise WrongValue(f"{at} must be {self._kind.__name__}, not {type_name(type(value))}")
         items = [self._item.encode(item, f"{at}[{index}]") for index, item in enumerate(value)]
@@ -263,6 +278,7 @@ class Tuple:
         self._items = items
 
     def encode(self, value: Any, at: str) -> Any:
+        value = _without_class(value)
         if type(value) is not tuple:
             raise WrongValue(f"{at} must be tuple, not {type_name(type(value))}")
         return [item.encode(part, f"{at}[{index}]") for index, (item, part) in self._paired(value, at)]
@@ -365,7 +381,7 @@ def _runs_code(kind: Any) -> bool:
     """Return whether reading a dataclass does more than setting its fields to the values in the JSON."""
     generated = getattr(kind.__init__, "__code__", None)
     by_itself = generated is not None and generated.co_filename == "<string>"
-    return not by_itself or hasattr(kind, "__post_init__") or not all(each.init for each in dataclasses.fields(kind))
+    return not by_itself or hasattr(kind, "__post_init__")
 
 
 def same_when_read(read: Callable[[], Any], value: Any, at: str) -> None:
@@ -374,7 +390,7 @@ def same_when_read(read: Callable[[], Any], value: Any, at: str) -> None:
         back = read()
     except WrongValue as error:
         raise WrongValue(f"{at} could not be read again from the JSON that it writes ({error})") from error
-    if back != value and (differs := difference(value, back, at)):
+    if differs := difference(value, back, at):
         raise WrongValue(differs)
 
 

@@ -7,15 +7,14 @@ from typing import Any
 
 def difference(sent: Any, back: Any, at: str) -> str:
     """Return what a receiver of the JSON would get instead of the value, with its place, or "" if it is the same."""
-    is_by_identity = "__eq__" not in {name for kind in type(sent).__mro__[:-1] for name in vars(kind)}
-    if type(sent) is type(back) and (sent == back or is_by_identity):
+    if type(sent) is type(back) and _is_equal(sent, back):
         return ""
     if hasattr(sent, "get_secret_value"):
         return f"{at} is a secret, which is written as asterisks: pass its name, and read the secret where it is used"
     parts = _parts(sent, back, at)
     if parts is not None:
         return next(filter(None, (difference(*part) for part in parts)), "")
-    if sent == back:
+    if _is_equal(sent, back):
         return ""
     if type(sent) is not type(back) and isinstance(sent, type(back)) and hasattr(sent, "__dict__"):
         kinds = f"{type(sent).__name__}, and would arrive as a {type(back).__name__}, without its own fields"
@@ -24,6 +23,16 @@ def difference(sent: Any, back: Any, at: str) -> str:
 
 
 _ADVICE = "what the class writes and what it reads do not fit each other"
+
+
+def _is_equal(sent: Any, back: Any) -> bool:
+    """Return whether two values are equal, or of a type whose values cannot be compared."""
+    if all("__eq__" not in vars(kind) for kind in type(sent).__mro__[:-1]):
+        return type(sent) is type(back)
+    try:
+        return bool(sent == back or sent != sent)  # a NaN differs from itself
+    except Exception:  # noqa: BLE001  arrays have no truth value, for instance
+        return type(sent) is type(back)
 
 
 def _parts(sent: Any, back: Any, at: str) -> Iterator[tuple[Any, Any, str]] | None:
@@ -38,8 +47,8 @@ def _parts(sent: Any, back: Any, at: str) -> Iterator[tuple[Any, Any, str]] | No
 
 
 def _fields(value: Any) -> list[str] | None:
-    """Return the names of the fields of a dataclass or of a pydantic model."""
+    """Return the names of the sent fields of a dataclass or of a pydantic model."""
     if dataclasses.is_dataclass(value):
-        return [field.name for field in dataclasses.fields(value)]
+        return [field.name for field in dataclasses.fields(value) if field.init]
     fields = getattr(type(value), "model_fields", None)
     return None if fields is None else [*fields, *(getattr(value, "model_extra", None) or {})]

@@ -127,17 +127,40 @@ def run(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Inlin
 def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
     """Return a command that runs a function in this process, without a task: an inline step. Its result is stored.
 
-    The function may be started several times, but the log has one outcome. If its first parameter is a `TaskContext`,
-    the function receives a context, whose `operation` is the same in every start. After an error other than a `Problem`
-    the function is started again, ten times in all. Raises `TypeError` for an `async def` and for a function with
-    `yield`.
+    The function may be started several times, but the log has one outcome. Each start receives copies of the lists,
+    dictionaries, sets and tuples among the arguments: a replay runs no step, so a step cannot change them for the code.
+    If the first parameter is a `TaskContext`, the function receives a context, whose `operation` is the same in every
+    start. After an error other than a `Problem` the function is started again, ten times in all. Raises `TypeError` for
+    an `async def` and for a function with `yield`.
     """
     check_plain(function, "step")
 
     def code(context: TaskContext) -> T:
-        return function(*([context] if _takes_context(function) else []), *args, **kwargs)
+        own = _own_copy(function)
+        return own(*([context] if _takes_context(function) else []), *_copied(args), **_copied(kwargs))
 
     return created(Inline(_name_of(function), code, result=_result_of(function)), "flow.run()")
+
+
+def _own_copy(function: Callable[..., T]) -> Callable[..., T]:
+    """Return a method of a list, dictionary or set as that of a copy, and all other functions unchanged."""
+    of = getattr(function, "__self__", None)
+    return getattr(_copied(of), function.__name__) if type(of) in (list, dict, set) else function
+
+
+def _copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
+    """Return a deep copy of lists, dictionaries, sets and tuples; other objects in them are not copied."""
+    kind, memo = type(value), {} if memo is None else memo
+    if kind is set:
+        return set(value)
+    if kind is tuple:
+        return tuple([_copied(item, memo) for item in value])
+    if kind not in (list, dict) or id(value) in memo:
+        return memo.get(id(value), value)
+    memo[id(value)] = copy = value.copy()
+    for key in range(len(copy)) if kind is list else list(copy):
+        copy[key] = _copied(copy[key], memo)
+    return copy
 
 
 def _result_of(function: Callable[..., Any]) -> Codec:

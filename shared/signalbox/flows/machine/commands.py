@@ -25,7 +25,8 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
-from signalbox.flows.machine.running_flow import created, current_branch
+from signalbox.flows.machine.running_flow import created, current_branch, current_flow
+from signalbox.flows.model.labels import utf8_bytes
 from signalbox.flows.model.messages import SUB_FLOW
 from signalbox.flows.problems import BadFlow, check_count, check_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
@@ -195,9 +196,14 @@ class Lock(Command["HeldLock"]):
         return held
 
     async def __aexit__(self, *_: object) -> None:
-        """Release the lock that this branch entered last. Other branches may have entered the same command."""
-        own = [number for number, (branch, _) in enumerate(self._entered) if branch == current_branch()]
-        self._entered.pop(own[-1] if own else -1)[1].release()
+        """Release the lock that this branch entered last.
+
+        Other branches, and other runs of this process, may have entered the same command.
+        """
+        of_run = [entered for entered in self._entered if entered[1].is_of(current_flow())]
+        entered = [entered for entered in of_run if entered[0] == current_branch()] or of_run
+        self._entered.remove(entered[-1])
+        entered[-1][1].release()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -436,6 +442,10 @@ class HeldLock:
         ends_at = datetime.fromisoformat(lease["ends_at"])
         return cls(lease["semaphore"], lease["id"], lease["token"], ends_at, path, holder)
 
+    def is_of(self, holder: object) -> bool:
+        """Return whether a run holds the lock."""
+        return self._holder is holder
+
     def is_below(self, path: str) -> bool:
         """Return whether the lock was taken at a path or below it."""
         return f"{self._path}.".startswith(f"{path}.")
@@ -467,9 +477,8 @@ class HeldLock:
 
 def check_event_name(name: Any) -> str:
     """Return an event's name. Raises `BadFlow`."""
-    size_bytes = len(name.encode("utf-8", "surrogatepass")) if isinstance(name, str) else 0
-    if not 0 < size_bytes <= LIMITS.flow_event_name_bytes_max:
-        detail = f"The name of an event must have 1 to {LIMITS.flow_event_name_bytes_max} bytes."
+    if not 0 < utf8_bytes(name) <= LIMITS.flow_event_name_bytes_max:
+        detail = f"The name of an event must be a string of 1 to {LIMITS.flow_event_name_bytes_max} bytes of UTF-8."
         raise BadFlow(detail, field="name")
     return str(name)
 

@@ -38,8 +38,9 @@ every replay.
 """
 
 import inspect
+import sys
 from bisect import bisect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -73,8 +74,27 @@ from signalbox.flows.machine.commands import (
     Shield,
     command_of,
 )
-from signalbox.flows.machine.stuck import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
-from signalbox.flows.machine.tree import Branch, Handle, HandleWait, Node, Parent, PendingCommand, Shielded, cancelled
+from signalbox.flows.machine.stuck import (
+    NO_EVENT_LOOP,
+    Stuck,
+    diverged,
+    failed,
+    location_of,
+    misused,
+    stored_json,
+    too_large,
+)
+from signalbox.flows.machine.tree import (
+    Branch,
+    Handle,
+    HandleWait,
+    Node,
+    Parent,
+    PendingCommand,
+    Shielded,
+    cancelled,
+    close_generator,
+)
 from signalbox.flows.model.addresses import FLOW_NAME
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowContext, FlowHeader, Origin
@@ -102,6 +122,9 @@ Its position is that of the cancel, the first entry of the log.
 
 KEPT_PATCH = "signalbox.kept"
 """The patch with which an event that an abandoned group has received is kept."""
+
+BRANCHES_MAX = 2 * LIMITS.flow_advances_max
+"""Outcomes that all coroutines and groups together receive in one turn without an entry of the log."""
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -180,6 +203,7 @@ class Driver:
     - `runs` is the branch whose code runs, and `continuing` is whether a branch below the flow's own code has returned
       `flow.continue_as_new()`.
     - `labels` has the labels that the code has set; the value None removes a label.
+    - `left_generators` are the errors of asynchronous generators that the code has left although their clean-ups wait.
     - `handles` are the begun commands, and `completed` counts the begun commands that have ended.
     - `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
     """
@@ -210,6 +234,7 @@ class Driver:
     continuing: bool = False
     branches: list[Branch] = field(default_factory=list)
     ready: deque[tuple[Any, int, CallOutcome]] = field(default_factory=deque)
+    left_generators: list[Stuck] = field(default_factory=list)
     dropped: bool = False
     cancelling: bool = False
 
@@ -281,11 +306,24 @@ class Driver:
 
     def resume(self) -> "Driver":
         """Resume the code with the outcomes that are ready, until all of it waits. Raises `Stuck`."""
-        for _ in range(LIMITS.flow_advances_max):
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, self.close_generator)
+        try:
+            return self._resume()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _resume(self) -> "Driver":
+        resumed: Counter[int] = Counter()
+        for _ in range(BRANCHES_MAX):
             self.keep_reclaimed()
             if not self.ready:
                 break
             parent, slot, outcome = self.ready.popleft()
+            if isinstance(parent, Branch):
+                resumed[id(parent)] += 1
+                if resumed[id(parent)] > LIMITS.flow_advances_max:
+                    raise self._loops(LIMITS.flow_advances_max)
             try:
                 parent.got(slot, outcome)
             except Stuck:
@@ -294,13 +332,28 @@ class Driver:
                 if ends_process(error):
                     raise
                 raise failed(error, self.location) from error
+            if self.left_generators:
+                raise self.left_generators[0]
         else:
-            detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
-            raise too_large(detail, self.location)
+            raise self._loops(BRANCHES_MAX)
         if len(self.pending) > LIMITS.flow_pending_max:
             detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
             raise too_large(detail, self.location)
         return self
+
+    def _loops(self, times: int) -> Stuck:
+        return too_large(f"The code was resumed {times:,} times without waiting: it loops.", self.location)
+
+    def close_generator(self, generator: Any) -> None:
+        """Close an asynchronous generator that the code has left early. If its clean-up waits, the run is stuck."""
+        location, created = location_of(generator), [*self.created]
+        if close_generator(generator) and not self.dropped:
+            detail = (
+                f"The code left {generator.__name__}() early, and the clean-up of this asynchronous generator waits"
+            )
+            advice = "Write `async with contextlib.aclosing(…)` around its loop"
+            self.left_generators.append(misused(f"{detail}. {advice}", location))
+        self.created[:] = created
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Receive the outcome of the flow's own code.

@@ -125,6 +125,11 @@ def called_at(frames: int) -> str:
     return f"{caller.f_code.co_filename.rpartition('/')[2]}:{caller.f_lineno} in {caller.f_code.co_name}"
 
 
+def current_flow() -> RunningFlow | None:
+    """Return the flow whose code runs, or None."""
+    return _current.get()
+
+
 def current_branch() -> str:
     """Return the path of the branch whose code runs."""
     flow = _current.get()

@@ -6,7 +6,7 @@ A stuck flow keeps its messages. It continues after a deployment of fixed code, 
 import json
 import sys
 import traceback
-from types import CoroutineType, FrameType, GeneratorType, TracebackType
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
 from signalbox.core.codec.annotations import parse
@@ -163,12 +163,19 @@ def frame_of(code: Any) -> FrameType | None:
             return code.cr_frame
         case GeneratorType():
             return code.gi_frame
+        case AsyncGeneratorType():
+            return code.ag_frame
     return None
 
 
 def awaited_by(code: Any) -> Any:
     """Return the object that a coroutine, or the generator of an `__await__`, awaits, or None."""
-    return code.cr_await if isinstance(code, CoroutineType) else code.gi_yieldfrom
+    match code:
+        case CoroutineType():
+            return code.cr_await
+        case AsyncGeneratorType():
+            return code.ag_await
+    return code.gi_yieldfrom
 
 
 def location_of_error(trace: TracebackType | None) -> str:

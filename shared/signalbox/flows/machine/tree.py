@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import Context
-from types import CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.core.user_code import copied, kit_context
+from signalbox.core.user_code import copy_of, kit_context
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     Command,
@@ -173,7 +173,7 @@ class Branch:
         self._is_passed_on = False
         self._cancelled = False
         self._has_ended = False
-        self.context: Context = copied(tree.runs.context) if tree.runs else kit_context()
+        self.context: Context = copy_of(tree.runs.context) if tree.runs else kit_context()
         self.context.run(enter, tree)
         tree.branches.append(self)
 
@@ -312,6 +312,18 @@ class Dropped(BaseException):
 
     At a `GeneratorExit`, Python closes the code that awaits the generator, and leaves the generator to the collector.
     """
+
+
+def close_generator(generator: AsyncGeneratorType[Any, Any]) -> bool:
+    """Close an asynchronous generator at once, and return whether its clean-up waits."""
+    closing, error, waits = generator.aclose(), None, False
+    for _ in range(CLOSES_MAX):
+        try:
+            discard(closing.send(None) if error is None else closing.throw(error))
+        except BaseException:  # noqa: BLE001  its end, or an error of the clean-up, which has no effect
+            break
+        error, waits = Dropped(), True
+    return waits
 
 
 def awaits_foreign(code: Any) -> bool:

@@ -35,13 +35,13 @@ def check_label(name: Any, value: Any) -> None:
     """Raise `BadFlow` unless these can be a label's name and value."""
     if not isinstance(name, str) or not LABEL_NAME.fullmatch(name):
         raise BadFlow(f"The name of a label must match {LABEL_NAME.pattern}; {name!r:.80} does not.", field="labels")
-    if not 0 < _label_bytes(value) <= LIMITS.flow_label_bytes_max:
+    if not 0 < utf8_bytes(value) <= LIMITS.flow_label_bytes_max:
         detail = f"The label {name!r} must be a string of 1 to {LIMITS.flow_label_bytes_max} bytes of UTF-8."
         raise BadFlow(detail, field="labels")
 
 
-def _label_bytes(value: Any) -> int:
-    """Return the size of a label's value, or 0 if it is not a string or has a lone surrogate, which UTF-8 lacks."""
+def utf8_bytes(value: Any) -> int:
+    """Return the size of a text in bytes, or 0 if it is not a string or has a lone surrogate, which UTF-8 lacks."""
     try:
         return len(value.encode()) if isinstance(value, str) else 0
     except UnicodeEncodeError:

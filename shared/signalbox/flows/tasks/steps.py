@@ -22,7 +22,7 @@ from signalbox.batches.service import lifecycle
 from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
-from signalbox.core.effects import Json
+from signalbox.core.effects import Json, name_of
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -45,6 +45,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest
+from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
@@ -226,11 +227,25 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     again = Call(payload["function"], FLOW_COMMAND_TASK, payload)
     lane = {name: payload[name] for name in ("key", "priority") if name in payload}
     options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again, **lane}
+    options["holder"] = holder_of(FlowAddress.of_base(payload["flow"]))
     try:
         if waits.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
             raise _ended(name, permits, views.get(ports, name).semaphore.settings.permits)
     except Problem as problem:
         _post_error(ports, payload, problem)
+
+
+def holder_of(address: FlowAddress) -> str:
+    """Return a run as the holder of its locks, among which deadlocks are found: its flow and its id.
+
+    The middle of a long id is left out, and a digest keeps the holders of different runs apart.
+    """
+    holder, most = f"{address.name}/{address.key}", SEMAPHORE_LIMITS.wait_id_bytes_max
+    if len(holder.encode()) <= most:
+        return holder
+    digest = name_of("holder", address.base)[:8]
+    begin, end = holder.encode()[: most // 2], holder.encode()[-(most // 2 - len(digest) - 4) :]
+    return f"{begin.decode(errors='ignore')}~{digest}~{end.decode(errors='ignore')}"
 
 
 def _ended(name: str, needed: int, permits: int) -> Problem:

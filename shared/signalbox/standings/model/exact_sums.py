@@ -32,9 +32,13 @@ def units_of(value: Any) -> int | None:
 
 
 def number_of(units: int) -> int | float:
-    """Return a sum as a JSON number, an integer if it is whole."""
+    """Return a sum as a JSON number, an integer if it is whole.
+
+    From 2**53 on, a float has no decimals, and rounds by more than one: the number is the integer below. So numbers
+    have the order of their sums, and sums that a float cannot distinguish are equal.
+    """
     whole, rest = divmod(units, UNIT)
-    return float(Fraction(units, UNIT)) if rest else whole
+    return float(Fraction(units, UNIT)) if rest and abs(whole) < 2**53 else whole
 
 
 def sortable(number: int | float) -> int | float:

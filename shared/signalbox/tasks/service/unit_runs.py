@@ -77,7 +77,7 @@ def wait_for_rate(ports: Ports, delivered: Delivered[OfUnit]) -> None:
         if answer.state == "cancelled":
             _fail(ports, unit, f"The wait for a permit of {context.limiter} was cancelled.")
         else:
-            units.look_again(ports, unit)
+            units.look_again_if_needed(ports, unit)
 
 
 def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Granted, code: CodeOfUnit) -> None:
@@ -103,7 +103,7 @@ def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: Wa
     except Problem as problem:
         _fail(ports, unit, problem.detail)
         return None
-    units.look_again(ports, unit)
+    units.look_again_if_needed(ports, unit)
     return answer
 
 

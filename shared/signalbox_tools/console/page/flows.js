@@ -1,6 +1,6 @@
 // Flows: a list of them, the runs of one, and one run with its timeline.
 
-import { address, found, get, now } from "./api.js";
+import { address, found, get, now, since } from "./api.js";
 import { buttons } from "./actions.js";
 import { badge, choices, facts, finder, h, json, lasting, link, moment, pager, served, short, table } from "./dom.js";
 import { happened, timeline } from "./timeline.js";
@@ -106,6 +106,9 @@ async function run(function_, flow, id, { query = "" }, about) {
         `, ${status.forked_from.entries} entries`,
       ],
       problem: status.problem && status.problem.detail,
+      "holds meanwhile": status.problem?.locks?.length
+        ? status.problem.locks.flatMap(({ semaphore, ends_at }, at) => [at ? ", " : "", link(["semaphores", semaphore]), ` ends ${since(ends_at)}`])
+        : null,
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),
     }),

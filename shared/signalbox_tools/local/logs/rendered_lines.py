@@ -33,6 +33,9 @@ LABELS = ("kind", "path", "method", "id", "task_name", "attempt", "page")
 CHANGES = ("writes", "deletes", "tasks")
 NOT_SHOWN = frozenset({"severity", "message", "time", "function", "service", *LABELS, "task"})
 KINDS = {"http": "cyan", "task": "magenta", "event": "blue", "schedule": "green"}
+NUMBERS = ("status", "attempt", "milliseconds")
+"""Values that are numbers in the kit's lines. A line in which one is not a number was printed by a user's code."""
+
 QUIET_SERVICES = frozenset({"firestore"})
 LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
 
@@ -139,9 +142,11 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
     """Return a line's values, or None if it is not shown. A line that is not JSON is a message of its service."""
     if line.startswith("{"):
         try:
-            return {"service": service, **json.loads(line)}
-        except ValueError:
-            pass
+            values = {"service": service, **json.loads(line)}
+        except (ValueError, RecursionError):
+            values = {}
+        if values and all(isinstance(values.get(name, 0), int | float) for name in NUMBERS):
+            return values
     if service == "functions":
         return {"message": "printed", "service": service, "text": line}
     level = LEVEL.match(line)

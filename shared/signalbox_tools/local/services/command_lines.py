@@ -82,7 +82,7 @@ def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
 
     return Service(
         "firestore",
-        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"], seed)),
+        tuple(emulator.command(host, layout.ports["events-receive"], seed)),
         ready=lambda: firestore_emulator.answers(host),
         prepare=prepare,
         loses="its documents since the last start are gone" if seed else "its documents were in memory and are gone",

@@ -1,4 +1,4 @@
-"""Planted faults that only nested flows or small limits show (flow-15, flow-21, flow-22, flow-27, outbox-1)."""
+"""Planted faults that only nested flows or small limits show (flow-15 to flow-30, outbox-1)."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ FAULTS: tuple[Fault, ...] = (
     in_nested_flows("flow-22", "all commands of an `any`", ("flows.Group.stops", _stops_at_anything)),
     in_nested_flows("flow-27", "shielding from a cancel", ("flows.Shielded.cancel", _passed_on)),
     in_nested_flows("flow-27", "the cancel after a shield", ("flows.Shielded.cancel", _lost)),
+    in_nested_flows("flow-30", "a copy of the context", ("flows.copy_of", lambda context: context)),
     in_nested_flows("flow-27", "carrying over a cancel that is due", ("flows.new_entries", _carries_no_cancel)),
     in_nested_flows("flow-8", "checking calls again after a refused one", ("flows.Driver.refused", _forgets_a_refusal)),
     in_nested_flows("outbox-1", "as many records as the tasks need", ("core.divided", _one_record)),

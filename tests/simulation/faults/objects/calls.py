@@ -17,6 +17,7 @@ from signalbox.mailboxes.model.messages import Delivery, StoredMessage
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.machine.deadly_calls import Mark
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import CallRecord, Message
@@ -122,6 +123,12 @@ def _any_version(*_: Any) -> None:
     """A newer state is read as if it were of this version."""
 
 
+def _version_only(self: ObjectClass, state: str | None) -> None:
+    """The state's fields are not read before a start is counted."""
+    if state is not None:
+        self.check_version(json.loads(state)["version"])
+
+
 read_once = cache(json.loads)
 """Parses a state's text once: a method continues with the changes of another call, or of a turn that lost its race."""
 
@@ -176,6 +183,9 @@ FAULTS = (
     in_objects("obj-10", "the continuations of a forwarded call", "objects.Turn.forward", _without_continuations),
     in_objects("obj-13", "waiting for newer code", "objects.understood", _any_method),
     in_objects("obj-12", "leaving newer state alone", "objects.ObjectClass.check_version", _any_version),
+    in_objects(
+        "obj-12", "a look at the fields before a start counts", "objects.ObjectClass.check_state", _version_only
+    ),
     in_objects("obj-12", "a look at the version before a start counts", "remembering.Version.check", _not_checked),
     replace(
         in_objects(

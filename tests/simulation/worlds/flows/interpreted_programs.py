@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
@@ -53,6 +54,9 @@ NESTED = (
 TREES = ("each of", "settled of", "one of")
 Program = list[Any]
 
+OF_THE_RUN: ContextVar[str] = ContextVar("of_the_run", default="")
+OF_THE_BRANCH: ContextVar[str] = ContextVar("of_the_branch", default="")
+
 
 import_module("signalbox.flows.api.host")  # as in a function that has flows: it connects calls with the flow that runs
 
@@ -91,8 +95,15 @@ class Code:
     labels: bool = False
     keeping: Keeping = AS_LONG_AS_NEEDED
     answers: bool = False
+    mixes_contexts: bool = False
+    """Whether processes of the last release take part, whose runs and branches share the context of their thread."""
     dies: Callable[[], None] = lambda: None
     runs: Callable[[str, TaskContext], Any] = lambda _, __: None
+
+    @property
+    def _set(self) -> str:
+        """The value of a run's variable."""
+        return f"of revision {self.revision}"
 
     @cached_property
     def flows(self) -> Flows:
@@ -105,6 +116,7 @@ class Code:
         return Flows(FUNCTION, {FLOW: definition}, self.revision)
 
     async def _work(self, program: Program, total: int) -> Any:
+        self._begins(OF_THE_RUN, "a run", self._set)
         seen, operations = [total], list(program)
         program.clear()  # its own list: no other run of the code sees the change
         if self.answers:
@@ -380,11 +392,28 @@ class Code:
         return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
 
     async def _one(self, operation: list[Any]) -> Any:
+        if OF_THE_RUN.get() != self._set:
+            self._note_mixed("a branch lacks what its run has set")
+        self._begins(OF_THE_BRANCH, "a branch", own := repr(operation))
         try:
             got = await self._command(operation)
+            if OF_THE_BRANCH.get() not in (own, ""):
+                self._note_mixed("a branch has what another one has set")
         except Problem as problem:
             return f"? {problem.detail}"
+        finally:
+            OF_THE_BRANCH.set("")  # in any context, if Python collects the code of a process that was killed
         return self._got(operation, got)
+
+    def _begins(self, variable: ContextVar[str], what: str, value: str) -> None:
+        """Set a context variable, which no other code has set before."""
+        if variable.get():
+            self._note_mixed(f"{what} begins with what another one has set")
+        variable.set(value)
+
+    def _note_mixed(self, wrong: str) -> None:
+        if not self.mixes_contexts:
+            self.wrong.append(wrong)
 
     def _got(self, operation: list[Any], value: Any) -> Any:
         if operation[0] == "event":

@@ -136,6 +136,7 @@ class NestedWorld(FlowsWorld):
             self.deliveries.failing = STEP_FAILS_OFTEN_RATE
         if more.random() < UPGRADED_SHARE:
             before = Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)
+            before.mixes_contexts = self.code.mixes_contexts
             before.keeping = self.code.keeping
             self.others = [before]
             self.others_left = more.choice(OLD_DELIVERIES)

@@ -169,9 +169,10 @@ class FlowsWorld:
         self.history = FlowsHistory(sound=kind not in UNSOUND)
         self.history.is_swept = lambda: self.world.processes.current == "sweep"
         self.world.observers.append(self.history.observed)
-        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place")
+        mixes = self.world.versions is not None
+        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place", mixes_contexts=mixes)
         others = [Code(1, "never"), Code(2, "always")] if kind is Kind.CARELESS else [Code(1, "never")]
-        self.others = [replace(each, consumed=self.code.consumed) for each in others]
+        self.others = [replace(each, consumed=self.code.consumed, mixes_contexts=mixes) for each in others]
         self.others_left = own.choice(OLD_DELIVERIES) if kind in (Kind.DEPLOYED, Kind.CARELESS) else 0
         failing = STEP_FAILS_OFTEN_RATE if kind is Kind.RETRIES else STEP_FAILS_RATE
         self.deliveries = FlowDeliveries(self.world, self.history, self._deployed, own, failing)

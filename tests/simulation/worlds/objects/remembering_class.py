@@ -1,4 +1,4 @@
-"""The class of the objects in simulated worlds, in two versions: an object remembers which calls it had, in order."""
+"""The class of the objects in simulated worlds, in several versions. An object remembers its calls, in order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -65,6 +65,15 @@ class LaterLog(Log):
         return {**state, "noted": []}
 
 
+class MistakenLog(LaterLog):
+    """A deployment that gave a field another type and no higher version: it reads only states that noted nothing."""
+
+    noted: list[int] = []  # type: ignore[assignment]  # noqa: RUF012  the mistake
+
+    def note(self, id: str) -> int:  # noqa: A002  a caller names it id
+        return Log.note(self, id)
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """The class as one instance of a function has it. `begins` is called with a call's id before its method.
@@ -77,7 +86,7 @@ class Version:
     too_late: set[str] = field(default_factory=set)
 
     def check(self, _: ObjectAddress, state: str | None) -> None:
-        """Raise `Unavailable` for a state that is newer than the code."""
+        """Raise `Unavailable` for a state that the code cannot read."""
         self.code.check_state(state)
 
     def knows(self, _: ObjectAddress, message: Message) -> bool:
@@ -93,4 +102,4 @@ class Version:
         return self.code.apply(address, state, message, now)
 
 
-OLD, NEW = ObjectClass.from_class(Log), ObjectClass.from_class(LaterLog)
+OLD, NEW, MISTAKEN = (ObjectClass.from_class(kind) for kind in (Log, LaterLog, MistakenLog))

@@ -65,7 +65,7 @@ from tests.simulation.worlds.objects.callers import (
 )
 from tests.simulation.worlds.objects.observed_objects import History
 from tests.simulation.worlds.objects.properties import Rest, Tasks
-from tests.simulation.worlds.objects.remembering_class import CLASS, NEW, OLD, Version
+from tests.simulation.worlds.objects.remembering_class import CLASS, MISTAKEN, NEW, OLD, Version
 
 PAGE = 2
 REPEATS_MAX = 12
@@ -98,6 +98,9 @@ PURGED_SHARE = 0.2
 STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (1_000, 3_000)
 SLOW_STEPS = (5, 20, 60)
 OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
+MISTAKEN_SHARE = 0.3
+"""Of the seeds with another deployment: those in which it is a mistaken one instead of an older one."""
+
 ATTEMPTS_OF_SLOW = 1
 """In a world of slow calls nothing fails, so a healthy call is started once, no matter how many races its run loses
 and how often its wake-up is delivered meanwhile."""
@@ -151,6 +154,7 @@ class ObjectsWorld:
         self.slow = {"c0"} if kind is Worlds.SLOW else set[str]()
         self.old_left = own.choice(OLD_CALLS) if own.random() < UPGRADING_SHARE else 0
         self.old_share = own.choice(OLD_SHARES)
+        self.other = MISTAKEN if Random(f"{seed}-mistaken").random() < MISTAKEN_SHARE else OLD
         if own.random() < TORN_SHARE:
             self.world.ports = replace(self.world.ports, store=TornStore(self.world))
         self.gone = {f"c{own.randint(0, 9)}"}
@@ -293,12 +297,12 @@ class ObjectsWorld:
             raise Unavailable(problem.detail) from problem
 
     def _code(self) -> service.Code:
-        """Return the code of an instance. Some are of an older deployment, which ends after a while."""
+        """Return the code of an instance. Some are of another deployment, which ends after a while."""
         version = NEW
         if self.old_left and self.own.random() < self.old_share:
             self.old_left -= 1
             REACHED[UPGRADED] += 1
-            version = OLD
+            version = self.other
         instance = Version(version, self._begins, self.too_late)
         return service.Code("logs", instance.apply, _function_of, instance.check, instance.knows)
 

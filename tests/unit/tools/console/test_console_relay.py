@@ -393,7 +393,7 @@ def test_a_document_is_changed_only_as_it_was_seen(
 ) -> None:
     client, lines, headers = acting
     base = str(opened[0].base_url)
-    for wrong in ({}, {"If-Match": ""}, {"If-Match": "*"}):
+    for wrong in ({}, {"If-Match": ""}, {"If-Match": "*"}, {"If-Match": '"6", "7"'}, {"If-Match": '"6","7"'}):
         answer = client.open("/documents/a", method=method, base_url=base, json={}, headers={**headers, **wrong})
         assert answer.status_code == 428
     assert (deployment.asked, lines) == ([], [])

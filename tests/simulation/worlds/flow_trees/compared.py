@@ -1,0 +1,151 @@
+"""Run a random program twice, over the library and over the model, and compare both after each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from random import Random
+from typing import Any
+
+from tests.simulation.reached_counts import REACHED, TREES_IN_TURNS
+from tests.simulation.world import Violation
+from tests.simulation.worlds.flow_trees.known import KNOWN
+from tests.simulation.worlds.flow_trees.nodes import Open
+from tests.simulation.worlds.flow_trees.programs import EVENTS, LEAVES, Drawing, Tree, in_python
+from tests.simulation.worlds.flow_trees.runs import DriverRun, Entry, ModelRun, Seen
+from tests.simulation.worlds.flow_trees.turns import TurnsRun
+
+ENTRIES_MAX = 40
+CANCEL_RATE, EVENT_RATE, ERROR_RATE = 0.08, 0.15, 0.3
+TURNS_RATE = 0.02
+"""Programs that run in turns, through a store and a queue. They may continue as new. A turn costs milliseconds."""
+
+LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the library and the model do not agree on, after the last of the entries."""
+
+    case: Case
+    entries: list[Entry]
+    what: str
+    model: Any
+    library: Any
+
+    def __str__(self) -> str:
+        entries = "\n".join(f"{at}: {entry}" for at, entry in enumerate(self.entries, 1))
+        differs = f"{self.what}:\n  model:   {self.model}\n  library: {self.library}"
+        return f"\n{in_python(self.case.program)}\n\n{entries}\n\n{differs}"
+
+
+def drawn_entry(rng: Random, pending: Sequence[str], number: int, *never: str) -> Entry:
+    """Return what happens next to a run that waits."""
+    drawn = rng.random()
+    if drawn < CANCEL_RATE:
+        return Entry("cancel")
+    ending = [label for label in pending if not label.startswith(("event", *never))]
+    if drawn < CANCEL_RATE + EVENT_RATE or not ending:
+        return Entry("event", rng.choice(EVENTS), number)
+    kind, label = rng.choice(ending).split(" ")
+    failed = kind in ("step", "flow") and rng.random() < ERROR_RATE
+    return Entry(kind, label, number if kind in ("step", "flow") else 0, failed)
+
+
+def differs(model: Seen, library: Seen) -> tuple[str, Any, Any] | None:
+    """Return the first thing that differs, and both values."""
+    for branch in sorted({*model.trace, *library.trace}):
+        ours, theirs = model.trace.get(branch, []), library.trace.get(branch, [])
+        if ours != theirs:
+            return f"{branch} observes", ours, theirs
+    for what in ("ended", "pending", "locks", "kept"):
+        ours, theirs = getattr(model, what), getattr(library, what)
+        if ours != theirs:
+            return what, ours, theirs
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program, whether it runs in turns, and its entries: a list, or random numbers to draw them from."""
+
+    program: Tree
+    entries: Sequence[Entry] | Random
+    in_turns: bool = False
+
+    @classmethod
+    def of(cls, seed: int) -> Case:
+        rng = Random(f"flow trees {seed}")
+        if rng.random() < TURNS_RATE:
+            drawing = Drawing(rng, LEAVES_IN_TURNS, generations=rng.randint(1, 2), size=6, shields=0.3)
+            return cls(drawing.program(), rng, in_turns=True)
+        return cls(Drawing(rng, LEAVES).program(), rng)
+
+    def smaller(self, entries: Sequence[Entry]) -> Iterator[Case]:
+        for program in self.program.smaller():
+            yield Case(program, entries, self.in_turns)
+        for at in range(len(entries)):
+            yield Case(self.program, [*entries[:at], *entries[at + 1 :]], self.in_turns)
+
+    def difference(self, trace: Callable[[str], None] | None = None) -> Difference | None:
+        """Return the first difference, or None. Entries that do not fit the program are left out."""
+        applied = list[Entry]()
+        library: DriverRun | TurnsRun | None = None
+        try:
+            model = ModelRun(self.program, is_timed=not self.in_turns)
+            library = TurnsRun(self.program) if self.in_turns else DriverRun(self.program)
+            entries = self._entries(model)
+            if trace:
+                show(trace, "the run begins", model.seen())
+            while not (found := differs(model.seen_in_turns() if self.in_turns else model.seen(), library.seen())):
+                if model.ended or (entry := next(entries, None)) is None:
+                    return None
+                applied.append(entry)
+                model.apply(entry)
+                if trace:
+                    show(trace, str(entry), model.seen())
+                library.apply(entry)
+            return Difference(self, applied, *found)
+        except Open:
+            return None
+        except Exception as error:  # noqa: BLE001  whatever the library raises is a difference
+            return Difference(self, applied, "raises", "", repr(error))
+        finally:
+            if library is not None:
+                library.close()
+
+    def _entries(self, model: ModelRun) -> Iterator[Entry]:
+        if isinstance(self.entries, Random):
+            for number in range(1, ENTRIES_MAX):
+                yield drawn_entry(self.entries, model.pending(), number, *(("sleep",) if self.in_turns else ()))
+        else:
+            yield from (entry for entry in self.entries if entry.fits(model.pending()))
+
+
+def show(trace: Callable[[str], None], entry: str, seen: Seen) -> None:
+    """Print an entry and what the model has seen since."""
+    trace(entry)
+    for what in fields(Seen):
+        trace(f"  {what.name}: {getattr(seen, what.name)}")
+
+
+def shrunk(difference: Difference) -> Difference:
+    """Return a difference that no smaller program and no shorter list of entries has."""
+    while True:
+        smaller = map(Case.difference, difference.case.smaller(difference.entries))
+        if (found := next(filter(None, smaller), None)) is None:
+            return difference
+        difference = found
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Compare one seed's program. Raises `Violation` with the smallest program that differs."""
+    case = Case.of(seed)
+    if trace:
+        for line in in_python(case.program).splitlines():
+            trace(line)
+    REACHED[TREES_IN_TURNS] += case.in_turns
+    if any(is_known(case.program) for is_known in KNOWN):
+        return
+    if difference := case.difference(trace):
+        raise Violation(str(shrunk(difference)))

@@ -1,0 +1,306 @@
+"""Groups, shields and branches of a model of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from signalbox import Problem, flow
+from tests.simulation.worlds.flow_trees.nodes import Item, Node, Open, Outcome, Settled
+
+if TYPE_CHECKING:
+    from tests.simulation.worlds.flow_trees.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Item):
+    """Several items: `kind` is all, settled, first, first_success, or map with `at_once` items at a time."""
+
+    kind: str
+    items: Sequence[Any]
+    at_once: int = 1_000
+
+    def node(self, model: Model) -> Node:
+        return FirstOf(model, self) if self.kind in ("first", "first_success") else AllOf(model, self)
+
+
+class GroupNode(Node):
+    """The begun items of a group."""
+
+    def __init__(self, model: Model, group: Group) -> None:
+        super().__init__(model)
+        self.group = group
+        self.children: list[Node] = []
+        self.is_cancelled = False
+
+    def start(self) -> None:
+        """Begin the items in their order, all of them before the outcome of any counts, except in `first`."""
+        begun = len(self.children)
+        while len(self.children) < len(self.group.items) and self.may_begin():
+            item = self.group.items[len(self.children)]
+            if self.group.kind == "map":
+                item = Function(called(item))
+            self.children.append(self.model.node_of(item).begin(self))
+        for child in self.children[begun:]:
+            if child.outcome:
+                self.took(child)
+        self.check()
+
+    def may_begin(self) -> bool:
+        return True
+
+    def got(self, child: Node) -> None:
+        self.took(child)
+        self.check()
+
+    def took(self, child: Node) -> None:
+        """Note the outcome of a child."""
+
+    def check(self) -> None:
+        """End the group if it is decided."""
+
+    def end_without(self, children: Sequence[Node], outcome: Outcome) -> None:
+        """End, and drop children whose outcomes are no part of the outcome."""
+        self.end(outcome)
+        for child in children:
+            child.drop()
+
+    def undo(self) -> None:
+        for child in self.children:
+            child.drop()
+
+    @property
+    def has_open_shield(self) -> bool:
+        return any(child.has_open_shield for child in self.children if child.is_open)
+
+
+async def called(function: Callable[[], Awaitable[Any]]) -> Any:
+    """Await what a call of a map returns."""
+    return await function()
+
+
+class AllOf(GroupNode):
+    """All of the items. The first error cancels the others, except in `settled`."""
+
+    error: BaseException | None = None
+
+    def may_begin(self) -> bool:
+        open_now = sum(child.is_open for child in self.children)
+        return not (self.error or self.is_cancelled) and open_now < self.group.at_once
+
+    def took(self, child: Node) -> None:
+        assert child.outcome is not None
+        if child.outcome.error is None or self.group.kind == "settled" or self.error or self.is_cancelled:
+            return
+        self.error = child.outcome.error
+        self.cancel_children()
+
+    def cancel_children(self) -> None:
+        for child in list(self.children):
+            if child.is_open:
+                child.cancel()
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.is_cancelled = True
+            if self.error is None:  # otherwise the children are cancelled already, and once is enough
+                self.cancel_children()
+            self.check()
+
+    def check(self) -> None:
+        if not self.is_open:
+            return None
+        if len(self.children) < len(self.group.items) and self.may_begin():
+            return self.start()
+        if any(child.is_open for child in self.children):
+            return None
+        if self.error is not None or self.is_cancelled:
+            return self.end_without(self.children, Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
+        return self.end(Outcome([self.result(child) for child in self.children]))
+
+    def result(self, child: Node) -> Any:
+        assert child.outcome is not None
+        if self.group.kind != "settled":
+            return child.outcome.value
+        return Settled(child.outcome.value, child.outcome.error)
+
+
+class FirstOf(GroupNode):
+    """The first of the items to end, or to succeed. The others are dropped."""
+
+    winner: Node | None = None
+
+    def may_begin(self) -> bool:
+        return not any(map(self.wins, self.children))
+
+    def wins(self, child: Node) -> bool:
+        return child.outcome is not None and (self.group.kind == "first" or child.outcome.error is None)
+
+    def took(self, child: Node) -> None:
+        if self.winner is None and self.wins(child):
+            self.winner = child
+
+    def cancel(self) -> None:
+        if self.is_open:
+            self.is_cancelled = True
+            self.check()
+
+    def check(self) -> None:
+        if not self.is_open:
+            return
+        if self.winner is not None:
+            at, won = self.children.index(self.winner), self.winner.outcome
+            assert won is not None
+            losers = [child for child in self.children if child is not self.winner]
+            self.end_without(losers, won if won.error else Outcome((at, won.value)))
+        elif all(child.outcome for child in self.children):
+            errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
+            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]
+        elif self.is_cancelled and not self.has_open_shield:
+            self.end_without(self.children, Outcome(error=flow.Cancelled()))
+
+
+@dataclass(frozen=True, slots=True)
+class Shield(Item):
+    """An item that a cancel does not interrupt."""
+
+    item: Any
+
+    def node(self, model: Model) -> Node:
+        return ShieldNode(model, self.item)
+
+
+class ShieldNode(Node):
+    """A shield that has been begun."""
+
+    def __init__(self, model: Model, item: Any) -> None:
+        super().__init__(model)
+        self.child = model.node_of(item)
+
+    def start(self) -> None:
+        self.outcome = self.child.begin(self).outcome
+
+    def got(self, child: Node) -> None:
+        assert child.outcome is not None
+        self.end(child.outcome)
+        around = self.around
+        while around is not None:  # a cancel may have waited for this shield
+            if isinstance(around, FirstOf):
+                around.check()
+            around = around.around
+
+    def undo(self) -> None:
+        self.child.drop()
+
+    @property
+    def has_open_shield(self) -> bool:
+        return self.is_open
+
+
+# --- code ---
+
+
+class Branch(Node):
+    """A coroutine. `is_due`: a cancel is raised at the next `await` that is not a shield, or `at_once` at any `await`.
+
+    `is_users`: code of the user, which keeps the locks that it has received; functions of the kit release them.
+    """
+
+    def __init__(self, model: Model, code: Coroutine[Item, Any, Any], *, is_users: bool = True) -> None:
+        super().__init__(model)
+        self.code = code
+        self.is_users = is_users
+        self.is_due = self.is_due_at_once = self.has_begun = False
+        self.waiting: Node | None = None
+
+    def start(self) -> None:
+        self.model.ready.append(partial(self.resume, Outcome()))
+
+    def got(self, child: Node) -> None:
+        assert child.outcome is not None
+        self.model.ready.append(partial(self.resume, child.outcome))
+
+    def cancel(self) -> None:
+        if not self.is_open:
+            return
+        if not self.has_begun:
+            self.code.close()
+            if not self.model.is_refusing:
+                raise Open  # whether the code begins
+            self.end(Outcome(error=flow.Cancelled()))
+            return
+        self.is_due = True
+        if self.waiting is not None:
+            self.waiting.cancel()
+
+    def resume(self, outcome: Outcome) -> None:
+        """Run the code until it waits or ends."""
+        if not self.is_open:
+            return None
+        self.has_begun = True
+        result: Outcome | None = outcome
+        while result is not None:
+            if result.is_cancelled:
+                self.is_due = False
+            try:
+                item = self.code.throw(result.error) if result.error else self.code.send(result.value)
+            except StopIteration as stop:
+                return self.model.ready.append(partial(self.end, Outcome(stop.value)))
+            except (Problem, flow.Cancelled) as error:
+                return self.model.ready.append(partial(self.end, Outcome(error=error)))
+            result = self.await_(item)
+        return None
+
+    def await_(self, item: Item) -> Outcome | None:
+        """Begin what the code awaits. Return its outcome if it has one at once."""
+        is_due = self.is_due and (self.is_due_at_once or not isinstance(item, Shield))
+        if is_due and (self.is_due_at_once or not has_shield(item)):
+            self.is_due_at_once = False
+            close(item)
+            return Outcome(error=flow.Cancelled())
+        self.waiting = self.model.node_of(item).begin(self)
+        if self.waiting.outcome:
+            return self.waiting.outcome
+        if is_due:  # of the item, only the shields are begun
+            self.model.is_refusing = True
+            self.waiting.cancel()
+            self.model.is_refusing = False
+        return None
+
+    def undo(self) -> None:
+        if self.waiting is not None and not self.is_users:
+            self.waiting.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Item):
+    """A call of a function of the kit that is itself a coroutine. An `await` runs it as a part of the code."""
+
+    code: Coroutine[Any, Any, Any]
+
+    def node(self, model: Model) -> Node:
+        return Branch(model, self.code, is_users=False)
+
+    def __await__(self) -> Generator[Item, Any, Any]:
+        return self.code.__await__()
+
+
+def has_shield(item: Any) -> bool:
+    """Return whether a group contains a shield."""
+    return isinstance(item, Shield) or (isinstance(item, Group) and any(map(has_shield, item.items)))
+
+
+def close(item: Any) -> None:
+    """Close the coroutines of an item that is not begun."""
+    match item:
+        case Coroutine():
+            item.close()
+        case Function():
+            item.code.close()
+        case Group() if item.kind != "map":
+            for each in item.items:
+                close(each)
+        case Shield():
+            close(item.item)

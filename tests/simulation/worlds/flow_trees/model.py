@@ -1,0 +1,255 @@
+"""A model of what the code of a flow may observe, written from the pages about flows, not from the driver.
+
+`Model` runs a coroutine that awaits what `ModelFlow` returns, in place of the commands of `signalbox.flow`. Entries
+arrive one at a time: `end` ends a command, `event` delivers an event, `cancel` cancels the run. The model favours plain
+rules over speed and knows nothing of logs, paths, replays or turns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from signalbox import Problem, flow
+from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
+from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, GroupNode, Shield, ShieldNode
+from tests.simulation.worlds.flow_trees.handles import Handle
+from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome
+
+
+@dataclass(eq=False)
+class Model:
+    """A run of a flow. `main` returns the coroutine of one generation."""
+
+    main: Callable[[Model, int], Coroutine[Item, Any, Any]]
+    is_timed: bool = True
+    pending: list[Leaf] = field(default_factory=list)
+    ready: deque[Callable[[], None]] = field(default_factory=deque)
+    kept: list[tuple[str, Any]] = field(default_factory=list)
+    locks: set[str] = field(default_factory=set)
+    handles: list[Handle] = field(default_factory=list)
+    ended_handles: list[Handle] = field(default_factory=list)
+    arrived: list[tuple[str, Any]] = field(default_factory=list)
+    passed_on: list[tuple[str, Any]] = field(default_factory=list)
+    ended: Outcome | None = None
+    generation: int = 0
+    is_cancelled: bool = False
+    has_kept_again: bool = False
+    is_refusing: bool = False
+    cancelled_in: dict[tuple[str, str], int] = field(default_factory=dict)
+    entries: int = 0
+    branch: Branch = field(init=False)
+
+    def start(self) -> None:
+        """Begin the first generation."""
+        self.begin()
+        self.settle()
+
+    def begin(self, *, is_due: bool = False) -> None:
+        """Begin a generation. `is_due`: its first `await` raises the cancel that the one before has not received."""
+        self.branch = Branch(self, self.main(self, self.generation))
+        self.branch.is_due = self.branch.is_due_at_once = is_due
+        self.branch.begin(None)
+
+    def settle(self) -> None:
+        """Run code until all of it waits or the run has ended; events that were passed on come after the code."""
+        while self.ended is None:
+            self.pass_on()
+            if self.ready:
+                self.ready.popleft()()
+            elif self.branch.outcome is not None:
+                self.end_code(self.branch.outcome)
+            elif self.has_kept_again and len({name for name, _ in self.passed_on}) > 1:
+                raise Open  # the place of an event that was kept again, among those of other names
+            elif self.passed_on:
+                self.entries += 1
+                self.receive(*self.passed_on.pop(0))
+            else:
+                return
+
+    def end_code(self, outcome: Outcome) -> None:
+        """Abandon what the code has begun, and continue as new if the code has returned that."""
+        for handle in self.handles:
+            if not handle.received:
+                handle.child.drop()
+        assert not self.pending, self.pending
+        self.locks.clear()
+        self.handles.clear()
+        self.ended_handles.clear()
+        if not isinstance(outcome.value, Again):
+            self.ended = outcome
+            return
+        self.generation += 1
+        REACHED[BEGUN_AGAIN] += 1
+        self.is_cancelled = self.branch.is_due  # a later generation may be cancelled again
+        self.passed_on = sorted(self.kept + self.passed_on, key=self.arrived.index)
+        self.kept = []
+        self.begin(is_due=self.branch.is_due)
+
+    def taken(self, name: str) -> list[Any]:
+        """Return the earliest kept event of a name, which is kept no longer, or nothing."""
+        at = next((at for at, (kept, _) in enumerate(self.kept) if kept == name), None)
+        return [] if at is None else [self.kept.pop(at)[1]]
+
+    def check_open(self, event: str) -> None:
+        """Raise `Open` if the event or the end of another part may decide a group that waits for the event."""
+        waiting = [leaf for leaf in self.pending if leaf.command.key == ("event", event)]
+        is_late = self.cancelled_in.get(("event", event)) == self.entries
+        if is_late or any(isinstance(leaf.around, GroupNode | ShieldNode) for leaf in waiting):
+            raise Open
+
+    def pass_on(self) -> None:
+        """Pass events that have been kept again on to commands that wait for them already."""
+        for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
+            if leaf in self.pending and (kept := self.taken(leaf.command.label)):
+                self.pending.remove(leaf)
+                leaf.end(Outcome(kept[0]))
+
+    def node_of(self, item: Any) -> Node:
+        return item.node(self) if isinstance(item, Item) else Branch(self, item)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep an event, in the order of arrival."""
+        self.kept.append((name, value))
+        self.kept.sort(key=self.arrived.index)
+
+    # --- entries ---
+
+    def end(self, label: str, value: Any = None, error: str = "") -> None:
+        """End a pending command."""
+        self.entries += 1
+        [leaf] = [leaf for leaf in self.pending if leaf.command.label == label and leaf.command.kind != "event"]
+        self.pending.remove(leaf)
+        if leaf.command.kind == "lock":
+            self.locks.add(label)
+            value = Lock(label, self)
+        leaf.end(Outcome(error=Problem(error)) if error else Outcome(value))
+        self.settle()
+
+    def event(self, name: str, value: Any) -> None:
+        """Deliver an event."""
+        self.entries += 1
+        self.arrived.append((name, value))
+        self.receive(name, value)
+        self.settle()
+
+    def receive(self, name: str, value: Any) -> None:
+        """Pass an event on to the longest wait for it, or keep it."""
+        leaf = next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
+        if leaf is None:
+            self.keep(name, value)
+        else:
+            self.pending.remove(leaf)
+            leaf.end(Outcome(value))
+
+    def cancel(self) -> None:
+        """Cancel the run. A second cancel has no effect."""
+        self.entries += 1
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self.branch.cancel()
+            REACHED[CANCELS_WAITED] += self.branch.is_due
+        self.settle()
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock that the code has received."""
+
+    semaphore: str
+    model: Model
+
+    def release(self) -> None:
+        self.model.locks.discard(self.semaphore)
+
+
+# --- the functions for the code ---
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFlow:
+    """The names of `signalbox.flow`, for code that runs in a model."""
+
+    model: Model
+
+    def command(self, kind: str, label: str) -> Any:
+        return Command(kind, label, self.model)
+
+    def all(self, *items: Any) -> Any:
+        return Group("all", items)
+
+    def settled(self, *items: Any) -> Any:
+        return Group("settled", items)
+
+    def first(self, *items: Any) -> Any:
+        return Group("first", items)
+
+    def first_success(self, *items: Any) -> Any:
+        return Group("first_success", items)
+
+    def shield(self, item: Any) -> Any:
+        return Shield(item)
+
+    def begin(self, item: Any) -> Any:
+        if isinstance(item, Handle):
+            return item
+        handle = Handle(self.model, item)
+        self.model.handles.append(handle)
+        return handle.begin(None)
+
+    def wait_for(self, item: Any, label: str) -> Any:
+        return Function(self._wait_for(self.first(item, self.command("sleep", label))))
+
+    async def _wait_for(self, first: Any) -> Any:
+        which, result = await first
+        if which == 1:
+            raise flow.TimedOut("The time is over.")
+        return result
+
+    def map(self, items: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> Any:
+        return Function(self._map(Group("map", items, at_once)))
+
+    async def _map(self, group: Group) -> Any:
+        return await group
+
+    def as_completed(self, *items: Any) -> AsCompleted:
+        return AsCompleted(self, [item if isinstance(item, Handle) else self.begin(item) for item in items])
+
+    def again(self, _: int) -> Any:
+        return Again()
+
+    def cancel(self, handle: Any) -> bool:
+        cancelled: bool = handle.cancel_command()
+        return cancelled
+
+    def done(self, handle: Any) -> bool:
+        return handle.outcome is not None
+
+    def now(self) -> int:
+        return self.model.entries if self.model.is_timed else 0
+
+
+@dataclass(slots=True)
+class AsCompleted:
+    """Handles in the order in which they end."""
+
+    commands: ModelFlow
+    left: list[Handle]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Handle:
+        if not self.left:
+            raise StopAsyncIteration
+        if not any(handle.outcome for handle in self.left):
+            with suppress(Problem):
+                await self.commands.first(*self.left)
+        ended = [handle for handle in self.commands.model.ended_handles if handle in self.left]
+        if len(ended) > 1 and ended[0].ended_in == ended[1].ended_in:
+            raise Open
+        self.left.remove(ended[0])
+        return ended[0]
