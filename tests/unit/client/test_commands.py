@@ -128,6 +128,24 @@ def test_a_command_whose_reader_has_enough_ends_quietly(client: Client, command:
     assert (ran.returncode, ran.stderr) == (1, "")
 
 
+@pytest.mark.slow
+def test_a_command_under_a_lease_reads_the_terminal_and_ctrl_z_does_not_stop_it(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    file, ready = tmp_path / "line", tmp_path / "ready"
+    script = f"import pathlib; pathlib.Path({str(ready)!r}).touch(); pathlib.Path({str(file)!r}).write_text(input())"
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(PYTHON, command)  # noqa: S606 (a test's own command)
+    wait_until(ready.exists)
+    os.write(terminal, b"\x1a")
+    time.sleep(0.3)
+    os.write(terminal, b"hello\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    os.close(terminal)
+    assert file.read_text() == "hello"
+
+
 def test_a_command_that_is_interrupted_says_so(
     harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,10 +235,10 @@ def _lives(process: int) -> bool:
         return False
 
 
-def _family(tmp_path: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _family(tmp_path: Path, before: str = "") -> tuple[subprocess.Popen[bytes], int]:
     """Start `semaphores run` with a shell that has a child; return the command and the child's number."""
     file = tmp_path / "child"
-    shell = ["bash", "-c", '"$0" "$@"; true', PYTHON, "-c", CHILD, str(file)]
+    shell = ["bash", "-c", '"$0" "$@"; true', PYTHON, "-c", before + CHILD, str(file)]
     command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", *shell]
     process = subprocess.Popen(command)
     wait_until(lambda: file.exists() and bool(file.read_text()))
@@ -241,9 +259,12 @@ def test_a_signal_ends_the_command_with_its_children_and_releases_the_lease(
 
 
 @pytest.mark.slow
-def test_the_command_ends_with_its_children_when_semaphores_run_is_killed(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "])
+def test_the_command_ends_with_its_children_when_semaphores_run_is_killed(
+    client: Client, tmp_path: Path, before: str
+) -> None:
     client.semaphore("till").ensure(permits=1)
-    process, child = _family(tmp_path)
+    process, child = _family(tmp_path, before)
     process.kill()
     process.wait()
     wait_until(lambda: not _lives(child))
