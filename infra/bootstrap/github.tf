@@ -22,6 +22,8 @@ locals {
     "datastore.backupSchedules.get",
     "datastore.databases.getMetadata",
     "datastore.indexes.get",
+    "firebaserules.releases.get",
+    "firebaserules.rulesets.get",
     "eventarc.triggers.get",
     "iam.serviceAccounts.get",
     "logging.buckets.get",

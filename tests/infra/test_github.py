@@ -53,6 +53,8 @@ READ_BY = {
     "google_compute_target_https_proxy": "compute.targetHttpsProxies.get",
     "google_compute_url_map": "compute.urlMaps.get",
     "google_eventarc_trigger": "eventarc.triggers.get",
+    "google_firebaserules_release": "firebaserules.releases.get",
+    "google_firebaserules_ruleset": "firebaserules.rulesets.get",
     "google_firestore_backup_schedule": "datastore.backupSchedules.get",
     "google_firestore_database": "datastore.databases.getMetadata",
     "google_firestore_field": "datastore.indexes.get",
