@@ -1,7 +1,10 @@
 """Serve all functions on this machine until Ctrl-C. Code and catalogue are reloaded when they change."""
 
 import contextlib
+import io
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -41,14 +44,26 @@ def _running() -> str:
 
 
 def _run(port: int, data: Path | None, log: str, faults: str) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks ends no log
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
     stack = Stack(port, Project.find().state, faults, data=data)
     loop = DevLoop(stack, terminal.announce)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
-    with stack:
+    with _files_of_this_user_only(), stack:
         _serve(stack, data, terminal, loop)
+
+
+@contextlib.contextmanager
+def _files_of_this_user_only() -> Iterator[None]:
+    """Make files and folders, also those of the services, which no other user of the machine can read."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -> None:

@@ -1,5 +1,8 @@
 """`signalbox dev`: its variables are checked before anything starts; a change during the start is not lost."""
 
+import os
+import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from signalbox_tools.cli.main import main
+from signalbox_tools.local import child_processes
 from signalbox_tools.local import serving as command
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.local.reloading.watcher import Watcher
@@ -57,6 +61,24 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Interrupted:
 def test_files_are_watched_before_the_stack_starts_and_reloaded_after(interrupted: Interrupted) -> None:
     assert main(["dev"]) == 0
     assert interrupted.calls == ["watch", "enter", "start", "stop", "exit"]
+
+
+def test_files_of_a_stack_are_of_this_user_only(interrupted: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = interrupted.folder / "kept"
+
+    def written() -> None:
+        kept.mkdir()
+        (kept / "saved.json").touch()
+        with (kept / "service.log").open("wb") as log:
+            child_processes.start((sys.executable, "-c", f"open({str(kept / 'tasks')!r}, 'w')"), output=log).wait()
+
+    monkeypatch.setattr(interrupted, "start", written)
+    before = os.umask(0o022)
+    os.umask(before)
+    assert main(["dev"]) == 0
+    made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (kept, *kept.iterdir())}
+    assert made == {"kept": 0o700, "saved.json": 0o600, "service.log": 0o600, "tasks": 0o600}
+    assert os.umask(before) == before
 
 
 def test_a_change_before_the_start_is_reported_after_it(tmp_path: Path) -> None:
