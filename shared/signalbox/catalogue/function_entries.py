@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import field
+from keyword import iskeyword
 from pathlib import Path
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
@@ -96,6 +97,7 @@ class Function:
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
+        refuse(iskeyword(self.name), f"Python has a word {self.name}, so main.py cannot define it: rename the function")
         self._can_be_invoked()
         self._is_open_to_people_only()
         self._tasks_can_be_called()

@@ -341,3 +341,49 @@ def test_the_example_shop_of_the_catalogue_has_the_arguments_that_its_code_has()
         name: parameters for name, parameters in app.task_parameters.items() if name not in (ACT_ON_RUN, CALL_OBJECT)
     }
     assert load(CATALOGUE).functions["shop"].parameters == own
+
+
+METHODS_OF_OTHERS = {
+    "class Board:\n    def task(self, text): ...\nboard = Board()\nboard.task('a')": {"invoked_by": ["people"]},
+    "class Board:\n    def run(self): self.flow(1)\n    def flow(self, n): ...": {"invoked_by": ["people"]},
+    "import celery\nqueue = celery.Celery()\n@queue.task\ndef pack(): ...": {"invoked_by": ["people"]},
+    "def show(board): board.on_document('a'); board.inner.object(1)": {"invoked_by": ["people"]},
+    "@app.task\ndef pack(): ...\ndef show(board): board.task(1)": {"invoked_by": ["queue"], "tasks": ["pack"]},
+    "other = app\n@other.task\ndef pack(): ...": {"invoked_by": ["queue"], "tasks": ["pack"]},
+    "def made(): return Function('orders')\nother = made()\n@other.task\ndef pack(): ...": {
+        "invoked_by": ["queue"],
+        "tasks": ["pack"],
+    },
+    "class Shop:\n    hub = Function('orders')\n@Shop.hub.task\ndef pack(): ...": {
+        "invoked_by": ["queue"],
+        "tasks": ["pack"],
+    },
+}
+
+
+@pytest.mark.parametrize("code", METHODS_OF_OTHERS)
+def test_methods_named_as_decorators_count_on_a_function_only(tmp_path: Path, code: str) -> None:
+    function = catalogue(tmp_path, code, {}).functions["orders"]
+    found = {"invoked_by": list(function.invoked_by), "tasks": list(function.tasks)}
+    assert found == {"tasks": [], **METHODS_OF_OTHERS[code]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["app.task(print)", "def more(hub: Function): hub.task(print)", "from other import app as hub\nhub.object(int)"],
+)
+def test_a_task_that_is_made_otherwise_is_refused_with_its_place(tmp_path: Path, call: str) -> None:
+    with pytest.raises(
+        CatalogueError, match=r"main.py:\d+ calls app.task, app.object, app.flow or app.on_document other"
+    ):
+        catalogue(tmp_path, call, {})
+
+
+def test_the_function_may_be_made_in_another_file(tmp_path: Path) -> None:
+    files = {
+        "main.py": b"from hub import made as app\nimport tasks\norders = app.entry_point()",
+        "hub.py": b"from signalbox import Function\nmade = Function('orders')",
+        "tasks.py": b"import hub\n@hub.made.task\ndef pack(): ...\n\ndef show(board): board.task(1)",
+    }
+    usage = usage_of(files)
+    assert (dict(usage.tasks), usage.otherwise) == ({"pack": "tasks.py:3"}, "")
