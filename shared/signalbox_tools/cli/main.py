@@ -363,7 +363,7 @@ def _still(name: str, text: str) -> None:
                 _among("schedule", catalogue.schedules, schedules) if is_chosen else tuple(catalogue.schedules),
             )
             if place:
-                getattr(Stillness(place, *chosen, click.echo, run), name)()
+                getattr(Stillness(place, *chosen, lambda text: click.echo(place.complete(text)), run), name)()
             else:
                 from signalbox_tools.local import queue_pauses
 

@@ -168,10 +168,10 @@ class Deployment:
 
     def _refuse_losses(self, plan: Plan) -> None:
         lost_tasks.refuse_lost_data(self.target, plan)
-        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
-            self.recovery.refuse_pinned()
         for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
             self.say(warning)
+        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
+            self.recovery.refuse_pinned()
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""

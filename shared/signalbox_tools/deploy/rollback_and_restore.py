@@ -20,11 +20,11 @@ from signalbox_tools.function_deployments import deployments_of
 ONE_DEPLOYMENT = timedelta(hours=1)
 NEVER = datetime.max.replace(tzinfo=UTC)
 SERVICE_LABEL = "serving.knative.dev/service"
-ROLLED_BACK = """Rolled back. A deployment would move these functions forward again, so it is refused until one is run with
+ROLLED_BACK = """Rolled back. A deployment would move these functions forward again, so it is refused until it is run as
 signalbox deploy {options} --forward (make deploy FORWARD=1). To lift the rollback without a deployment:
 {lifts}"""
-PINNED = """These functions do not serve their newest revision: they are rolled back. This deployment would change them, and send
-all traffic to the code of this folder:
+PINNED = """These functions do not serve their newest revision: they are rolled back. This deployment would send all of
+their traffic to the code of this folder:
 {pins}
 If that code is right: signalbox deploy {options} --forward (make deploy FORWARD=1). To lift the rollback without a
 deployment:
@@ -80,7 +80,7 @@ class Recovery:
 
     def rollback(self) -> None:
         """Send the traffic of every function that the last deployment changed to its previous revision."""
-        services = self._services()
+        services = self._found()
         revisions = self._listed("run", "revisions", "list", f"--region={self.target.region}")
         found = moves({each["metadata"]["name"] for each in services}, services, revisions)
         if not found:
@@ -103,17 +103,20 @@ class Recovery:
             raise Aborted(PINNED.format(pins=pins, options=self.target.options, lifts=lifts))
 
     def _services(self) -> list[dict[str, Any]]:
-        """Return the Cloud Run services of the environment's functions. Raises `Aborted` if there are none."""
+        """Return the Cloud Run services of the environment's functions."""
         functions = self.target.catalogue.functions.values()
         names = {self.target.service(each.name) for function in functions for each in deployments_of(function)}
         listed = self._listed("run", "services", "list", f"--region={self.target.region}")
-        if not (own := [each for each in listed if each["metadata"]["name"] in names]):
+        return [each for each in listed if each["metadata"]["name"] in names]
+
+    def _found(self) -> list[dict[str, Any]]:
+        if not (services := self._services()):
             raise Aborted(
-                f"No function of {self.target.environment} runs in {self.target.region} of {self.target.project}. If it "
-                f'runs in another region, name it with --region (make: REGION=…), or set "region" in '
+                f"No function of {self.target.environment} runs in {self.target.region} of {self.target.project}. If "
+                f'they run in another region, name it with --region (make: REGION=…), or set "region" in '
                 f"{self.target.own_file}."
             )
-        return own
+        return services
 
     def _lifts(self, services: list[str]) -> str:
         where = {"region": self.target.region, "project": self.target.project}
@@ -125,9 +128,9 @@ class Recovery:
         backup = newest(backups, self.target.database)
         if backup is None:
             raise Aborted(
-                f"There is no finished backup of {self.target.database} in {self.target.database_location}. An environment "
-                'with "backups": true, as prod, makes one a day. If the database is in another location, name it: '
-                f'"database_location" or "region" in {self.target.own_file}.'
+                f"There is no finished backup of {self.target.database} in {self.target.database_location}. An "
+                'environment with "backups": true, as prod, makes one a day. If the database is elsewhere, name its '
+                f'location: "database_location" or "region" in {self.target.own_file}.'
             )
         database = f"{self.target.database}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
         self.say(f"The newest backup of {self.target.database} is of {backup['snapshotTime']}.")

@@ -65,13 +65,13 @@ class GcloudOfTheCloud(Script):
         found = [value for (each, _), value in self.google.cloud.existing.items() if each == kind]
         return [each for each in found if not location or each["location"] == location]
 
-    def functions_list(self, given: dict[str, str]) -> Any:
+    def functions_list(self, *_: object) -> Any:
         return [
             {"name": each["id"], "labels": each["effective_labels"] | LABELS, "state": "ACTIVE"}
             for each in self._existing(FUNCTION)
         ]
 
-    def firestore_databases_list(self, given: dict[str, str]) -> Any:
+    def firestore_databases_list(self, *_: object) -> Any:
         return [{"name": each["id"], "locationId": each["location_id"]} for each in self._existing(DATABASE)]
 
     def tasks_queues_list(self, given: dict[str, str]) -> Any:
@@ -96,7 +96,7 @@ class GcloudOfTheCloud(Script):
         status = {"latestReadyRevisionName": newest, "traffic": [{"revisionName": newest} | traffic]}
         return {"metadata": {"name": name}, "status": status}
 
-    def run_revisions_list(self, given: dict[str, str]) -> Any:
+    def run_revisions_list(self, *_: object) -> Any:
         return [
             {
                 "metadata": {

@@ -1,5 +1,5 @@
-"""The second day of a deployment, with the real Terraform: what a person sees who forgets the region, rolls back, deploys
-another change, removes a function and destroys the environment.
+"""The second day of a deployment, with the real Terraform: what a person sees who forgets the region, rolls back,
+deploys another change, removes a function and destroys the environment.
 
 `-s` prints it.
 """
