@@ -54,7 +54,8 @@ up."""
 class Deployment:
     """A deployment to make, change or remove, with functions that run programs, print and ask.
 
-    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
+    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test. `forward` moves
+    functions that are rolled back to the new code; without it, a plan that changes them is refused.
     """
 
     target: Target
@@ -63,6 +64,7 @@ class Deployment:
     run: Run = run
     clock: Clock = REAL
     base_url: str = ""
+    forward: bool = False
 
     @property
     def recovery(self) -> Recovery:
@@ -168,6 +170,8 @@ class Deployment:
         lost_tasks.refuse_lost_data(self.target, plan)
         for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
             self.say(warning)
+        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
+            self.recovery.refuse_pinned()
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
 NAMED_BY = ("name", "location", "project")
 
 
@@ -52,7 +51,9 @@ def read(document: Mapping[str, Any]) -> Plan:
         created_values={
             each["address"]: each["change"].get("after") or {} for each in changes if each["address"] in created
         },
-        lost_values={each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])},
+        lost_values={
+            each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])
+        },
         outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
     )
 

@@ -157,7 +157,7 @@ def _moved(target: Target, facts: Facts) -> Iterator[Missing]:
         if name in names and {key: labels.get(key) for key in ours} == ours
     }
     if found and not names & (facts.functions or {}).keys():
-        yield Missing(*deployed_place.other_region(target, sorted(found)[0]))
+        yield Missing(*deployed_place.other_region(target, min(found)))
 
 
 def _labels_of(target: Target) -> dict[str, str]:

@@ -253,7 +253,7 @@ def destroys(*functions: str) -> str:
     """Return the JSON of a plan that destroys functions."""
     addresses = [f'module.function["{name}"].google_cloudfunctions2_function.function' for name in functions]
     places = [{"name": f"dev-{name.replace('_', '-')}", "location": "us-central1"} for name in functions]
-    changes = [{"actions": ["delete"], "before": place} for place in places]
+    changes: list[dict[str, object]] = [{"actions": ["delete"], "before": place} for place in places]
     return planned(dict(zip(addresses, changes, strict=True)))
 
 
@@ -335,7 +335,7 @@ def test_a_function_or_a_queue_that_is_replaced_elsewhere_counts_as_lost_with_it
 def test_a_function_that_is_replaced_under_its_own_address_keeps_its_tasks(place: deployment_target.Target) -> None:
     same = {"name": "dev-shop", "location": "us-central1"}
     change: dict[str, object] = {"actions": ["delete", "create"], "before": same, "after": same}
-    script = Script(**{"terraform show": planned({SHOP: change})}, **QUEUES)
+    script = Script(**{"terraform show": planned({SHOP: change}), "gcloud run services list": "[]"}, **QUEUES)
     assert Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     assert script.count("gcloud tasks list") == 0
 

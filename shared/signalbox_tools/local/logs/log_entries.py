@@ -1,7 +1,7 @@
 """Read a line of a log as values.
 
 User code can write any line into the log, and a caller chooses parts of others. So each member has the type that
-readers expect, or it is left out.
+readers expect, or the line is a text like any other.
 """
 
 import json
@@ -21,14 +21,14 @@ NUMBER_MAX = 10**12
 
 
 def entry_of(line: str | bytes) -> dict[str, Any] | None:
-    """Return the members of a line of JSON, or None for any other line."""
+    """Return the members of a line of JSON, or None for any other line, and if a member has another type."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(said, dict) or not all(_is_of_its_type(name, value) for name, value in said.items()):
         return None
-    return {name: value for name, value in said.items() if _is_of_its_type(name, value)}
+    return said
 
 
 def time_of(entry: Mapping[str, Any]) -> datetime | None:
