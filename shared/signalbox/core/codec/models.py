@@ -126,12 +126,12 @@ def _sort(value: Any, written: Any) -> None:
 def _sorted(value: Any) -> Any:
     """Return a value whose sets iterate in the same order in every process."""
     kind: Any = type(value)
-    if isinstance(value, SETS):
-        return SORTED.get(kind, kind)(map(_sorted, value))
+    if issubclass(kind, SETS):
+        return SORTED.get(kind, kind)([_sorted(item) for item in value])
     if kind in (list, tuple):
-        return kind(map(_sorted, value))
+        return kind([_sorted(item) for item in value])
     if isinstance(value, tuple) and hasattr(value, "_make"):
-        return kind._make(map(_sorted, value))
+        return kind._make([_sorted(item) for item in value])
     if kind is dict:
         return {name: _sorted(item) for name, item in value.items()}
     for name, _ in _names(value):
