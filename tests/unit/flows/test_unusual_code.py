@@ -507,23 +507,18 @@ class Pair(NamedTuple):
 def test_an_inline_step_cannot_change_a_received_set_nor_what_is_in_a_named_tuple_or_a_partial(
     harness: Harness,
 ) -> None:
-    def change(tags: set[str], pair: Pair) -> None:
+    def change(tags: set[str], pair: Pair) -> int:
         tags.add("x")
         pair.words.append("x")
+        return len(tags) + len(pair.words)
 
     async def tagged(tags: set[str]) -> list[Any]:
         pair = Pair([])
-        await flow.run(change, tags, pair)
-        await flow.run(partial(change, tags, pair=pair))
+        seen = [await flow.run(change, tags, pair), await flow.run(partial(change, tags, pair=pair))]
         await flow.run(tags.add, "y")
-        await flow.event("go")
-        return [sorted(tags), pair.words]
+        return [*seen, sorted(tags), pair.words]
 
-    run = started(harness, tagged, tags={"a"})
-    harness.run()
-    run.event("go")
-    harness.run()
-    assert run.status().result == [["a"], []]
+    assert result_of(harness, tagged, tags={"a"}) == [3, 3, ["a"], []]
 
 
 def test_thousands_of_coroutines_that_do_not_wait_are_not_a_loop(harness: Harness) -> None:
