@@ -41,7 +41,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
 from signalbox.flows.machine.stuck import Cancelled
-from signalbox.flows.machine.tree import Handle, earliest
+from signalbox.flows.machine.tree import Handle, earliest, of_kit
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
@@ -439,6 +439,7 @@ class AsCompleted(Generic[T]):
         return handle
 
 
+@of_kit
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     """Wait for a command, and return its result. After `timeout_seconds`, abandon the command, as `first` does.
 
@@ -451,6 +452,7 @@ async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     return cast("T", result)
 
 
+@of_kit
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
     """Call a function for each of many items, and await each result. At most `at_once` items are in progress at a time.
 
@@ -464,6 +466,7 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
 
     failed = False
 
+    @of_kit
     async def take() -> None:
         nonlocal failed
         while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins nothing

@@ -10,7 +10,7 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import SHIELD_PATCH, Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -116,19 +116,24 @@ class Group:
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
         for number, item in self._items:
+            before = len(self.tree.ready)
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
-            if self._takes_one and self.stops():
+            if self._takes_one and self.stops(before):
                 return
 
     @property
     def _takes_one(self) -> bool:
         return self._mode in (Mode.FIRST, Mode.SUCCESS)
 
-    def stops(self) -> bool:
-        """Return whether a kept event has decided a `first`: its later commands must not take another event.
+    def stops(self, before: int) -> bool:
+        """Return whether the item that was added last decides a `first`: its later items must not take another event.
 
-        Before the patch, it stopped as soon as anything in the flow was decided. There was no `first_success` then.
+        `before` is the number of outcomes that were on their way before the item was added. Before `ANY_PATCH`, the
+        group stopped as soon as anything in the flow was decided. There was no `first_success` then.
         """
+        if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before, self.parent)
+            return self._left == 0
         if self._children[-1].decided or self._mode is Mode.SUCCESS:
             return self._children[-1].decided
         return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
@@ -245,12 +250,13 @@ class Group:
         self._release_locks()
 
     def _release_locks(self) -> None:
-        """Release the locks that coroutines have returned, if they were taken below the group.
+        """Release the locks that the group has taken, also those that coroutines have returned.
 
-        The code may hold a lock that was taken elsewhere, for instance one that the group has renewed.
+        The code still holds a lock that the group has only renewed, and can await again a handle that has taken one.
         """
         for lock in locks_in(self._results):
-            if lock.is_below(self._path) and not any(handle.has(lock) for handle in self.tree.handles):
+            is_handles = any(handle.has(lock) for handle in self.tree.handles)
+            if not is_handles and (lock.is_below(self._path) or not self.tree.patched(RECEIVED_PATCH)):
                 lock.release()
 
 
