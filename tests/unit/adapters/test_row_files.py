@@ -382,6 +382,7 @@ def _lines_of_python(raw: bytes) -> list[dict[str, Any]] | None:
 
 
 @pytest.mark.parametrize(("end", "read"), [("csv", _table_of_python), ("ndjson", _lines_of_python)])
+@runs(max_examples=50)
 @given(raw=odd_bytes(), cut=st.none() | st.integers(0, 40))
 def test_any_bytes_are_read_as_python_reads_them_or_refused(
     tmp_path_factory: pytest.TempPathFactory,

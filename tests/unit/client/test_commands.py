@@ -23,7 +23,7 @@ from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.testing import Harness
-from signalbox_tools.cli import flow_replay
+from signalbox_tools.cli import flow_replay, leased_command
 from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND
 from signalbox_tools.cli.main import main
 from signalbox_tools.deploy.programs import CommandFailed
@@ -212,11 +212,14 @@ def test_a_program_that_cannot_be_run_takes_no_permit(
     assert client.semaphore("till").acquire() == {"id": ANY, "token": ANY, "ends_at": ANY}  # the first one ever
 
 
-def test_a_wait_for_a_permit_is_reported(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wait_for_a_permit_is_reported(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leased_command, "QUIET_SECONDS", 0.05)
     client.semaphore("till").ensure(permits=1)
     lease = client.semaphore("till").acquire()
     assert lease
-    thread = threading.Timer(1.5, client.semaphore("till").signal, [lease])
+    thread = threading.Timer(0.3, client.semaphore("till").signal, [lease])
     thread.start()
     assert main(["semaphores", "run", "till", "--", "true"]) == 0
     thread.join()
