@@ -10,13 +10,17 @@ each may be compressed (``.gz``). One row and a megabyte of the file are in memo
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
+from itertools import count
 from os import fsync
 from pathlib import Path
-from typing import IO, Any
+from stat import S_IMODE
+from typing import IO, Any, AnyStr
 from uuid import uuid4
 
 from signalbox.adapters import runtime
@@ -27,6 +31,18 @@ from signalbox.core.problems import NotFound, Problem
 CLOUD = "gs://"
 WILDCARDS = "*?["
 COMPRESSED = ".gz"
+MAGIC = b"\x1f\x8b"
+"""The first bytes of compressed data. No UTF-8 begins with them."""
+
+ENCODINGS = ("", "identity", "gzip")
+"""Values of an object's Content-Encoding that can be read; an object without one has ""."""
+
+ESCAPED = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, in a text that is decoded with "surrogateescape"."""
+
+PART = re.compile(r"\.[0-9a-f]{32}\.part")
+"""Names of files that are being written."""
+
 LINES = (".ndjson", ".jsonl")
 TABLE = ".csv"
 CHUNK_BYTES = 1024 * 1024
@@ -44,20 +60,23 @@ def read_rows(source: str | Path) -> Iterator[dict[str, Any]]:
     """Iterate over the rows of a file, or of all files that match a pattern, in the order of their names.
 
     `source` is a path, or ``gs://BUCKET/NAME``; its last part may have ``*``, ``?`` and ``[…]``. A row of a table has
-    strings. A repeat yields the same rows in the same order while the files do not change. Raises `NotFound` if no file
-    matches, and `BadRows` naming file and line. Cloud Storage needs the package google-cloud-storage, and the role
-    roles/storage.objectViewer for the function's account.
+    strings. An object that Cloud Storage stores with ``Content-Encoding: gzip`` is unpacked. A repeat yields the same
+    rows in the same order while the files do not change. Raises `NotFound` if no file matches, and `BadRows` naming
+    file and line. Cloud Storage needs the package google-cloud-storage, and the role roles/storage.objectViewer for the
+    function's account.
     """
-    for name, opened in _files(str(source)):
-        with opened as stream:
-            yield from _rows(name, stream)
+    for name, file in _files(str(source)):
+        with _opened(name, file) as stream:
+            yield from _of_table(name, stream) if _kind(name) == TABLE else _of_lines(name, stream)
 
 
 def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows to a file, one JSON object a line, and return their number. The whole file is replaced, or nothing is.
 
-    `target` is a path or ``gs://BUCKET/NAME`` and ends in ``.ndjson`` or ``.jsonl``, and ``.gz`` to compress it. Raises
-    `BadRows`. Cloud Storage needs the role roles/storage.objectUser.
+    `target` is a path or ``gs://BUCKET/NAME`` and ends in ``.ndjson`` or ``.jsonl``, and ``.gz`` to compress it. A file
+    that is replaced keeps its permissions, and a symbolic link still names its file. Raises `BadRows` for a row that
+    `read_rows` would not read as it was given: NaN, a name that is not a text, more than 1 MiB. Cloud Storage needs the
+    role roles/storage.objectUser.
     """
     runtime.check_permitted()
     name = str(target)
@@ -66,16 +85,19 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if name.startswith(CLOUD):
         with _blob(name).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
             return _write(name, stream, rows)
-    part = Path(f"{name}.{uuid4().hex}.part")  # unique to this call: two deliveries of a task may write at once
+    file = Path(name).resolve()  # a link stays, and the file that it names is replaced
+    part = file.with_name(f".{uuid4().hex}.part")  # unique to this call: two deliveries of a task may write at once
     try:
-        with part.open("wb") as stream:
-            count = _write(name, stream, rows)
+        with part.open("xb") as stream:
+            if file.exists():
+                part.chmod(S_IMODE(file.stat().st_mode))
+            written = _write(name, stream, rows)
             stream.flush()
             fsync(stream.fileno())  # a power failure never leaves the name on part of a file
-        part.replace(name)
+        part.replace(file)
     finally:
         part.unlink(missing_ok=True)
-    return count
+    return written
 
 
 def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -96,22 +118,22 @@ def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
     write_rows(place, rows)
 
 
-def _files(source: str) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
+def _files(source: str) -> list[tuple[str, Any]]:
+    """Return the files or objects that match, each under its name."""
     found = sorted(_objects(source) if source.startswith(CLOUD) else _paths(source), key=lambda each: each[0])
     if not found:
         raise NotFound(f"No file matches {source}.")
     for name, _ in found:
         if _kind(name) not in (*LINES, TABLE):
             raise BadRows(f"{name} must end in .ndjson, .jsonl or .csv, or in one of these and .gz.")
-    for name, file in found:
-        yield name, file.open("rb") if isinstance(file, Path) else _reading(file)
+    return found
 
 
 def _paths(source: str) -> Iterator[tuple[str, Path]]:
     path = Path(source)
     is_pattern = set(path.name) & set(WILDCARDS) and not path.is_file()
     found = path.parent.glob(path.name) if is_pattern else [path]
-    return ((str(each), each) for each in found if each.is_file())
+    return ((str(each), each) for each in found if each.is_file() and not PART.fullmatch(each.name))
 
 
 def _objects(source: str) -> Iterator[tuple[str, Any]]:
@@ -119,13 +141,42 @@ def _objects(source: str) -> Iterator[tuple[str, Any]]:
     bucket, pattern = _place(source)
     end = min((pattern.index(sign) for sign in WILDCARDS if sign in pattern), default=len(pattern))
     for each in _client().list_blobs(bucket, prefix=pattern[:end]):
-        if each.name == pattern or fnmatchcase(each.name, pattern):
+        is_folder = each.name.endswith("/")  # an empty object, by which the Cloud console shows a folder
+        if each.name == pattern or (fnmatchcase(each.name, pattern) and not is_folder):
             yield f"{CLOUD}{bucket}/{each.name}", each
 
 
-def _reading(file: Any) -> Any:
-    """Open one generation of an object. A read that finds another generation raises."""
-    return file.open("rb", chunk_size=CHUNK_BYTES, if_generation_match=file.generation)
+@contextmanager
+def _opened(name: str, file: Any) -> Iterator[Any]:
+    """Open the content of a file or of an object. Raises `BadRows` at the end if not all stored bytes were read."""
+    size, encoding = (file.stat().st_size, "") if isinstance(file, Path) else (file.size, file.content_encoding or "")
+    if encoding.lower() not in ENCODINGS:
+        raise BadRows(f"{name} has the Content-Encoding {encoding}: store it with gzip or without an encoding.")
+    layers = (encoding.lower() == "gzip") + name.endswith(COMPRESSED)
+    if layers and not size:
+        raise BadRows(f"{name}, line 1: it has no bytes, and a compressed file has at least a header.")
+    with file.open("rb") if isinstance(file, Path) else _stored(file) as stored:
+        yield _unpacked(name, stored, layers)
+        if not isinstance(file, Path) and stored.tell() != size:
+            raise BadRows(f"{name}: Cloud Storage sent {stored.tell():,} of {size:,} bytes.")
+
+
+def _stored(file: Any) -> Any:
+    """Open the stored bytes of one generation of an object. A read that finds another generation raises.
+
+    Without `raw_download`, Google's client unpacks each chunk of an object with a Content-Encoding, and asks for the
+    next chunk at a position among the unpacked bytes: rows are lost.
+    """
+    return file.open("rb", chunk_size=CHUNK_BYTES, if_generation_match=file.generation, raw_download=True)
+
+
+def _unpacked(name: str, stored: Any, layers: int) -> Any:
+    """Return the content of stored bytes. A ``.gz`` with a Content-Encoding may be compressed once or twice."""
+    if not layers:
+        return stored
+    content = gzip.GzipFile(fileobj=stored)
+    with _at(f"{name}, line 1"):
+        return gzip.GzipFile(fileobj=content, mode="rb") if layers > 1 and content.peek(2)[:2] == MAGIC else content
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -154,22 +205,32 @@ def _kind(name: str) -> str:
     return Path(name.removesuffix(COMPRESSED)).suffix.lower()
 
 
-def _rows(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    plain: Any = gzip.GzipFile(fileobj=stream) if name.endswith(COMPRESSED) else stream
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Raise `BadRows` with a place for content that cannot be unpacked."""
     try:
-        yield from _of_table(name, plain) if _kind(name) == TABLE else _of_lines(name, plain)
-    except (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
-        raise BadRows(f"{name}: {error}.") from error
+        yield
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise BadRows(f"{where}: {error}.") from error
 
 
 def _of_lines(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    number = 0
-    while line := stream.readline(LINE_BYTES_MAX + 1):
-        number += 1
-        if len(line) > LINE_BYTES_MAX:
-            raise BadRows(f"{name}, line {number}: it has more than {LINE_BYTES_MAX:,} bytes.")
+    for where, line in _numbered(name, stream):
         if line.strip():
-            yield _object(f"{name}, line {number}", line)
+            yield _object(where, line)
+
+
+def _numbered(name: str, stream: IO[AnyStr]) -> Iterator[tuple[str, AnyStr]]:
+    """Iterate over lines, each with its place. Raises `BadRows` with the place."""
+    for number in count(1):
+        where = f"{name}, line {number}"
+        with _at(where):
+            line = stream.readline(LINE_BYTES_MAX + 1)
+        if not line:
+            return
+        if len(line) > LINE_BYTES_MAX:
+            raise BadRows(f"{where}: it has more than {LINE_BYTES_MAX:,} bytes.")
+        yield where, line
 
 
 def _object(where: str, line: bytes) -> dict[str, Any]:
@@ -198,24 +259,55 @@ def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _text_lines(name: str, stream: IO[bytes]) -> Iterator[str]:
-    text, number = io.TextIOWrapper(stream, "utf-8-sig", newline=""), 0
-    while line := text.readline(LINE_BYTES_MAX + 1):
-        number += 1
-        if len(line) > LINE_BYTES_MAX:
-            raise BadRows(f"{name}, line {number}: it has more than {LINE_BYTES_MAX:,} bytes.")
+    # Text is decoded in chunks: only escapes of wrong bytes show the line that has them.
+    text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
+    for where, line in _numbered(name, text):
+        if not line.isascii() and ESCAPED.search(line):
+            raise BadRows(f"{where}: it is not UTF-8.")
         yield line
+    text.detach()  # without this, the stream is closed with it
 
 
 def _write(name: str, stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:
     if name.endswith(COMPRESSED):
         with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as compressed:  # the same bytes each time
-            return _lines(compressed, rows)
-    return _lines(stream, rows)
+            return _write_lines(name, compressed, rows)
+    return _write_lines(name, stream, rows)
 
 
-def _lines(stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:
-    count = 0
-    for row in rows:
-        stream.write(render(row) + b"\n")
-        count += 1
-    return count
+def _write_lines(name: str, stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:
+    number = 0
+    for number, row in enumerate(rows, 1):
+        stream.write(_line(f"{name}, line {number}", row))
+    return number
+
+
+def _line(where: str, row: Mapping[str, Any]) -> bytes:
+    """Render a row. Raises `BadRows` for one that `read_rows` would refuse, or read as another one."""
+    if not isinstance(row, Mapping):
+        raise BadRows(f"{where}: a row is a dict, not a {type(row).__name__}.")
+    members = dict(row)
+    try:
+        line = render(members, exact=True) + b"\n"
+        _check_names(where, members)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRows(f"{where}: {error}") from error
+    if len(line) > LINE_BYTES_MAX:
+        raise BadRows(f"{where}: it has more than {LINE_BYTES_MAX:,} bytes.")
+    _object(where, line)
+    return line
+
+
+def _check_names(where: str, value: Any) -> None:
+    """Raise `BadRows` for a name that is not a text: JSON would make one of it."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise BadRows(f"{where}: the name {name!r} is not a text.")
+            _check_names(where, inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_names(where, inner)
+    elif is_dataclass(value):
+        for field in fields(value):
+            _check_names(where, getattr(value, field.name))

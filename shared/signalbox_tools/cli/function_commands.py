@@ -2,14 +2,11 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,11 +17,7 @@ from signalbox_tools.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client import Client
-    from signalbox.client.blocking.semaphores import HeldLease
     from signalbox_tools.console.identity_tokens import Tokens
-
-LOOK_SECONDS = 0.5
-"""The interval at which `semaphores run` checks whether its lease is lost."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -345,59 +338,20 @@ def run(
 ) -> int:
     """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- signalbox deploy`.
 
-    The lease is renewed while the command runs, and released when it ends; the exit status is the command's. If the
-    lease is lost, the command gets a SIGTERM, and the status is 1. SIGNALBOX_TOKEN has the fencing token.
+    The lease is renewed while the command runs, and released when it ends; SIGNALBOX_TOKEN has the fencing token. The
+    exit status is the command's, or 128 and the number of the signal that ended it, or:
+
+    \b
+    123  there is no such semaphore
+    124  no permit within --timeout
+    125  the lease was lost: the command got SIGTERM, and SIGKILL ten seconds later
+    126  COMMAND is not executable; no permit was taken
+    127  there is no COMMAND; no permit was taken
     """
-    from signalbox.client import LeaseLost
+    from signalbox_tools.cli.leased_command import LeasedCommand
 
     with opened(**place) as client:
-        try:
-            with client.semaphore(name).lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease:
-                return _run_under(lease, command)
-        except (LeaseLost, TimeoutError) as error:
-            raise click.ClickException(str(error)) from error
-
-
-def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
-    """Run a command until it ends or the lease is lost. Ctrl-C and SIGTERM go to the command first, once each."""
-    environment = {**os.environ, "SIGNALBOX_TOKEN": str(lease.token)}
-    with subprocess.Popen(command, env=environment) as process:  # noqa: S603 (the user's own command)
-
-        def pass_on(number: int, _: object) -> None:
-            if number != signal.SIGINT or not _is_in_the_foreground():
-                process.send_signal(number)
-
-        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
-        try:
-            while True:
-                try:
-                    status = process.wait(LOOK_SECONDS)
-                    return status if status >= 0 else SIGNALLED - status
-                except subprocess.TimeoutExpired:
-                    if lease.is_lost:
-                        process.terminate()
-                        lease.check()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-SIGNALLED = 128
-"""The exit status of a command that a signal ended is this plus the signal's number, as in a shell."""
-
-
-def _is_in_the_foreground() -> bool:
-    """Return whether the command also receives Ctrl-C from a terminal.
-
-    Many programs die at once when they receive a second one.
-    """
-    try:
-        with Path("/dev/tty").open("rb", buffering=0) as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
+        return LeasedCommand(command).run(client.semaphore(name), timeout, permits, lease_seconds)
 
 
 # --- rates ---

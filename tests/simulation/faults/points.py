@@ -362,6 +362,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "rates.acquire": "signalbox.rates.machine:acquire",
     "rates.admit_effects": "signalbox.rates.machine:admit_effects",
     "rates.admit_writes": "signalbox.rates.service:admit_writes",
+    "rates.cancel": "signalbox.rates.service:cancel",
     "rates.change_settings": "signalbox.rates.machine:change_settings",
     "rates.check_due": "signalbox.rates.machine:check_due",
     "rates.head_of": "signalbox.core.queue_order:head_of",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Committed, Must, Ports, Put, Write
+from signalbox.core.ports import Committed, Conflict, Must, Ports, Put, Write
 from signalbox.core.times import microseconds
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.rates import machine
-from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of
+from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of, wait_path
 from signalbox.rates.requests import RateWaitRequest
-from signalbox.rates.storage import rate_of
+from signalbox.rates.storage import rate_of, wait_of
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import rates as rates_world
@@ -23,6 +26,7 @@ acquire = original("rates.acquire")
 admit_writes = original("rates.admit_writes")
 leave = original("rates.leave")
 take = original("rates.take")
+cancel = original("rates.cancel")
 grant = original("rates.grant_waits")
 wait = original("rates.wait")
 
@@ -60,6 +64,28 @@ def _one_permit(rate: Rate, _: int, slot: datetime) -> Rate:
 
 def _owed_in_time(rate: Rate, wanted: Any, _: datetime) -> Rate:
     return replace(rate, settings=wanted)
+
+
+def _owed_beyond_the_burst(rate: Rate, wanted: Any, now: datetime) -> Rate:
+    owed = Fraction(max(0, rate.full_at - microseconds(now)), machine.interval(rate))
+    changed = replace(rate, settings=wanted)
+    return replace(changed, full_at=microseconds(now) + ceil(owed * machine.interval(changed)))
+
+
+def _asleep_for_the_burst(rate: Rate, now: datetime) -> bool:
+    due_at = machine.slot(rate, rate.settings.burst, now) - machine.ALARM_AHEAD
+    return rate.paused_at is not None or (rate.alarm_at is not None and now < rate.alarm_at <= max(now, due_at))
+
+
+def _cancelled_alone(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
+    """Cancel a wait as if it were light: no admit run follows."""
+    [read] = ports.store.read(wait_path(name, id_))
+    waiting = wait_of(read)
+    if waiting is None or waiting.state != "waiting":
+        return bool(cancel(ports, name, id_, by_flow=by_flow))
+    with suppress(Conflict):
+        ports.store.commit([leave(name, replace(waiting, state="cancelled"), read.read_time)])
+    return True
 
 
 def _passing_the_heavy(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> Any:
@@ -117,6 +143,9 @@ FAULTS = (
     _rates("rate-4", "the sweeper", "rates.sweep", lambda *_: 0),
     _rates("rate-5", "grants ahead", "rates.AHEAD", timedelta(0)),
     _rates("rate-6", "counting in permits what is owed", "rates.change_settings", _owed_in_time),
+    _rates("rate-6", "the new burst as the limit of what is owed", "rates.change_settings", _owed_beyond_the_burst),
+    _rates("rate-4", "an admit run for one permit before the alarm", "rates.is_asleep", _asleep_for_the_burst),
+    _rates("rate-4", "the admit run behind a heavy wait that is cancelled", "rates.cancel", _cancelled_alone),
     _rates("rate-7", "the place of a wait for several permits", "rates.grant_waits", _passing_the_heavy),
     _rates("rate-7", "the weight of a wait", "rates.take", _one_permit),
     _rates("rate-8", "waits before acquires", "rates.acquire", _before_waits),

@@ -4,9 +4,10 @@ Checked at each grant, by the server's time: in no window more than the burst an
 granted once, by the rate that it waits for, and overtakes no wait that was answered before it began; no acquire is
 granted while waits are known to be left, or before its time; nothing is granted while the rate is paused. Checked at
 each answer: the repeat of a wait that was granted or cancelled is not refused, also after its rate was deleted. Checked
-at each commit: what is owed is at most what the burst, one wait and the grants ahead can owe. Checked at rest: each
+at each commit: what is owed is at most what the burst, one wait and the grants ahead can owe, and after a change of the
+limits at most the new burst. In some worlds the burst is lowered while all of it is in use. Checked at rest: each
 wait that was answered has run, unless it was cancelled or its rate was deleted, and a cancelled one has not. In calm
-worlds, the rate is reached.
+worlds, the rate is reached, also by a light wait behind a heavy one that is cancelled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 from signalbox.core import outbox
@@ -31,13 +33,14 @@ from signalbox.rates.problems import BadRate, NoRate
 from signalbox.rates.requests import AcquireRequest, RateWaitRequest
 from signalbox.rates.storage import incarnation_of, wait_of
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.reached_counts import REACHED, TASKS_PURGED
+from tests.simulation.reached_counts import BURST_LOWERED, REACHED, TASKS_PURGED
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 
 NAME = "r"
 DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE, PAUSE_RATE = 0.25, 0.25, 0.25, 0.1, 0.4
+LOWERED_SHARE, BEHIND_SHARE = 0.2, 0.5
 AHEAD_SECONDS = LIMITS.grants_ahead_seconds
 CALM_SECONDS = 0.35
 """How much longer than the rate says the grants of a calm world may take."""
@@ -75,6 +78,7 @@ class RatesWorld:
         self.settings = FAST if self.calm else random.choice(SETTINGS)
         self.world.handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["job"] = self._job
+        self.world.task_handlers["client"] = self._client
         self.world.queue.on_reuse = self._check_reuse
         self.world.queue.ahead_seconds = random.choice((0.0, 0.0, 3.0))
         self.world.observers.append(self._observe)
@@ -86,14 +90,21 @@ class RatesWorld:
         self.number = 0
         self.purges = not self.calm and random.random() < PURGE_RATE
         self.purged = False
+        self.lowers = not self.calm and Random(f"lowered {seed}").random() < LOWERED_SHARE
+        self.is_behind = self.calm and Random(f"behind {seed}").random() < BEHIND_SHARE
+        self.behind_at = datetime.max.replace(tzinfo=UTC)
 
     def run(self) -> None:
         random = self.world.random
         service.put(self.world.reliable_ports(), NAME, self.settings)
-        if self.calm:
+        if self.is_behind:
+            self._run_behind_a_heavy_wait()
+        elif self.calm:
             self.world.run([self._wait] * 6)
         else:
             kinds = [*[self._wait] * 3, *[self._acquire] * 2, self._cancel, self._change, *[self._pass_time] * 2]
+            if self.lowers:
+                self._run_lowered()
             kinds += [self._pause, self._resume] if random.random() < PAUSE_RATE else []
             for _ in range(2):
                 kinds += [self._delete] if random.random() < DELETE_RATE else []
@@ -103,6 +114,31 @@ class RatesWorld:
         self.world.run([self._resume])
         self._settle()
         self._check_rest()
+
+    def _run_lowered(self) -> None:
+        """Use all permits of a burst of 3, and lower the burst to 1."""
+        self.world.run([lambda: self._put(RateSettings(20, 3))])
+        self.world.run([self._acquire] * 3)
+        self.world.run([lambda: self._put(RateSettings(20, 1))])
+
+    def _run_behind_a_heavy_wait(self) -> None:
+        """Cancel a wait for a whole burst; the light wait behind it is granted when its one permit is there."""
+        self.world.run([lambda: self._put(RateSettings(20, 3))])
+        self.world.run([self._acquire] * 3)
+        now = self.world.now()
+        self.behind_at = now + timedelta(seconds=60 / 20 + 1.5)
+        for seconds, call in enumerate(("wait behind-3", "wait behind-1", "cancel behind-3")):
+            at = now + timedelta(seconds=0.7 * seconds)
+            self.world.tasks.append(Effect(call, "q", "client", "call", {"call": call}, not_before=at))
+
+    def _client(self, ports: Ports, effect: Effect) -> None:
+        what, id_ = effect.payload["call"].split()
+        if what == "cancel":
+            service.cancel(ports, NAME, id_)
+            return
+        self.seen.called_at[id_] = self.world.now()
+        service.wait(ports, NAME, RateWaitRequest(id_, Call("job", "job", {"id": id_}), int(id_[-1])))
+        self.seen.answered_at[id_] = self.world.now()
 
     def _beginnings(self, kinds: list[Callable[[], None]]) -> list[Callable[[], None]]:
         random = self.world.random
@@ -186,8 +222,9 @@ class RatesWorld:
         self._repeated(f"cancel {id_}", act)
 
     def _change(self) -> None:
-        settings = self.world.random.choice(SETTINGS)
+        self._put(self.world.random.choice(SETTINGS))
 
+    def _put(self, settings: RateSettings) -> None:
         def act() -> None:
             service.put(self.world.ports, NAME, settings)
 
@@ -249,6 +286,7 @@ class RatesWorld:
             raise Violation("permits were granted in a pause")
         if _limits(old) != _limits(new):
             self.seen.grants.clear()
+            self._observe_change(old, new)
         for receipt in new.recent:
             if receipt not in old.recent:
                 self._observe_acquire(old, new, receipt.id, receipt.at)
@@ -256,6 +294,12 @@ class RatesWorld:
         most = (new.settings.burst + 3) * machine.interval(new) / 1e6
         if owed > most + 1e-6:
             raise Violation(f"{owed:.3f} s are owed, and at most {most:.3f} s can be")
+
+    def _observe_change(self, old: Rate, new: Rate) -> None:
+        now = microseconds(self.world.now())
+        REACHED[BURST_LOWERED] += old.full_at - now > new.settings.burst * machine.interval(old)
+        if new.full_at - now > new.settings.burst * machine.interval(new):
+            raise Violation(f"after a change, {(new.full_at - now) / 1e6} s are owed, more than the burst")
 
     def _observe_acquire(self, old: Rate, new: Rate, id_: str, at: datetime) -> None:
         if id_ in self.seen.acquired:
@@ -283,6 +327,8 @@ class RatesWorld:
         assert new.granted_at is not None
         self.seen.granted.add(new.id)
         self._check_order(new)
+        if new.id == "behind-1" and new.granted_at > self.behind_at:
+            raise Violation(f"{new.id} was granted at {new.granted_at}, and its permit was there before")
         self._note_grant(rate, new.granted_at, new.weight)
 
     def _check_order(self, granted: RateWait) -> None:
@@ -319,7 +365,7 @@ class RatesWorld:
             raise Violation(f"{lost} were granted, and never ran")
         if wrong := sorted(self.seen.cancelled & self.seen.ran):
             raise Violation(f"{wrong} were cancelled, and ran")
-        if self.calm:
+        if self.calm and not self.is_behind:
             self._check_speed()
         stale = [each.path for each in self.world.store.query(Query(COLLECTION)) if "alarm_at" in (each.data or {})]
         if stale:

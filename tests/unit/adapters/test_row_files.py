@@ -1,15 +1,29 @@
 """Files of rows, on this machine and in Google's client against an emulator of Cloud Storage."""
 
+import csv
 import gzip
+import io
+import json
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
+from gcp_storage_emulator import server as emulator
+from gcp_storage_emulator.handlers import objects
 from gcp_storage_emulator.server import create_server
+from google.api_core.exceptions import PreconditionFailed
+from google.cloud.storage import Client
+from hypothesis import given
+from hypothesis import settings as runs
+from hypothesis import strategies as st
 
 from signalbox import Function, NotFound, Unit, batch, read_rows, write_rows
 from signalbox.adapters import row_files, settings
@@ -21,6 +35,25 @@ from signalbox_tools.local.child_processes import free_ports
 ROWS = [{"n": 1, "name": "Grüße"}, {"n": 2, "name": "a\nb"}]
 
 
+def _as_google(request: Any, response: Any, storage: Any) -> None:
+    """Send an object as Cloud Storage does, where the emulator differs.
+
+    Ranges are of the stored bytes, a range beyond them is 416, the encoding is in a header, and another generation than
+    the one asked for is 412.
+    """
+    bucket, name = request.params["bucket_name"], request.params["object_id"]
+    stored = storage.get_file_obj(bucket, name)
+    start = int((request.get_header("range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+    if request.query.get("ifGenerationMatch", [stored["generation"]]) != [stored["generation"]]:
+        response.status = HTTPStatus.PRECONDITION_FAILED
+    elif start and start >= len(storage.get_file(bucket, name)):
+        response.status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    else:
+        objects.download(request, response, storage)
+        if "contentEncoding" in stored:
+            response["Content-Encoding"] = stored["contentEncoding"]
+
+
 @pytest.fixture(scope="module")
 def storage() -> Iterator[pytest.MonkeyPatch]:
     [port] = free_ports(1)
@@ -28,6 +61,9 @@ def storage() -> Iterator[pytest.MonkeyPatch]:
     server.start()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+        for _, handlers in emulator.HANDLERS:
+            if handlers.get("GET") is objects.download:
+                patch.setitem(handlers, "GET", _as_google)
         yield patch
     server.stop()
 
@@ -54,10 +90,77 @@ def test_rows_in_cloud_storage(end: str) -> None:
         list(read_rows(f"gs://shop/out/*.{end}"))
 
 
+def _store(name: str, stored: bytes, encoding: str | None = None) -> None:
+    blob = Client().bucket("shop").blob(name)
+    blob.content_encoding = encoding
+    blob.upload_from_string(stored)
+
+
+def _table(rows: int) -> bytes:
+    """Return a table that compression makes only half as long."""
+    digits = random.Random(1)
+    return b"a,b\n" + b"".join(b"%d,%x\n" % (number, digits.getrandbits(160)) for number in range(rows))
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "CHUNK_BYTES", 16 * 1024)
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip", "GZIP"])
+@pytest.mark.parametrize("end", ["csv", "csv.gz"])
+@pytest.mark.usefixtures("storage", "small_chunks")
+def test_an_object_of_several_chunks_has_all_its_rows_whatever_its_encoding(end: str, encoding: str | None) -> None:
+    packed = gzip.compress(_table(3_000)) if encoding or end == "csv.gz" else _table(3_000)
+    assert len(packed) > 3 * row_files.CHUNK_BYTES
+    _store(f"encoded/rows.{end}", packed, encoding)
+    assert [int(row["a"]) for row in read_rows(f"gs://shop/encoded/rows.{end}")] == list(range(3_000))
+
+
+@pytest.mark.usefixtures("storage", "small_chunks")
+def test_a_compressed_object_that_is_stored_compressed_again_is_read() -> None:
+    _store("twice/rows.csv.gz", gzip.compress(gzip.compress(_table(3_000))), "gzip")
+    assert sum(1 for _ in read_rows("gs://shop/twice/rows.csv.gz")) == 3_000
+
+
+@pytest.mark.usefixtures("storage", "small_chunks")
+def test_an_object_of_which_not_all_bytes_came_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _store("cut/rows.csv", _table(3_000))
+    [blob] = Client().list_blobs("shop", prefix="cut/")
+    blob._properties["size"] = str(blob.size + 1)
+    monkeypatch.setattr(row_files, "_objects", lambda _: [("gs://shop/cut/rows.csv", blob)])
+    with pytest.raises(BadRows, match=r"Cloud Storage sent [\d,]+ of [\d,]+ bytes"):
+        list(read_rows("gs://shop/cut/rows.csv"))
+
+
+@pytest.mark.usefixtures("storage")
+def test_an_object_with_an_encoding_that_cannot_be_unpacked_is_refused() -> None:
+    _store("odd/rows.csv", b"a\n1\n", "br")
+    with pytest.raises(BadRows, match="has the Content-Encoding br: store it with gzip or without"):
+        list(read_rows("gs://shop/odd/rows.csv"))
+
+
+@pytest.mark.usefixtures("storage", "small_chunks")
+def test_an_object_that_is_replaced_while_it_is_read_is_not_read_on() -> None:
+    _store("replaced/rows.csv", _table(3_000))
+    rows = read_rows("gs://shop/replaced/rows.csv")
+    next(rows)
+    _store("replaced/rows.csv", _table(3_000))
+    with pytest.raises(PreconditionFailed):
+        list(rows)
+
+
+@pytest.mark.usefixtures("storage")
+def test_the_mark_of_a_folder_is_not_a_file_of_rows() -> None:
+    _store("marked/", b"")
+    _store("marked/rows.csv", b"a\n1\n")
+    assert list(read_rows("gs://shop/marked/*")) == [{"a": "1"}]
+
+
 @pytest.mark.usefixtures("storage")
 def test_a_file_that_was_not_written_whole_is_not_there(tmp_path: Path) -> None:
     def failing() -> Iterator[dict[str, str]]:
-        yield {"text": "x" * 3_000_000}
+        yield from ({"text": "x" * 900_000} for _ in range(4))
         raise RuntimeError("no more")
 
     for target in (f"{tmp_path}/out.ndjson", "gs://shop/broken/out.ndjson"):
@@ -119,10 +222,13 @@ WRONG = {
     "e.ndjson": (b'"\xff"\n', "line 1: Byte 1 is not UTF-8"),
     "f.csv": (b"a,a\n1,2\n", "line 1: each column needs a name of its own"),
     "g.csv": (b"a,b\n1,2\n1\n", "line 3: 1 values for 2 columns"),
-    "h.csv": (b"a\n\xff\n", "h.csv: 'utf-8' codec can't decode"),
-    "i.ndjson.gz": (b"no", "i.ndjson.gz: Not a gzipped file"),
-    "j.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:-8], "j.ndjson.gz: Compressed file ended"),
-    "l.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:10] + b"\xff" * 20, "l.ndjson.gz: Error -3"),
+    "h.csv": (b"a\n\xc3\xa9\n\xff\n1\n", "h.csv, line 3: it is not UTF-8"),
+    "i.ndjson.gz": (b"no", "i.ndjson.gz, line 1: Not a gzipped file"),
+    "j.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:-8], "j.ndjson.gz, line 2: Compressed file ended"),
+    "l.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:10] + b"\xff" * 20, "l.ndjson.gz, line 1: Error -3"),
+    "p.csv.gz": (gzip.compress(b"a\n1\n")[:-8], "p.csv.gz, line 3: Compressed file ended"),
+    "q.csv.gz": (b"", "q.csv.gz, line 1: it has no bytes"),
+    "r.ndjson.gz": (b"", "r.ndjson.gz, line 1: it has no bytes"),
     "m.csv": (b'a,b\n1,"tea\n2,coffee\n', "line 3: unexpected end of data"),
     "n.csv": (b'a,b\n1,"tea"s\n', "line 2: ',' expected after '\"'"),
     "o.csv": (b"a,b\n" + b"1," * LINE_BYTES_MAX, "line 2: it has more than 1,048,576 bytes"),
@@ -137,6 +243,164 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadRows) as refused:
         list(read_rows(tmp_path / name))
     assert says in refused.value.detail
+
+
+def _nested(levels: int) -> Any:
+    return [_nested(levels - 1)] if levels else 1
+
+
+_CIRCLE: dict[str, Any] = {}
+_CIRCLE["itself"] = _CIRCLE
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "NaN": ({"a": float("nan")}, "line 2: JSON has neither NaN nor infinities"),
+    "an infinity": ({"a": [{"b": float("-inf")}]}, "line 2: JSON has neither NaN nor infinities"),
+    "a number as a name": ({"a": {1: 2}}, "line 2: the name 1 is not a text"),
+    "None as a name": ({None: 2}, "line 2: the name None is not a text"),
+    "a name twice": ({"a": [{1: 2, "1": 3}]}, "line 2: the name 1 is not a text"),
+    "levels": ({"a": _nested(100)}, "line 2: Objects and lists nest at most 100 deep"),
+    "many levels": ({"a": _nested(900)}, "line 2: "),
+    "a circle": (_CIRCLE, "line 2: "),
+    "a long row": ({"a": "x" * LINE_BYTES_MAX}, "line 2: it has more than 1,048,576 bytes"),
+    "a long number": ({"a": 10**200}, "line 2: An integer of 201 digits"),
+    "no JSON": ({"a": object()}, "line 2: a object cannot be rendered as JSON"),
+    "a list": ([1], "line 2: a row is a dict, not a list"),
+    "None": (None, "line 2: a row is a dict, not a NoneType"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_row_that_cannot_be_read_as_it_is_given_is_not_written(tmp_path: Path, what: str) -> None:
+    row, says = REFUSED[what]
+    file = tmp_path / "rows.ndjson"
+    write_rows(file, ROWS)
+    with pytest.raises(BadRows) as refused:
+        write_rows(file, [{"a": 1}, row])
+    assert f"{file}, {says}" in refused.value.detail
+    assert list(read_rows(file)) == ROWS
+
+
+def test_a_row_of_the_most_bytes_and_levels_is_written_and_read(tmp_path: Path) -> None:
+    rows = [{"a": "x" * (LINE_BYTES_MAX - len(b'{"a": ""}\n'))}, {"a": _nested(99)}, MappingProxyType({"a": 1})]
+    write_rows(tmp_path / "rows.ndjson", rows)
+    assert list(read_rows(tmp_path / "rows.ndjson")) == [dict(row) for row in rows]
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions_and_the_links_to_it(tmp_path: Path) -> None:
+    file, link = tmp_path / "private" / "rows.ndjson", tmp_path / "rows.ndjson"
+    file.parent.mkdir()
+    file.touch(0o600)
+    link.symlink_to(file)
+    write_rows(link, ROWS)
+    assert (link.is_symlink(), file.stat().st_mode & 0o777) == (True, 0o600)
+    assert list(read_rows(file)) == ROWS
+    assert [path.name for path in tmp_path.rglob("*.part")] == []
+
+
+def test_a_link_to_a_file_that_is_not_there_creates_the_file(tmp_path: Path) -> None:
+    (tmp_path / "link.ndjson").symlink_to("rows.ndjson")
+    write_rows(tmp_path / "link.ndjson", ROWS)
+    assert list(read_rows(tmp_path / "rows.ndjson")) == ROWS
+
+
+def test_a_name_of_as_many_bytes_as_a_folder_takes_is_written(tmp_path: Path) -> None:
+    file = tmp_path / f"{'x' * 248}.ndjson"
+    write_rows(file, ROWS)
+    assert list(read_rows(file)) == ROWS
+
+
+@pytest.mark.parametrize("pattern", ["orders*", "*"])
+def test_a_file_that_another_process_writes_does_not_belong_to_a_pattern(tmp_path: Path, pattern: str) -> None:
+    write_rows(tmp_path / "orders.ndjson", [{"n": 1}])
+    seen: list[dict[str, Any]] = []
+
+    def rows() -> Iterator[dict[str, int]]:
+        yield {"n": 2}
+        seen.extend(read_rows(tmp_path / pattern))
+
+    write_rows(tmp_path / "orders.ndjson", rows())
+    assert seen == [{"n": 1}]
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+ROW_LISTS = st.lists(st.dictionaries(TEXTS, VALUES, max_size=3), max_size=4)
+
+
+@pytest.fixture(scope="module")
+def no_fsync() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_files, "fsync", lambda _: None)
+        yield
+
+
+@pytest.mark.usefixtures("no_fsync")
+@runs(max_examples=40)
+@given(rows=ROW_LISTS, end=st.sampled_from(["ndjson", "jsonl.gz"]))
+def test_rows_that_are_written_are_read_and_are_lines_of_json(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], end: str
+) -> None:
+    file = tmp_path_factory.getbasetemp() / f"rows.{end}"
+    assert write_rows(file, rows) == len(rows)
+    assert list(read_rows(file)) == rows
+    plain = (gzip.decompress if end.endswith(".gz") else bytes)(file.read_bytes())
+    assert [json.loads(line) for line in plain.splitlines()] == rows  # bytes are split at \n and \r only
+
+
+@st.composite
+def odd_bytes(draw: st.DrawFn) -> bytes:
+    """Return lines of a table or of JSON, with quotes, line ends of every kind, byte order marks, and wrong bytes."""
+    lines = [b"a,b\n", b"1,2\n", b'{"a": 1}\n', b"\n", b"\r\n", b"\r"]
+    parts = [b"a", b",", b'"', b"\xef\xbb\xbf", b"\xff", b"\xc3\xa9"]
+    return b"".join(draw(st.lists(st.sampled_from(lines + parts), max_size=9)))
+
+
+def _table_of_python(raw: bytes) -> list[dict[str, str]] | None:
+    """Return a table as Python's csv reads it, or None if it is wrong."""
+    try:
+        names, *lines = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline=""), strict=True)) or [[]]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    lines = [line for line in lines if line]
+    is_right = len({*names}) == len(names) and all(names) and all(len(line) == len(names) for line in lines)
+    return [dict(zip(names, line, strict=True)) for line in lines] if is_right else None
+
+
+def _lines_of_python(raw: bytes) -> list[dict[str, Any]] | None:
+    """Return the objects of lines as Python's json reads them, or None if one is wrong."""
+    try:
+        rows = [json.loads(line.decode("utf-8-sig")) for line in raw.split(b"\n") if line.strip()]
+    except ValueError:
+        return None
+    return rows if all(isinstance(row, dict) for row in rows) else None
+
+
+@pytest.mark.parametrize(("end", "read"), [("csv", _table_of_python), ("ndjson", _lines_of_python)])
+@given(raw=odd_bytes(), cut=st.none() | st.integers(0, 40))
+def test_any_bytes_are_read_as_python_reads_them_or_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    raw: bytes,
+    cut: int | None,
+    end: str,
+    read: Callable[[bytes], list[Any] | None],
+) -> None:
+    """`cut`: how many bytes of the compressed file are left; none: it is not compressed."""
+    packed = gzip.compress(raw)
+    is_whole = cut is None or cut >= len(packed)
+    file = tmp_path_factory.getbasetemp() / (f"odd.{end}" if cut is None else f"odd.{end}.gz")
+    file.write_bytes(raw if cut is None else packed[:cut])
+    expected = read(raw) if is_whole else None
+    if expected is None:
+        with pytest.raises(BadRows, match=", line "):
+            list(read_rows(file))
+    else:
+        assert list(read_rows(file)) == expected
 
 
 def test_a_file_whose_own_name_is_a_pattern_is_read(tmp_path: Path) -> None:

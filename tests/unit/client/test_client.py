@@ -549,7 +549,8 @@ def test_a_renewal_that_is_answered_late_counts_from_when_it_was_asked(
     with Function().client() as client:
         till = client.semaphore("till")
         monkeypatch.setattr(till, "renew", renew)
-        lease = blocking_semaphores.HeldLease(till, {"id": "a", "token": 1, "ends_at": ""}, 10)
+        lease = blocking_semaphores.HeldLease(till, 10)
+        lease.begin({"id": "a", "token": 1, "ends_at": ""}, clock.now)
         lease._renew()
     assert lease.is_lost
 

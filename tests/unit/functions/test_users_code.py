@@ -1,11 +1,13 @@
 """One rule for all kinds of user code: what the code raises is its error, and what it sets is seen by no other code."""
 
 import asyncio
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal, getcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -437,3 +439,43 @@ def test_a_stream_sees_what_its_handler_has_set(harness: Harness) -> None:
 def test_the_kits_context_has_only_the_kits_variables() -> None:
     context = user_code.run(lambda: (TENANT.set("ann"), user_code.kit_context())[1])
     assert {variable.name.partition(".")[0] for variable in context} <= {"signalbox"}
+
+
+def test_every_context_variable_of_the_kit_is_named_as_such() -> None:
+    """Else the code of a flow or a method would begin without it."""
+    package = Path(user_code.__file__).parents[2]
+    names = [name for path in package.rglob("*.py") for name in re.findall(r'ContextVar\("([^"]*)"', path.read_text())]
+    assert len(names) > 10
+    assert [name for name in names if not name.startswith(user_code.KIT)] == []
+
+
+def test_arguments_results_and_events_of_a_flow_whose_class_raises_an_exit_do_not_end_the_process(
+    harness: Harness,
+) -> None:
+    app = Function("shop")
+
+    @dataclass
+    class Order:
+        item: str
+
+        def __post_init__(self) -> None:
+            if self.item == "bad":
+                raise SystemExit(4)
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "item" and object.__getattribute__(self, "item") == "unwritable":
+                raise SystemExit(3)
+            return object.__getattribute__(self, name)
+
+    @app.flow
+    async def sale(order: Order) -> Order:
+        return await flow.event("other", Order)
+
+    harness.add(app)
+    refused = harness.post("shop/flows/sale/a", json={"arguments": {"order": {"item": "bad"}}})
+    assert (refused.status, "SystemExit: 4" in refused.json["detail"]) == (400, True)
+    sale.start("b", order=Order("tea"))
+    flows("sale", "b").event("other", {"item": "unwritable"})
+    harness.run(raise_errors=False)
+    status = flows("sale", "b").status()
+    assert (status.state, "SystemExit: 3" in status.error["detail"]) == ("failed", True)

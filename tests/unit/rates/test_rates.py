@@ -200,6 +200,15 @@ def test_the_waits_behind_a_cancelled_heavy_wait_are_granted_as_soon_as_their_pe
     assert list(world.granted()) == [2]
 
 
+def test_the_next_run_is_for_the_weight_of_the_first_wait_that_is_left(world: World) -> None:
+    assert world.acquired(2)
+    world.waits(1, weight=2)
+    world.pass_time(0.5)
+    world.granted()
+    alarm_at = world.rate().alarm_at
+    assert alarm_at == machine.slot(world.rate(), 2, world.now) - machine.ALARM_AHEAD
+
+
 def test_the_next_run_for_a_wait_of_many_days_is_within_the_time_that_the_queue_accepts(world: World) -> None:
     service.put(world.ports, "r", RateSettings(1 / 1440, 40))
     assert world.acquired(40)

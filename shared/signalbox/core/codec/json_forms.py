@@ -34,6 +34,7 @@ from signalbox.core.codec.read_back import difference
 from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.problems import Problem, text_of
 from signalbox.core.times import rfc3339
+from signalbox.core.user_code import described, ends_process
 
 _TEXT: frozenset[type] = frozenset({str})
 _LIST: frozenset[type] = frozenset({list})
@@ -75,8 +76,10 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
         raise WrongValue(f"{at} is nested too deeply") from None
     except WrongValue:
         raise
-    except Exception as error:
-        raise WrongValue(f"{at} cannot be written: {text_of_error(error)}") from error
+    except BaseException as error:  # validators and serializers are the user's code
+        if ends_process(error):
+            raise
+        raise WrongValue(f"{at} cannot be written: {described(error)}") from error
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
@@ -89,6 +92,12 @@ def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
         return codec.decode(value, at, stored)
     except RecursionError:
         raise WrongValue(f"{at} is nested too deeply") from None
+    except Exception:
+        raise
+    except BaseException as error:  # validators and serializers are the user's code
+        if ends_process(error):
+            raise
+        raise WrongValue(f"{at}: {described(error)}") from error
 
 
 def check(value: Any, annotation: Any, at: str) -> None:

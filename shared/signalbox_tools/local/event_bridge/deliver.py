@@ -75,8 +75,11 @@ class Deliverer:
         with self._inbox.on_notice(self._woken.set):
             while True:
                 self._woken.clear()
-                self._read_new_events()
-                self._start_due_deliveries(session)
+                try:
+                    self._read_new_events()
+                    self._start_due_deliveries(session)
+                except Exception:  # such as a locked database: the next turn reads again
+                    log.exception("reading events failed, retrying")
                 await self._pause()
 
     async def _delivering(self, _: web.Application) -> AsyncIterator[None]:

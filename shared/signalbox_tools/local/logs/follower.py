@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from signalbox_tools.local.kept_threads import kept_thread
+
 POLL_SECONDS = 0.1
 POLL_SECONDS_QUIET = 0.5
 """The pause after `QUIET_READS` reads without a new line, since an idle stack should cost nothing."""
@@ -24,7 +26,7 @@ class LogFollower:
         self._in_a_long_line = dict.fromkeys(files, False)
         self._show = show
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
+        self._thread = kept_thread("logs", self._run)
 
     def start(self) -> None:
         self._thread.start()

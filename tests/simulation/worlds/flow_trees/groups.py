@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from signalbox import Problem, flow
-from tests.simulation.worlds.flow_trees.nodes import Item, Node, Outcome, Settled
+from tests.simulation.worlds.flow_trees.nodes import Item, Node, Open, Outcome, Settled
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.flow_trees.model import Model
@@ -227,6 +227,8 @@ class Branch(Node):
             return
         if not self.has_begun:
             self.code.close()
+            if not self.model.is_refusing:
+                raise Open  # whether the code begins
             self.end(Outcome(error=flow.Cancelled()))
             return
         self.is_due = True
@@ -261,8 +263,10 @@ class Branch(Node):
         self.waiting = self.model.node_of(item).begin(self)
         if self.waiting.outcome:
             return self.waiting.outcome
-        if is_due:
+        if is_due:  # of the item, only the shields are begun
+            self.model.is_refusing = True
             self.waiting.cancel()
+            self.model.is_refusing = False
         return None
 
     def undo(self) -> None:

@@ -38,6 +38,8 @@ class Model:
     generation: int = 0
     is_cancelled: bool = False
     has_kept_again: bool = False
+    is_refusing: bool = False
+    cancelled_in: dict[tuple[str, str], int] = field(default_factory=dict)
     entries: int = 0
     branch: Branch = field(init=False)
 
@@ -95,7 +97,8 @@ class Model:
     def check_open(self, event: str) -> None:
         """Raise `Open` if the event or the end of another part may decide a group that waits for the event."""
         waiting = [leaf for leaf in self.pending if leaf.command.key == ("event", event)]
-        if any(isinstance(leaf.around, GroupNode | ShieldNode) for leaf in waiting):
+        is_late = self.cancelled_in.get(("event", event)) == self.entries
+        if is_late or any(isinstance(leaf.around, GroupNode | ShieldNode) for leaf in waiting):
             raise Open
 
     def pass_on(self) -> None:

@@ -144,6 +144,7 @@ class Leaf(Node):
     def cancel(self) -> None:
         if self.is_open:
             self.model.pending.remove(self)
+            self.model.cancelled_in[self.command.key] = self.model.entries
             self.end(Outcome(error=flow.Cancelled()))
 
     def undo(self) -> None:

@@ -97,6 +97,12 @@ def test_a_print_is_marked_with_its_function() -> None:
     assert shown("a line that nobody marked") == "functions │ a line that nobody marked\n"
 
 
+def test_a_users_json_that_resembles_a_line_of_the_kit_is_a_print() -> None:
+    assert shown('{"message": "handled", "status": "ok"}') == 'functions │ {"message": "handled", "status": "ok"}\n'
+    assert shown("[" * 100_000).startswith("functions │ [[")
+    assert shown('{"a": ' + "[" * 100_000).startswith('functions │ {"a": [[')
+
+
 def test_what_callers_choose_is_shown_and_not_obeyed() -> None:
     put = {**HANDLED, "kind": "task", "function": "albums", "task_name": "made", "id": "a\x1b[2J"}
     error = {**put, "message": "unhandled exception", "severity": "ERROR", "exception": "KeyError: '\x9b2J'\n"}
