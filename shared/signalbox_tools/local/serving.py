@@ -17,6 +17,11 @@ from signalbox_tools.local.logs.tracebacks import cut
 from signalbox_tools.local.reloading.dev_loop import DevLoop
 from signalbox_tools.local.stack import Stack, StackError
 
+FOUND_BY_PAGES = (
+    "  A page of any site that a browser here shows can find the emulator and change its data: this machine has no\n"
+    "  other address for it than 127.0.0.1. Close other sites, or start with SIGNALBOX_STORE=embedded.\n"
+)
+
 
 def serve(port: int, data: Path | None, log: str, faults: str) -> None:
     """Serve the project's functions until Ctrl-C, and log to standard output.
@@ -88,5 +93,7 @@ def _print_urls(stack: Stack, data: Path | None) -> None:
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
     documents = f"{data} keeps the data" if data else "Documents are in memory; --data FOLDER keeps them"
+    if stack.settings.firestore_emulator.startswith("127.0.0.1:"):
+        sys.stdout.write(FOUND_BY_PAGES)
     sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
     sys.stdout.flush()

@@ -1,16 +1,15 @@
 """Read a line of a log as values.
 
-User code can write any line into the log, and a caller chooses parts of others. So each member has the type that
-readers expect, or the line is a text like any other.
+User code can write any line into the log, and a caller chooses parts of others. So a line whose numbers are none is not
+one of the kit's, and a text that is none is left out.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-WHOLE = frozenset({"status", "attempt", "reads", "writes", "deletes", "round_trips", "tasks"})
+NUMBERS = frozenset({"status", "attempt", "milliseconds", "reads", "writes", "deletes", "round_trips", "tasks"})
 TEXTS = frozenset(
     {
         *("severity", "message", "time", "function", "service", "exception", "problem", "text"),
@@ -20,15 +19,21 @@ TEXTS = frozenset(
 NUMBER_MAX = 10**12
 
 
-def entry_of(line: str | bytes) -> dict[str, Any] | None:
-    """Return the members of a line of JSON, or None for any other line, and if a member has another type."""
+def object_of(line: str | bytes) -> dict[str, Any] | None:
+    """Return the object that a line of JSON is, or None for any other line."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or not all(_is_of_its_type(name, value) for name, value in said.items()):
+    return said if isinstance(said, dict) else None
+
+
+def entry_of(line: str | bytes) -> dict[str, Any] | None:
+    """Return the members of a line of JSON that can be of the kit, or None."""
+    said = object_of(line)
+    if said is None or not all(_is_number(said[name]) for name in NUMBERS & said.keys()):
         return None
-    return said
+    return {name: value for name, value in said.items() if name not in TEXTS or isinstance(value, str)}
 
 
 def time_of(entry: Mapping[str, Any]) -> datetime | None:
@@ -39,9 +44,5 @@ def time_of(entry: Mapping[str, Any]) -> datetime | None:
         return None
 
 
-def _is_of_its_type(name: str, value: object) -> bool:
-    if name in WHOLE:
-        return type(value) is int and 0 <= value <= NUMBER_MAX
-    if name == "milliseconds":
-        return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= NUMBER_MAX  # type: ignore[arg-type,operator]  # a number, by its type
-    return name not in TEXTS or isinstance(value, str)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= NUMBER_MAX  # not NaN either, which compares with nothing

@@ -21,7 +21,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from signalbox_tools.local.functions.request_labels import CONSOLE
-from signalbox_tools.local.logs.log_entries import entry_of, time_of
+from signalbox_tools.local.logs.log_entries import entry_of, object_of, time_of
 from signalbox_tools.local.logs.tracebacks import cut, has_own_frame
 from signalbox_tools.local.services.command_lines import READY
 from signalbox_tools.terminal_text import visible
@@ -72,7 +72,7 @@ class Terminal:
         with self._lock:
             if self._machine:
                 for service, line in lines:
-                    is_json = entry_of(line) is not None
+                    is_json = object_of(line) is not None
                     self._raw(visible(line) if is_json else json.dumps({"service": service, "message": line}))
                 return
             entries = [entry for service, line in lines if (entry := parsed(service, line)) and not is_idle(entry)]
@@ -147,7 +147,7 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
     """Return a line's values, or None if it is not shown. A line that is not JSON is a message of its service."""
     if line.startswith("{") and (entry := entry_of(line)) is not None:
         return {"service": service, **entry}
-    if service == "functions":
+    if service in ("functions", ""):
         return {"message": "printed", "service": service, "text": line}
     level = LEVEL.match(line)
     worth = service not in QUIET_SERVICES and level is not None and level[1] not in ("DEBUG", "INFO")
