@@ -46,7 +46,7 @@ from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
 from signalbox.tasks.model.attempts import TaskContext
-from signalbox.tasks.requests.signatures import result_codec
+from signalbox.tasks.requests.signatures import plain_result, result_codec
 
 if TYPE_CHECKING:
     from signalbox.tasks.api import Call
@@ -177,9 +177,9 @@ def _result_of(function: Callable[..., Any]) -> Codec:
     """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
-    annotation = getattr(function, "__annotations__", {}).get("return")
-    if annotation is None or annotation in SCALARS:  # most often
-        return JSON
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    if annotation is None or annotation is Any or annotation in SCALARS:  # most often
+        return plain_result(type(None) if annotation is None else annotation)
     try:
         hints = get_type_hints(function)
     except NameError:  # a type that is known only to a type checker
