@@ -11,7 +11,9 @@ question each, then the plan.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from signalbox.core.ports import Store
 from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
@@ -20,6 +22,7 @@ from signalbox_tools.deploy import (
     deployed_place,
     lost_tasks,
     project_facts,
+    recorded_tasks,
     resource_adoption,
     smoke,
     state_bucket,
@@ -66,6 +69,7 @@ class Deployment:
     clock: Clock = REAL
     base_url: str = ""
     forward: bool = False
+    database: Callable[[Target, Run], Store] = recorded_tasks.database
 
     @property
     def recovery(self) -> Recovery:
@@ -170,6 +174,9 @@ class Deployment:
     def _refuse_losses(self, plan: Plan) -> None:
         lost_tasks.refuse_lost_data(self.target, plan)
         for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
+            self.say(warning)
+        records = partial(self.database, self.target, self.run)
+        for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
             self.say(warning)
         if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()

@@ -64,7 +64,7 @@ class Stillness:
         what = "queue" if kind == QUEUES else "schedule"
         return (
             f"There is no {what} of {target.environment} in {target.region} of {target.project}: none of "
-            f"{', '.join(sorted(own))}. If the deployment is in another region, name it with --region (make: REGION=…), "
+            f"{', '.join(sorted(own))}. If the deployment is in another region, name it with --region (make: REGION=…) "
             f'or set "region" in {target.own_file}.'
         )
 
