@@ -26,12 +26,15 @@ INSTEAD_OF_ASYNCIO = "needs an event loop, which a flow does not have: use flow.
 INSTEAD_OF_A_TASK = "runs the task's code inside the flow: await {name}.call(…)"
 OF_A_SET = "has another order in every process, so a replay would mix up the results: iterate over sorted(…)"
 WITHOUT_AWAIT = "has no effect without `await`: write await {name}(…)"
+WITHOUT_LOOP = (
+    "has no effect: a function with `yield` runs only in a loop. Write `async def` with `await`, and await it"
+)
 UNKNOWN_NAME = "does not exist"
 
 FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
     f"{FLOW}.{name}"
-    for name in "all batch event first first_success lock rate run settled shield sleep step".split()  # noqa: SIM905 - a list of eleven lines says no more
+    for name in "all batch callback event first first_success lock rate run settled shield sleep step".split()  # noqa: SIM905 - a list of eleven lines says no more
 )
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
@@ -171,6 +174,8 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         reason, is_error = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name), False
         if call in dropped and (inspect.iscoroutinefunction(value) or _is_command(call.func, name, function, is_task)):
             reason, is_error = WITHOUT_AWAIT.format(name=written), True
+        if call in dropped and (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)):
+            reason, is_error = WITHOUT_LOOP, True
         is_seeded = name == "random.Random" and bool(call.args)
         if reason and not is_seeded:
             is_error = is_error or reason == INSTEAD_OF_ASYNCIO
@@ -185,9 +190,9 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
 def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_task: Callable[[Any], bool]) -> bool:
     """Return whether a call creates a command.
 
-    Commands are created by functions of `flow`, and by the method `call` of a task or a flow.
+    Commands are created by functions of `flow`, and by the methods `call` and `call_as` of a task or a flow.
     """
-    if isinstance(called, ast.Attribute) and called.attr == "call":
+    if isinstance(called, ast.Attribute) and called.attr in ("call", "call_as"):
         return is_task(_named(called.value, function)[0])
     return name in COMMANDS
 

@@ -85,6 +85,7 @@ from signalbox.flows.machine.stuck import (
     too_large,
 )
 from signalbox.flows.machine.tree import (
+    RECEIVED_PATCH,
     Branch,
     Handle,
     HandleWait,
@@ -316,7 +317,8 @@ class Driver:
     def _resume(self) -> "Driver":
         resumed: Counter[int] = Counter()
         for _ in range(BRANCHES_MAX):
-            self.keep_reclaimed()
+            if not self._passes_groups():
+                self.keep_reclaimed()
             if not self.ready:
                 break
             parent, slot, outcome = self.ready.popleft()
@@ -340,6 +342,22 @@ class Driver:
             detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
             raise too_large(detail, self.location)
         return self
+
+    def _passes_groups(self) -> bool:
+        """Return whether the next outcome goes to a group: its failure may cancel a wait for an event to keep again."""
+        goes_to_code = not self.ready or isinstance(self.ready[0][0], Branch)
+        return bool(self.reclaimed) and not goes_to_code and self.patched(RECEIVED_PATCH)
+
+    def deliver(self, first: int, end: Parent | None = None) -> None:
+        """Deliver the outcomes of `ready` from a position on, up to code or `end`, which receive them later."""
+        at = first
+        while at < len(self.ready):
+            parent, slot, outcome = self.ready[at]
+            if isinstance(parent, Branch) or parent is end:
+                at += 1
+            else:
+                del self.ready[at]
+                parent.got(slot, outcome)
 
     def _loops(self, times: int) -> Stuck:
         return too_large(f"The code was resumed {times:,} times without waiting: it loops.", self.location)
@@ -511,6 +529,15 @@ class Driver:
                 self.release(pending.path)
             case NextEvent(event=name) if event and self.patched(KEPT_PATCH):
                 self.reclaimed.append((event[0], name, event[1]))
+
+    def kept_events(self) -> list[tuple[str, Any]]:
+        """Return the names and the values of the kept events, in the order of their arrival."""
+        kept = [
+            (number, name, value)
+            for name, values in self.kept.items()
+            for number, value in zip(self.kept_numbers[name], values, strict=True)
+        ]
+        return [(name, value) for _, name, value in sorted(kept, key=itemgetter(0))]
 
     def keep_reclaimed(self) -> None:
         """Keep the reclaimed events, unless a command waits for them."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from signalbox import Problem, flow
-from tests.simulation.worlds.flow_trees.nodes import Item, Node, Outcome, Settled
+from tests.simulation.worlds.flow_trees.nodes import Item, Node, Open, Outcome, Settled
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.flow_trees.model import Model
@@ -157,7 +157,7 @@ class FirstOf(GroupNode):
             self.end_without(losers, won if won.error else Outcome((at, won.value)))
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
-            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]
+            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]  a Mapping of errors that may also be other exceptions
         elif self.is_cancelled and not self.has_open_shield:
             self.end_without(self.children, Outcome(error=flow.Cancelled()))
 
@@ -227,6 +227,8 @@ class Branch(Node):
             return
         if not self.has_begun:
             self.code.close()
+            if not self.model.is_refusing:
+                raise Open  # whether the code begins
             self.end(Outcome(error=flow.Cancelled()))
             return
         self.is_due = True
@@ -261,8 +263,10 @@ class Branch(Node):
         self.waiting = self.model.node_of(item).begin(self)
         if self.waiting.outcome:
             return self.waiting.outcome
-        if is_due:
+        if is_due:  # of the item, only the shields are begun
+            self.model.is_refusing = True
             self.waiting.cancel()
+            self.model.is_refusing = False
         return None
 
     def undo(self) -> None:

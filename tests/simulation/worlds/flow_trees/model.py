@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from signalbox import Problem, flow
 from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
-from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, GroupNode, Shield, ShieldNode
+from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, Shield
 from tests.simulation.worlds.flow_trees.handles import Handle
 from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome
 
@@ -37,7 +37,7 @@ class Model:
     ended: Outcome | None = None
     generation: int = 0
     is_cancelled: bool = False
-    has_kept_again: bool = False
+    is_refusing: bool = False
     entries: int = 0
     branch: Branch = field(init=False)
 
@@ -60,8 +60,6 @@ class Model:
                 self.ready.popleft()()
             elif self.branch.outcome is not None:
                 self.end_code(self.branch.outcome)
-            elif self.has_kept_again and len({name for name, _ in self.passed_on}) > 1:
-                raise Open  # the place of an event that was kept again, among those of other names
             elif self.passed_on:
                 self.entries += 1
                 self.receive(*self.passed_on.pop(0))
@@ -91,12 +89,6 @@ class Model:
         """Return the earliest kept event of a name, which is kept no longer, or nothing."""
         at = next((at for at, (kept, _) in enumerate(self.kept) if kept == name), None)
         return [] if at is None else [self.kept.pop(at)[1]]
-
-    def check_open(self, event: str) -> None:
-        """Raise `Open` if the event or the end of another part may decide a group that waits for the event."""
-        waiting = [leaf for leaf in self.pending if leaf.command.key == ("event", event)]
-        if any(isinstance(leaf.around, GroupNode | ShieldNode) for leaf in waiting):
-            raise Open
 
     def pass_on(self) -> None:
         """Pass events that have been kept again on to commands that wait for them already."""

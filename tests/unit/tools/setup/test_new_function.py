@@ -41,7 +41,9 @@ def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypa
     monkeypatch.setenv("PORT", "8123")
     assert "curl -X POST http://127.0.0.1:8123/ink-levels/a" in make("ink_levels", Project.at(project))
     (project / ".local").mkdir()
-    running = RunningStack(str(project / ".local"), os.getpid(), "http://127.0.0.1:8081/", "embedded", "", "", {})
+    places = {"FIRESTORE_EMULATOR_HOST": "127.7.7.7:8082", "CLOUD_TASKS_EMULATOR_HOST": "127.0.0.1:8083"}
+    urls = ("http://127.0.0.1:8081/", "emulator", "http://127.0.0.1:8084", "http://127.0.0.1:8085")
+    running = RunningStack(str(project / ".local"), os.getpid(), *urls, places)
     running.announce()
     assert "curl -X POST http://127.0.0.1:8081/paper-levels/a" in make("paper_levels", Project.at(project))
 
