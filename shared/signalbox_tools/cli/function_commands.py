@@ -58,8 +58,9 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
     from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
     if url:
-        token = _token_for_any_host if url.lower().startswith("https:") else None
-        return Client(_answering(url, "correct --url or SIGNALBOX_URL"), token=token)
+        if url.lower().startswith("https:"):  # nothing is sent to a host that has not been confirmed
+            return Client(url, token=_token_for_any_host)
+        return Client(_answering(url, "correct --url or SIGNALBOX_URL"))
     try:
         if not project:
             running = RunningStack.of(Project.find().state).base_url
