@@ -157,7 +157,7 @@ class FirstOf(GroupNode):
             self.end_without(losers, won if won.error else Outcome((at, won.value)))
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
-            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]  a Mapping of errors that may also be other exceptions
+            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]  # a Mapping of errors that may also be other exceptions
         elif self.is_cancelled and not self.has_open_shield:
             self.end_without(self.children, Outcome(error=flow.Cancelled()))
 

@@ -212,7 +212,7 @@ class Run:
             case "wait_for":
                 return commands.wait_for(self.item(tree.parts[0]), self.labelled(tree.label))
             case "map":
-                return commands.map([lambda part=part: self.item(part) for part in tree.parts], int(tree.label))  # type: ignore[misc]  mypy infers no type for a default of a lambda
+                return commands.map([lambda part=part: self.item(part) for part in tree.parts], int(tree.label))  # type: ignore[misc]  # mypy infers no type for a default of a lambda
             case "handle":
                 return self.handles.get(tree.label) or self.item(tree.parts[0])
             case "code":
