@@ -79,10 +79,11 @@ class AllOf(GroupNode):
     """All of the items. The first error cancels the others, except in `settled`."""
 
     error: BaseException | None = None
+    has_failed_call = False
 
     def may_begin(self) -> bool:
         open_now = sum(child.is_open for child in self.children)
-        return not (self.error or self.is_cancelled) and open_now < self.group.at_once
+        return not (self.error or self.is_cancelled or self.has_failed_call) and open_now < self.group.at_once
 
     def took(self, child: Node) -> None:
         assert child.outcome is not None
@@ -277,9 +278,17 @@ class MapCall(Branch):
         super().__init__(model, self.call(function), is_users=False)
 
     async def call(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Await what the function returns, unless another call has failed by now. The first error counts at once."""
+        assert isinstance(self.around, AllOf)
+        if self.around.has_failed_call:
+            return None
         item = function()
         self.is_users = isinstance(item, Coroutine)
-        return await item
+        try:
+            return await item
+        except Problem:
+            self.around.has_failed_call = True
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ class Tree:
         if self.kind == "code":
             yield from (item for statement in self.parts[0].parts for item in statement.parts if not is_statement(item))
         for at, part in enumerate(self.parts):
-            if self.kind in ("block", "all", "settled", "map", "as_completed") or (
-                self.kind in GROUPS and len(self.parts) > 1
+            if self.kind in ("block", "all", "settled", "as_completed") or (
+                self.kind in (*GROUPS, "map") and len(self.parts) > 1
             ):
                 yield replace(self, parts=self.parts[:at] + self.parts[at + 1 :])
             if self.kind == "block" and part.kind in ("try", "locked"):
@@ -314,7 +314,7 @@ class Drawing:
         if code and drawn < 0.6 + self.shields:
             return Tree("wait_for", self.label("time"), (self.item(depth - 1, code=False),))
         if code and drawn < 0.63 + self.shields:
-            items = tuple(self.item(depth - 1, code=True) for _ in range(self.rng.randint(0, 4)))
+            items = tuple(self.item(depth - 1, code=True) for _ in range(self.rng.randint(1, 4)))
             return Tree("map", str(self.rng.randint(1, 3)), items)
         kind = self.rng.choice(("all", "all", "all", "first", "first_success", "settled"))
         inside = code and kind in ("all", "settled")
