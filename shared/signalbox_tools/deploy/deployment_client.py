@@ -122,8 +122,8 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
     return found
 
 
-WORKFORCE_HINT = """An identity of a workforce pool has no identity token, and so cannot call functions. Call as an account
-on which you have the role Service Account Token Creator, and run the command again:
+WORKFORCE_HINT = """An identity of a workforce pool has no identity token, and so cannot call functions. Call as an
+account on which you have the role Service Account Token Creator, and run the command again:
 gcloud config set auth/impersonate_service_account signalbox-deployer@{project}.iam.gserviceaccount.com"""
 
 
