@@ -20,7 +20,7 @@ PROJECT :=
 REGION :=
 SEEDS := 10000
 ARGS :=
-export NAME ENV PROJECT REGION SEEDS YES CONFIRM
+export NAME ENV PROJECT REGION SEEDS YES CONFIRM FORWARD
 # The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
 OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_tools.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
@@ -106,7 +106,7 @@ sbom: $(READY) ## Write dist/sbom.json: the functions' packages, in CycloneDX
 bootstrap: $(READY) ## Prepare a Google Cloud project once (PROJECT=my-project)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Deploy (PROJECT=my-project ENV=dev REGION=us-central1; YES=1 confirms)
+deploy: $(READY) ## Deploy (PROJECT=my-project ENV=dev REGION=us-central1; YES=1 confirms; FORWARD=1 ends a rollback)
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

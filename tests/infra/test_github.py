@@ -231,7 +231,10 @@ def test_only_what_was_merged_runs_as_the_deployer() -> None:
     deploying = [path.stem for path in WORKFLOWS if "service_account: signalbox-deployer@" in path.read_text("utf-8")]
     workflow = parsed("deploy")
     assert deploying == ["deploy"]
-    assert triggers(workflow) == {"push": {"branches": ["main"]}}
+    by_hand = triggers(workflow)["workflow_dispatch"]["inputs"]
+    assert triggers(workflow) == {"push": {"branches": ["main"]}, "workflow_dispatch": {"inputs": by_hand}}
+    assert by_hand.keys() == {"forward"}
+    assert "github.ref == 'refs/heads/main'" in workflow["jobs"]["deploy"]["if"]
     assert workflow["concurrency"]["cancel-in-progress"] is False
 
 

@@ -4,8 +4,8 @@
 
 This program is started as the leader of a new process group, with the signals of `PASSED_ON` blocked. `PIPE` is the
 reading end of a pipe. When its other end closes, by whatever death of the process that has it, the whole group gets
-SIGTERM, and SIGKILL after `GRACE_SECONDS`. If this program is killed, Linux kills the command. The exit status is that
-of the command, or 128 and the number of the signal that ended it.
+SIGTERM, and SIGKILL when the command has ended or `GRACE_SECONDS` have passed. If this program is killed, Linux kills
+the command. The exit status is that of the command, or 128 and the number of the signal that ended it.
 
 If the terminal's foreground was the starter's group, this group becomes the foreground, so that the command can read
 the terminal and Ctrl-C reaches it. The starter would lose its lease while it is stopped, so Ctrl-Z has no effect.
@@ -33,10 +33,13 @@ def main(pipe: int, command: list[str]) -> int:
     for number in signal.sigpending():
         os.kill(child, number)  # it came before the fork; one that came later too is pending there once
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
-    threading.Thread(target=_end_with_pipe, args=(pipe,), daemon=True).start()
+    is_over = threading.Event()
+    threading.Thread(target=_end_with_pipe, args=(pipe, is_over), daemon=True).start()
     while True:
         _, status = os.waitpid(child, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
+            if is_over.is_set():
+                os.killpg(0, signal.SIGKILL)  # children that ignore SIGTERM, and this process
             code: int = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else SIGNALLED - code
         if os.WSTOPSIG(status) == signal.SIGTSTP:
@@ -78,8 +81,9 @@ def _become(pipe: int, command: list[str]) -> None:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _end_with_pipe(pipe: int) -> None:
+def _end_with_pipe(pipe: int, is_over: threading.Event) -> None:
     os.read(pipe, 1)  # nothing is written: it returns when the other end is closed
+    is_over.set()
     os.killpg(0, signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
     os.killpg(0, signal.SIGKILL)

@@ -35,4 +35,3 @@ def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
         say(target.keep(SETTING, answer))
     else:
         raise Aborted(f"{answer!r} is not an e-mail address. Run the command again: it continues from what exists.")
-

@@ -12,27 +12,25 @@ from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_target import Target
 
 REGION, PREFIX = "region", "prefix"
-MOVE = """To move a deployment, deploy a second environment with another prefix, and destroy the first one when its queues are empty
-      (docs/region-outage.md)."""
+LOST = "every function and queue would be replaced, and the tasks that wait would be lost."
+MOVE = (
+    "To move it, deploy a second environment with another prefix, and destroy this one when its queues are empty "
+    "(docs/region-outage.md)."
+)
 
 
 def other_region(target: Target, deployed: str) -> tuple[str, str]:
     """Describe a command that names another region than the deployed one, and return the remedy."""
-    return (
-        f"{target.environment} of {target.project} is deployed in {deployed}, not in {target.region}: every function and "
-        "queue would be replaced, and tasks that wait would be lost.",
-        f'Run the command with --region {deployed} (make: REGION={deployed}), or set "region": "{deployed}" in '
-        f"{target.own_file}. {MOVE}",
-    )
+    where = f"{target.environment} of {target.project} is deployed in {deployed}, not in {target.region}"
+    run = f"Run the command with --region {deployed} (make: REGION={deployed})"
+    return f"{where}: {LOST}", f'{run}, or set "region": "{deployed}" in {target.own_file}. {MOVE}'
 
 
 def other_prefix(target: Target, deployed: str) -> tuple[str, str]:
     """Describe a file that has another prefix than the deployed one, and return the remedy."""
-    return (
-        f"{target.environment} of {target.project} is deployed with the prefix {deployed!r}, and {target.own_file} has "
-        f"{target.setting(PREFIX, '')!r}: every function and queue would be replaced, and tasks that wait would be lost.",
-        f'Set "prefix": "{deployed}" in {target.own_file}. {MOVE}',
-    )
+    prefix = target.setting(PREFIX, "")
+    where = f"{target.environment} of {target.project} is deployed with the prefix {deployed!r}, not {prefix!r}"
+    return f"{where}: {LOST}", f'Set "prefix": "{deployed}" in {target.own_file}. {MOVE}'
 
 
 def check(target: Target, outputs: Mapping[str, Any]) -> None:

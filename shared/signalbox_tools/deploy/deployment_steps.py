@@ -11,7 +11,9 @@ question each, then the plan.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from signalbox.core.ports import Store
 from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
@@ -20,6 +22,7 @@ from signalbox_tools.deploy import (
     deployed_place,
     lost_tasks,
     project_facts,
+    recorded_tasks,
     resource_adoption,
     smoke,
     state_bucket,
@@ -37,6 +40,7 @@ from signalbox_tools.deploy.rollback_and_restore import Recovery
 from signalbox_tools.deploy.smoke import Site
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
+from signalbox_tools.terminal_text import counted
 
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
@@ -54,7 +58,8 @@ up."""
 class Deployment:
     """A deployment to make, change or remove, with functions that run programs, print and ask.
 
-    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
+    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test. `forward` moves
+    functions that are rolled back to the new code; without it, a plan that changes them is refused.
     """
 
     target: Target
@@ -63,6 +68,8 @@ class Deployment:
     run: Run = run
     clock: Clock = REAL
     base_url: str = ""
+    forward: bool = False
+    database: Callable[[Target, Run], Store] = recorded_tasks.database
 
     @property
     def recovery(self) -> Recovery:
@@ -168,6 +175,11 @@ class Deployment:
         lost_tasks.refuse_lost_data(self.target, plan)
         for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
             self.say(warning)
+        records = partial(self.database, self.target, self.run)
+        for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
+            self.say(warning)
+        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
+            self.recovery.refuse_pinned()
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""
@@ -184,7 +196,7 @@ class Deployment:
             name = lock_of(project.catalogue).name
             self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
         working_copy.renew(project)
-        self.say(f"Packaged {len(zips)} functions.")
+        self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)

@@ -8,16 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
 NAMED_BY = ("name", "location", "project")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings."""
+    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings.
+
+    `kept` are those that would be changed in place or not at all.
+    """
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     destroyed: tuple[str, ...] = ()
     imported: tuple[str, ...] = ()
@@ -45,6 +48,7 @@ def read(document: Mapping[str, Any]) -> Plan:
     return Plan(
         created=created,
         changed=_with(changes, ["update"]),
+        kept=_with(changes, ["no-op"], ["update"]),
         replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
         destroyed=_with(changes, ["delete"]),
         imported=tuple(each["address"] for each in changes if each["change"].get("importing")),
@@ -52,7 +56,9 @@ def read(document: Mapping[str, Any]) -> Plan:
         created_values={
             each["address"]: each["change"].get("after") or {} for each in changes if each["address"] in created
         },
-        lost_values={each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])},
+        lost_values={
+            each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])
+        },
         outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
     )
 

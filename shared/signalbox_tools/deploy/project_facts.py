@@ -78,7 +78,7 @@ def gather(target: Target, run: Run) -> Facts:
         deployer=_exists(first["deployer"]),
         regions=_names(later.get("regions")),
         runtimes=_names(later.get("runtimes")),
-        functions=None if labels is None else {name: each for (at, name), each in labels.items() if at == target.region},
+        functions=None if labels is None else {name: own for (at, name), own in labels.items() if at == target.region},
         elsewhere={place: each for place, each in (labels or {}).items() if place[0] != target.region},
         databases=_by_name(later.get("databases"), "locationId"),
         editions=_by_name(later.get("databases"), "databaseEdition") or {},

@@ -139,7 +139,9 @@ def test_a_forgotten_region_is_not_answered_with_a_setting_that_would_move_the_d
 
 
 def test_another_environments_functions_in_another_region_do_not_matter() -> None:
-    found = project_facts.gather(DEV, Script(**{FUNCTIONS: ANOTHER_ENVIRONMENTS.replace("us-central1", "europe-west1")}))
+    found = project_facts.gather(
+        DEV, Script(**{FUNCTIONS: ANOTHER_ENVIRONMENTS.replace("us-central1", "europe-west1")})
+    )
     assert prerequisites.missing(DEV, found) == []
 
 

@@ -23,7 +23,7 @@ from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.testing import Harness
-from signalbox_tools.cli import flow_replay
+from signalbox_tools.cli import flow_replay, leased_command
 from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND
 from signalbox_tools.cli.main import main
 from signalbox_tools.deploy.programs import CommandFailed
@@ -114,6 +114,38 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(client: Client, tmp_path:
     assert counted.read_text() == "1"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["documents", "query"], ["batches", "ls"], ["--help"]])
+def test_a_command_whose_reader_has_enough_ends_quietly(client: Client, command: list[str]) -> None:
+    client.documents.load({"key": f"k{each}", "text": "x" * 500} for each in range(300))
+    client.batch("b").populate([1])
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [PYTHON, "-m", "signalbox_tools", *command], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (1, "")
+
+
+@pytest.mark.slow
+def test_a_command_under_a_lease_reads_the_terminal_and_ctrl_z_does_not_stop_it(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    file, ready = tmp_path / "line", tmp_path / "ready"
+    script = f"import pathlib; pathlib.Path({str(ready)!r}).touch(); pathlib.Path({str(file)!r}).write_text(input())"
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(PYTHON, command)  # noqa: S606 (a test's own command)
+    wait_until(ready.exists)
+    os.write(terminal, b"\x1a")
+    time.sleep(0.3)
+    os.write(terminal, b"hello\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    os.close(terminal)
+    assert file.read_text() == "hello"
+
+
 def test_a_command_that_is_interrupted_says_so(
     harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,11 +212,14 @@ def test_a_program_that_cannot_be_run_takes_no_permit(
     assert client.semaphore("till").acquire() == {"id": ANY, "token": ANY, "ends_at": ANY}  # the first one ever
 
 
-def test_a_wait_for_a_permit_is_reported(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wait_for_a_permit_is_reported(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leased_command, "QUIET_SECONDS", 0.05)
     client.semaphore("till").ensure(permits=1)
     lease = client.semaphore("till").acquire()
     assert lease
-    thread = threading.Timer(1.5, client.semaphore("till").signal, [lease])
+    thread = threading.Timer(0.3, client.semaphore("till").signal, [lease])
     thread.start()
     assert main(["semaphores", "run", "till", "--", "true"]) == 0
     thread.join()
@@ -203,10 +238,10 @@ def _lives(process: int) -> bool:
         return False
 
 
-def _family(tmp_path: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _family(tmp_path: Path, before: str = "") -> tuple[subprocess.Popen[bytes], int]:
     """Start `semaphores run` with a shell that has a child; return the command and the child's number."""
     file = tmp_path / "child"
-    shell = ["bash", "-c", '"$0" "$@"; true', PYTHON, "-c", CHILD, str(file)]
+    shell = ["bash", "-c", '"$0" "$@"; true', PYTHON, "-c", before + CHILD, str(file)]
     command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", *shell]
     process = subprocess.Popen(command)
     wait_until(lambda: file.exists() and bool(file.read_text()))
@@ -227,9 +262,12 @@ def test_a_signal_ends_the_command_with_its_children_and_releases_the_lease(
 
 
 @pytest.mark.slow
-def test_the_command_ends_with_its_children_when_semaphores_run_is_killed(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "])
+def test_the_command_ends_with_its_children_when_semaphores_run_is_killed(
+    client: Client, tmp_path: Path, before: str
+) -> None:
     client.semaphore("till").ensure(permits=1)
-    process, child = _family(tmp_path)
+    process, child = _family(tmp_path, before)
     process.kill()
     process.wait()
     wait_until(lambda: not _lives(child))
@@ -431,6 +469,11 @@ def test_a_run_is_started_sent_events_and_followed(
     harness.travel(5)
     assert main(["flows", "tail", "shop", "checkout", "o-2"]) == 1
     assert "late" in capsys.readouterr().out
+    for action in ("cancel", "terminate", "resume"):
+        assert main(["flows", action, "shop", "checkout", "o-1", "o-2"]) == 1
+        said = capsys.readouterr().err
+        assert f"o-1: nothing to {action}: the run is completed\n" in said
+        assert said.endswith(f"o-2: nothing to {action}: the run is cancelled\n0 of 2 done.\n")
 
 
 @pytest.fixture

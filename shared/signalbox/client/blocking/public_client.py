@@ -81,9 +81,9 @@ class Client:
         ``Idempotency-Key``, which all its attempts share. Raises `ApiError`, and `Unavailable`.
         """
         key = keyed(str(uuid.uuid4())) if method == "POST" else {}
-        route, _, query = path.strip("/").partition("?")
-        segments = (unquote(segment) for segment in route.split("/")) if route else ()
-        asked = {**parse_qs(query), **(parameters or {})}
+        route, _, query = path.partition("?")
+        segments = [unquote(segment) for segment in route.strip("/").split("/")] if route.strip("/") else []
+        asked = {**parse_qs(query, keep_blank_values=True), **(parameters or {})}
         return self._transport.json(method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})})
 
     def semaphore(self, name: str) -> Semaphore:
