@@ -22,6 +22,38 @@ resource "google_firestore_database" "database" {
   depends_on = [google_project_service.api]
 }
 
+# Firebase's libraries reach a database from a browser, and only its rules limit what a signed-in user may do there. All data goes
+# through the functions, so the rules permit nothing. The database that is in use has them, also one that was restored.
+resource "google_firebaserules_ruleset" "denied" {
+  source {
+    files {
+      name    = "firestore.rules"
+      content = <<-EOT
+        rules_version = '2';
+        service cloud.firestore {
+          match /databases/{database}/documents {
+            match /{document=**} {
+              allow read, write: if false;
+            }
+          }
+        }
+      EOT
+    }
+  }
+  deletion_policy = local.data_deletion_policy
+  lifecycle {
+    create_before_destroy = true # a set of rules that is released cannot be deleted
+  }
+  depends_on = [google_project_service.api]
+}
+
+resource "google_firebaserules_release" "denied" {
+  name            = local.database == "(default)" ? "cloud.firestore" : "cloud.firestore/${local.database}"
+  ruleset_name    = "projects/${var.project_id}/rulesets/${google_firebaserules_ruleset.denied.name}"
+  deletion_policy = local.data_deletion_policy
+  depends_on      = [google_firestore_database.database]
+}
+
 # Firestore's audit logs are configured under the name of Datastore. This replaces the project's earlier configuration of them.
 resource "google_project_iam_audit_config" "data_access" {
   count   = var.data_access_logs ? 1 : 0

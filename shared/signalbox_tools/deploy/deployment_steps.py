@@ -40,6 +40,7 @@ from signalbox_tools.deploy.rollback_and_restore import Recovery
 from signalbox_tools.deploy.smoke import Site
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
+from signalbox_tools.terminal_text import counted
 
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
@@ -195,7 +196,7 @@ class Deployment:
             name = lock_of(project.catalogue).name
             self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
         working_copy.renew(project)
-        self.say(f"Packaged {len(zips)} functions.")
+        self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)

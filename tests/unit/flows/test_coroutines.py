@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -315,6 +315,30 @@ async def forgets_a_coroutine() -> None:
     await flow.sleep(2)
 
 
+def yields() -> Iterator[Any]:
+    yield flow.sleep(1)
+
+
+async def yields_in_a_loop() -> AsyncIterator[int]:
+    await flow.sleep(1)
+    yield 1
+
+
+async def forgets_a_generator() -> None:
+    yields()
+    await flow.sleep(2)
+
+
+async def forgets_an_asynchronous_generator() -> None:
+    yields_in_a_loop()
+    await flow.sleep(2)
+
+
+async def forgets_a_callback() -> None:
+    flow.callback("approved", expires_seconds=60, through="shop")
+    await flow.sleep(2)
+
+
 async def misspells() -> None:
     await flow.sleeep(2)  # type: ignore[attr-defined]  # what is refused
 
@@ -325,6 +349,9 @@ async def misspells() -> None:
         (forgets_a_command, r"flow.sleep\(\) has no effect without `await`: write await flow.sleep\(…\)"),
         (forgets_a_call, r"packing.call\(\) has no effect without `await`"),
         (forgets_a_coroutine, r"helper\(\) has no effect without `await`"),
+        (forgets_a_generator, r"yields\(\) has no effect: a function with `yield` runs only in a loop"),
+        (forgets_an_asynchronous_generator, r"yields_in_a_loop\(\) has no effect"),
+        (forgets_a_callback, r"flow.callback\(\) has no effect without `await`"),
         (misspells, r"flow.sleeep does not exist: did you mean flow.sleep\?"),
     ],
 )
@@ -643,6 +670,24 @@ def test_the_shielded_parts_of_a_group_begin_although_a_cancel_is_due() -> None:
             if path in driver.pending:
                 driver.apply(done(driver, path))
         assert (driver.pending, ended_with(driver)) == ({}, "cancelled: enough")
+
+
+def test_a_patch_of_an_earlier_generation_does_not_run_its_old_code_in_the_next_one(harness: Harness) -> None:
+    app = Function("patches")
+
+    @app.flow
+    async def loop(seen: list[bool]) -> Any:
+        if not seen:
+            await flow.sleep(1)
+            await flow.sleep(1)
+        seen.append(flow.patched("discount"))
+        await flow.sleep(1)
+        return flow.continue_as_new(seen=seen) if len(seen) < 3 else seen
+
+    harness.add(app)
+    run = loop.start("1", seen=[])
+    harness.run()
+    assert run.status().result == [True, True, True]
 
 
 def test_a_cancel_ends_a_loop_over_generations_in_which_every_wait_is_shielded(harness: Harness) -> None:

@@ -1273,6 +1273,13 @@ def test_the_pauses_of_a_task_grow_up_to_the_longest() -> None:
     assert pauses == [0, 1, 3, 8, 8]
 
 
+def test_a_step_that_raises_a_users_problem_of_the_name_gave_up_is_retried_and_one_that_was_given_up_is_not() -> None:
+    command = flow.step(step("work"), attempts_max=3)
+    given_up = CallOutcome.from_problem(GaveUp("Gave up after 10 attempts."))
+    of_user = CallOutcome(error={**(given_up.error or {}), "title": Problem.title, "status": 400})
+    assert [command.is_retried(1, given_up), command.is_retried(1, of_user)] == [False, True]
+
+
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 0), (2, 2), (3, 20), (4, 200), (9, 10**6), (1_000, 10**6)])
 def test_a_pause_is_bounded_however_many_attempts_there_are(attempt: int, seconds: float) -> None:
     command = flow.step(step("work"), attempts_max=1_000, pause_seconds=2, pause_factor=10, pause_max_seconds=10**6)

@@ -1,15 +1,18 @@
 """A fork: a run that begins with the first entries of another run's log."""
 
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox.adapters import runtime
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import BadArgument, OtherBody, Unavailable
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.headers import forked_header
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import Result
 from signalbox.flows.problems import BadFlow, CannotFork, FlowExists, NoFlow
@@ -462,3 +465,22 @@ def test_costs() -> None:
     assert cost == row_cost("flows", "fork")
     with pytest.raises(BadArgument):
         starts.fork(shop.ports, shop.flows, source, starts.Fork("3", 1, {"x": 1}))
+
+
+def test_a_fork_at_the_entry_of_a_patch_runs_the_new_code_and_one_before_it_the_old(harness: Harness) -> None:
+    async def patient() -> str:
+        await flow.event("first")
+        code = "new" if flow.patched("discount") else "old"
+        await flow.event("second")
+        return code
+
+    shop = Function("patches")
+    run = shop.flow(patient).start("1")
+    harness.add(shop)
+    run.event("first")
+    harness.run()
+    [header] = [reads.get(runtime.ports(), FlowAddress("patient", "1"))]
+    assert header.patches == {"discount": 2}
+    for entries, expected in ((1, {"discount": 2}), (0, {})):
+        fork = forked_header(header, entries, replace(header, patches={}), None)
+        assert fork.patches == expected

@@ -152,6 +152,40 @@ def test_a_kept_event_ends_a_handle_at_once() -> None:
     assert value_of(driver) == [0, 1, 2]
 
 
+def test_a_handle_that_a_kept_event_has_decided_is_done_and_not_cancelled() -> None:
+    async def code() -> Any:
+        await step("a")
+        handle = flow.begin(flow.event("x"))
+        return [handle.done, handle.cancel(), await handle]
+
+    driver = begun(code)
+    driver.apply(Event("x", 1, BEGIN))
+    driver.apply(done(driver, "0"))
+    assert value_of(driver) == [True, False, 1]
+
+
+def test_a_first_success_that_is_cancelled_begins_nothing_after_a_kept_event_of_another_type() -> None:
+    async def fails(handle: Any) -> Any:
+        await handle
+        raise Problem("no")
+
+    async def code() -> Any:
+        go = flow.begin(flow.event("go"))
+
+        async def after() -> Any:
+            await go
+            return await flow.first_success(flow.event("x", int), step("b"))
+
+        return await flow.all(fails(go), after())
+
+    driver = begun(code)
+    driver.apply(Event("x", "not a number", BEGIN))
+    driver.apply(Event("go", 1, BEGIN))
+    assert driver.pending == {}
+    assert driver.ended is not None
+    assert str(driver.ended.exception()) == "no"
+
+
 def test_a_lock_of_a_handle_outlives_a_group_that_fails() -> None:
     async def code() -> Any:
         handle = flow.begin(flow.lock("till"))

@@ -16,11 +16,13 @@ import pytest
 
 from signalbox import Function, Problem, TaskContext, documents, flow, flows
 from signalbox.core.problems import GaveUp
+from signalbox.core.times import rfc3339
 from signalbox.core.user_code import ProcessEnded
 from signalbox.flows.api.step_threads import Threads
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
 from signalbox.flows.machine.claims import NOBODY, Carrier
+from signalbox.flows.machine.commands import Inline
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
@@ -33,6 +35,7 @@ from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
+from tests.unit.flows.random_flows import BEGIN
 from tests.unit.flows.shops import Shop, Workers, flows_of, step
 from tests.unit.flows.test_flow_tables import rows
 
@@ -670,3 +673,37 @@ def test_what_a_turn_does_with_an_inline_step(claim: str, of_carrier: str, of_an
     carrier, left = Carrier(lambda: "me", busy), claim.endswith("left")
     assert what_happens(CLAIMS[claim], carrier, messages_left=left) == of_carrier
     assert of_another in ("-", what_happens(CLAIMS[claim], NOBODY, messages_left=left))
+
+
+def steps_of(paths: str) -> dict[str, tuple[Inline[object], Wait]]:
+    return {path: (Inline("work", lambda _: None), Wait("e", path, 1, "run work", rfc3339(BEGIN))) for path in paths}
+
+
+def claims_of(paths: str, starts: int = 1) -> dict[str, Claim]:
+    return {path: Claim("me", starts, BEGIN + timedelta(seconds=60)) for path in paths}
+
+
+def test_a_delivery_runs_at_most_eight_steps_together_with_those_that_it_has_begun() -> None:
+    carrier = Carrier(lambda: "me", frozenset("abcdef"))
+    claimed = claims.new_claims(claims_of("abcdef"), steps_of("abcdefghij"), carrier, BEGIN)
+    assert list(claimed) == ["g", "h"]
+
+
+def test_no_first_start_begins_next_to_a_step_that_was_started_again() -> None:
+    carrier = Carrier(lambda: "me", frozenset("a"))
+    assert claims.new_claims(claims_of("a", starts=2), steps_of("ab"), carrier, BEGIN) == {}
+    assert list(claims.new_claims(claims_of("a"), steps_of("ab"), carrier, BEGIN)) == ["b"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_turn_that_follows_another_one_knows_the_cancel_that_waits(waits: bool) -> None:
+    async def works() -> None:
+        await flow.run(str, 1)
+
+    definition = FlowDefinition.from_function(works)
+    turn = FlowTurn.begin(definition, new_header(FlowAddress("works", "1"), "shop", {}, "i"), (), BEGIN)
+    turn.header = replace(turn.header, begun=True, cancel_waits=waits, pending=turn.pending)
+    following = turn.following(BEGIN, Carrier(lambda: "me"))
+    following.claim_steps()
+    turn.close()
+    assert (following.cancels_left, list(following.claimed)) == (int(waits), [] if waits else ["0"])

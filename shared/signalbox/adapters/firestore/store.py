@@ -72,6 +72,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),  # reconnect at once to an emulator that restarts
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_http_proxy", 0),  # the emulator is on this machine, at an address that no `no_proxy` has
 )
 
 

@@ -12,7 +12,7 @@ import difflib
 import inspect
 import linecache
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -26,12 +26,15 @@ INSTEAD_OF_ASYNCIO = "needs an event loop, which a flow does not have: use flow.
 INSTEAD_OF_A_TASK = "runs the task's code inside the flow: await {name}.call(…)"
 OF_A_SET = "has another order in every process, so a replay would mix up the results: iterate over sorted(…)"
 WITHOUT_AWAIT = "has no effect without `await`: write await {name}(…)"
+WITHOUT_LOOP = (
+    "has no effect: a function with `yield` runs only in a loop. Write `async def` with `await`, and await it"
+)
 UNKNOWN_NAME = "does not exist"
 
 FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
     f"{FLOW}.{name}"
-    for name in "all batch event first first_success lock rate run settled shield sleep step".split()  # noqa: SIM905 - a list of eleven lines says no more
+    for name in "all batch callback event first first_success lock rate run settled shield sleep step".split()  # noqa: SIM905 - a list of eleven lines says no more
 )
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
@@ -85,6 +88,24 @@ REASONS: dict[str, str] = {
 """The reason not to call a function, by the longest prefix of its full name. An empty reason allows the call."""
 
 
+CLOCKS = frozenset(
+    {
+        "datetime.date.today",
+        "datetime.datetime.now",
+        "datetime.datetime.today",
+        "datetime.datetime.utcnow",
+        "time.gmtime",
+        "time.localtime",
+        "time.strftime",
+        "time.time",
+        "time.time_ns",
+    }
+)
+"""The functions that return the time of the machine."""
+
+IGNORES_TRAVEL = "returns the machine's time, which the harness does not move: use TaskContext.now()"
+
+
 class FlowWarning(UserWarning):
     """A flow's code makes a call that a replay would repeat, or that would differ."""
 
@@ -115,15 +136,33 @@ def check(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
 
 def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[Finding]:
     """Return the calls that a flow's code should not make. If its source cannot be read, return an empty list."""
-    seen: dict[Callable[..., Any], list[Finding]] = {}
+    return _in_order(finding for function in _reached(code) for finding in _findings(function, is_task))
+
+
+def clock_reads(code: Callable[..., Any]) -> list[Finding]:
+    """Return the calls in a task's code that read the machine's clock."""
+    return _in_order(
+        Finding(inspect.getfile(function), call.lineno, f"{ast.unparse(call.func)}() {IGNORES_TRAVEL}")
+        for function in _reached(code)
+        for call in _calls(_nodes(function))
+        if _named(call.func, function)[1] in CLOCKS
+    )
+
+
+def _in_order(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(set(findings), key=lambda finding: (finding.file, finding.line))
+
+
+def _reached(code: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return a function, and the functions of the same module that it calls, also through others."""
+    seen: dict[Callable[..., Any], None] = {}
     unseen = [code]
     while unseen:
         function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of the function it wraps
         if function not in seen:
-            seen[function] = list(_findings(function, is_task))
+            seen[function] = None
             unseen += _called(function)
-    unique = {finding for found in seen.values() for finding in found}
-    return sorted(unique, key=lambda finding: (finding.file, finding.line))
+    return list(seen)
 
 
 def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> Iterator[Finding]:
@@ -135,6 +174,8 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         reason, is_error = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name), False
         if call in dropped and (inspect.iscoroutinefunction(value) or _is_command(call.func, name, function, is_task)):
             reason, is_error = WITHOUT_AWAIT.format(name=written), True
+        if call in dropped and (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)):
+            reason, is_error = WITHOUT_LOOP, True
         is_seeded = name == "random.Random" and bool(call.args)
         if reason and not is_seeded:
             is_error = is_error or reason == INSTEAD_OF_ASYNCIO
@@ -149,9 +190,9 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
 def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_task: Callable[[Any], bool]) -> bool:
     """Return whether a call creates a command.
 
-    Commands are created by functions of `flow`, and by the method `call` of a task or a flow.
+    Commands are created by functions of `flow`, and by the methods `call` and `call_as` of a task or a flow.
     """
-    if isinstance(called, ast.Attribute) and called.attr == "call":
+    if isinstance(called, ast.Attribute) and called.attr in ("call", "call_as"):
         return is_task(_named(called.value, function)[0])
     return name in COMMANDS
 

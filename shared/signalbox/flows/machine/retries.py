@@ -51,6 +51,8 @@ class Retried:
 
     def is_retried(self, attempt: int, outcome: CallOutcome) -> bool:
         """Return whether the step runs again after this attempt has failed."""
-        slug = (outcome.error or {}).get("type")
-        is_final = slug == GaveUp.slug() or slug in [kind.slug() for kind in self.no_retry]
+        error = outcome.error or {}
+        slug = error.get("type")
+        is_final = slug == GaveUp.slug() and error.get("title") == GaveUp.title  # a user's class may have the same name
+        is_final = is_final or slug in [kind.slug() for kind in self.no_retry]
         return attempt < self.attempts_max and not is_final and not isinstance(outcome.exception(), self.no_retry)

@@ -153,5 +153,3 @@ class Leaf(Node):
             self.model.locks.discard(self.command.label)
         elif self.outcome.error is None and self.command.kind == "event":
             self.model.keep(self.command.label, self.outcome.value)
-            self.model.has_kept_again = True
-            self.model.check_open(self.command.label)
