@@ -119,8 +119,8 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
     return found
 
 
-NO_TOKEN = """An identity of a workforce pool has no identity token, and so cannot call functions. Call as an account on
-which you have the role Service Account Token Creator, and run the command again:
+FEDERATED = """An identity of a workforce pool has no identity token, and so cannot call functions. Call as an account
+on which you have the role Service Account Token Creator, and run the command again:
 gcloud config set auth/impersonate_service_account signalbox-deployer@{project}.iam.gserviceaccount.com"""
 
 
@@ -138,7 +138,7 @@ def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
             audience = [f"--audiences={key}"] if key else []
             outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
             if not outcome.ok and not key:
-                remedy = f"\n{NO_TOKEN.format(project=target.project)}" if is_federated(account) else ""
+                remedy = f"\n{FEDERATED.format(project=target.project)}" if is_federated(account) else ""
                 raise CommandFailed(f"{outcome.error.strip()}{remedy}")
             kept[key] = outcome.text.strip() if outcome.ok else _generated(target, account, key, run, outcome.error)
         return kept[key]
