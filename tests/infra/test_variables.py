@@ -46,6 +46,8 @@ BOOTSTRAP_REFUSES = [
     ("project_id=Demo", "project_id is a project's id, not its name or number"),
     ("region=us-central1-a", "region is a region such as us-central1, not a zone"),
     ("github_repository=https://github.com/me/mine", "github_repository is OWNER/NAME"),
+    ("github_repository=me/mine", "github_repository needs github_repository_id"),
+    ("github_repository_id=me/mine", "github_repository_id is the repository's number"),
 ]
 
 ACCEPTED: list[dict[str, Any]] = [

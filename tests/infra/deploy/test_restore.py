@@ -85,6 +85,8 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
         if kind == "google_cloudfunctions2_function"
     }
     assert used == {NEW}
+    released = {value["name"] for (kind, _), value in cloud.existing.items() if kind == "google_firebaserules_release"}
+    assert released == {f"cloud.firestore/{OLD}", f"cloud.firestore/{NEW}"}
     assert before <= cloud.existing.keys()  # the old database keeps its data, indexes and settings
     rebuilt = sum(each.verb == "update" and each.kind.endswith("2_function") for each in cloud.operations)
     print(f"switched in {minutes:.0f} minutes, {rebuilt} functions")  # noqa: T201  read with -s; time is not asserted

@@ -8,7 +8,6 @@ import pytest
 
 from signalbox import (
     Function,
-    Problem,
     TaskContext,
     Unit,
     batch,

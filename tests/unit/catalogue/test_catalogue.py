@@ -354,7 +354,7 @@ def index(**changes: Any) -> dict[str, Any]:
             function(invoked_by=["schedule"]),
             r"functions\.keep: invoked_by contains 'schedule', but nothing in schedules",
         ),
-        (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
+        (function(folder="nowhere"), r"functions\.keep: there is no folder .*/nowhere; did you mean 'elsewhere'\?"),
         (content(functions={"Keep": {"invoked_by": ["people"]}}), r"functions\.Keep: the name must be"),
         (trigger(function="nobody"), r"triggers\.kept: there is no function 'nobody'"),
         (trigger(function="tidy"), r"triggers\.kept: add 'event' to invoked_by of tidy"),
