@@ -145,7 +145,7 @@ FOR_GOOD = (
     Refusal(
         "account quota",
         r"Service account limit|Maximum number of service accounts on project reached",
-        "The project has 100 service accounts, its quota. One environment takes 40.",
+        "The project has 100 service accounts, its quota. docs/deployment.md has how many an environment takes.",
         "https://cloud.google.com/iam/quotas",
         remedy="Deploy each environment into its own project, or ask for more at IAM & Admin, Quotas.",
     ),
