@@ -133,6 +133,8 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
     writers = _document_writers(sections)
     if writers == KIT:
         sections = _without_events_of_documents(sections)
+    if not _are_documents_verified(sections):
+        sections = _without_nightly_verifications(sections)
     sections, places = _with_code(sections, root)
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
@@ -157,12 +159,30 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
 def _document_writers(sections: Mapping[str, Any]) -> str:
     """Return the value of `written_by` in the section `documents`. Raises `CatalogueError`."""
     declared = _mapping("documents", sections.get("documents") or {})
-    refuse(
-        bool(declared.keys() - {"written_by"}), f"documents: unknown keys {sorted(declared.keys() - {'written_by'})}"
-    )
+    unknown = sorted(declared.keys() - {"written_by", "verified"})
+    refuse(bool(unknown), f"documents: unknown keys {unknown}")
     writers = declared.get("written_by", ANYONE)
     refuse(writers not in WRITERS, f"documents: written_by is {writers!r}; choose from {', '.join(WRITERS)}")
     return str(writers)
+
+
+VERIFYING = "verifications"
+"""The function that the nightly schedule calls."""
+
+
+def _are_documents_verified(sections: Mapping[str, Any]) -> bool:
+    """Return the value of `verified` in the section `documents`. Raises `CatalogueError`."""
+    verified = _mapping("documents", sections.get("documents") or {}).get("verified", True)
+    refuse(not isinstance(verified, bool), f"documents: verified is {verified!r}; choose true or false")
+    return bool(verified)
+
+
+def _without_nightly_verifications(sections: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the sections without the schedule of the nightly verification, which can still be started by hand."""
+    schedules = _mapping("schedules", sections.get("schedules") or {})
+    called = {name: each.get("function") for name, each in schedules.items() if isinstance(each, dict)}
+    others = {name: each for name, each in schedules.items() if called.get(name) != VERIFYING}
+    return {**sections, "schedules": others}
 
 
 def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -123,6 +123,18 @@ def _place(target: Target, facts: Facts) -> Iterator[Missing]:
             f"{target.region} is not a region of Cloud Functions.",
             f"gcloud functions regions list --gen2 --project={target.project}",
         )
+    elif lacking_services := [
+        f"{name} (gcloud {command} locations list --project={target.project})"
+        for name, command, regions in (
+            ("Cloud Tasks", "tasks", facts.queue_regions),
+            ("Cloud Scheduler", "scheduler", facts.schedule_regions),
+        )
+        if regions is not None and target.region not in regions
+    ]:
+        yield Missing(
+            f"{target.region} is a region of Cloud Functions, but not of {' and '.join(lacking_services)}.",
+            "Choose a region that has all of them: --region. The database may be in another one (database_location)",
+        )
     elif facts.runtimes is not None and (lacking := runtimes - facts.runtimes):
         yield Missing(
             f"{target.region} does not offer the runtime {', '.join(sorted(lacking))}.",
@@ -221,8 +233,15 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 def member(account: str) -> str:
-    """Name an account as IAM does."""
+    """Name an account as IAM does. gcloud names an identity of a workforce pool as IAM does."""
+    if is_federated(account):
+        return account
     return f"{'serviceAccount' if is_service_account(account) else 'user'}:{account}"
+
+
+def is_federated(account: str) -> bool:
+    """Return whether an account is an identity of a workforce or workload pool. It has no identity token."""
+    return account.startswith(("principal://", "principalSet://"))
 
 
 def is_service_account(account: str) -> bool:

@@ -392,6 +392,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
         (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields is '-b\[\]'"),
         (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
+        (content(documents={"verified": "weekly"}), r"documents: verified is 'weekly'; choose true or false"),
         (content(documents={"written_by": "me"}), r"documents: written_by is 'me'; choose from anyone, kit"),
         (content(documents={"writers": "kit"}), r"documents: unknown keys \['writers'\]"),
         (kept(), r"history\.things: a history must have exactly one of keys, prefix and type"),

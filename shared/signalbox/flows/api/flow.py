@@ -463,7 +463,7 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
-    results: dict[int, T] = {}
+    driver, results = running_flow("flow.map"), dict[int, T]()
     left = iter(enumerate(items))
 
     failed = False
@@ -471,7 +471,8 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     @of_kit
     async def take() -> None:
         nonlocal failed
-        while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins nothing
+        # code that catches its cancel begins no further call
+        while not failed and not driver.cancels and (taken := next(left, None)):
             number, item = taken
             try:
                 results[number] = await function(item)

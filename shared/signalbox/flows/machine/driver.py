@@ -472,6 +472,11 @@ class Driver:
         """The path of the branch whose code runs."""
         return self.runs.path if self.runs else ""
 
+    @property
+    def cancels(self) -> bool:
+        """Whether a cancel has reached the branch whose code runs. Before the patch, always False."""
+        return self.runs is not None and self.runs.cancelled and self.patched(RECEIVED_PATCH)
+
     def patched(self, name: str) -> bool:
         """Return whether the code of a patch runs at this position of the log."""
         return self.position.patched(name)
