@@ -278,15 +278,15 @@ class MapCall(Branch):
         super().__init__(model, self.call(function), is_users=False)
 
     async def call(self, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Await what the function returns, unless another call has failed by now. The first error counts at once."""
+        """Await what the function returns. After an error, no further call begins."""
         assert isinstance(self.around, AllOf)
-        if self.around.has_failed_call:
-            return None
         item = function()
         self.is_users = isinstance(item, Coroutine)
         try:
             return await item
         except Problem:
+            if not all(isinstance(call, Branch) and call.has_begun for call in self.around.children):
+                raise Open from None  # whether the others begin
             self.around.has_failed_call = True
             raise
 
