@@ -30,14 +30,15 @@ If that code is right: signalbox deploy {options} --forward (make deploy FORWARD
 deployment:
 {lifts}"""
 LIFT = "  gcloud run services update-traffic {service} --to-latest --region={region} --project={project}"
-RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
-shows has ended: minutes to hours. {old} is unchanged. To switch, set in {file}
+RESTORED = """The restore into {database} has begun. It takes minutes to hours:
+`gcloud firestore operations list --database={database}` shows when it has ended. {old} is unchanged.
+To switch, set in {file}
   "database": "{database}",
   "create_database": false
 and run signalbox deploy; outside prod, its plan would destroy {old}. A backup has no security
-rules: if you have any, release them again. Tasks in the queues name units and leases of the other database: keep the
-queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore" in docs/operations.md
-has the order."""
+rules: the deployment releases the kit's, which permit nothing. Tasks in the queues name units and leases of the other
+database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore" in
+docs/operations.md has the order."""
 
 NOT_PROTECTED = """{database} has no point-in-time recovery and no delete protection yet: Google refuses both until it
 is filled. Run this command again before you switch; it then sets them."""
