@@ -95,6 +95,36 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
         [Entry("event", "a", 1), ends("s")],
         False,
     ),
+    "a time-out begins beside a first success whose first item, a handle, has failed": (
+        program(
+            tree("begin", step("s"), label="h"),
+            *awaits(step("t")),
+            *awaits(
+                tree("wait_for", tree("first_success", tree("handle", step("x"), label="h"), step("u")), label="v")
+            ),
+        ),
+        [fails("s"), ends("t")],
+        False,
+    ),
+    "a time-out begins beside a first success whose first item, a kept event, is wrong": (
+        program(
+            *awaits(step("s"), tree("wait_for", tree("first_success", event("a"), event("b")), label="t")),
+        ),
+        [Entry("event", "a", "five"), ends("s")],
+        False,
+    ),
+    "the error of a wrong event is received once, also in a group": (
+        program(
+            tree(
+                "try",
+                program(*awaits(tree("all", event("a"), event("b")))),
+                program(*awaits(event("a"))),
+                label="problem",
+            ),
+        ),
+        [Entry("event", "b", 1), Entry("event", "a", "five"), Entry("event", "a", 6)],
+        False,
+    ),
 }
 
 DIFFERENT: dict[str, tuple[Tree, Sequence[Entry]]] = {
@@ -125,16 +155,6 @@ DIFFERENT: dict[str, tuple[Tree, Sequence[Entry]]] = {
     known.is_not_done_at_once.__name__: (
         program(*awaits(step("s")), tree("begin", event("a"), label="h"), tree("done", label="h")),
         [Entry("event", "a", 1), ends("s")],
-    ),
-    known.begins_no_item_after_a_failed_handle.__name__: (
-        program(
-            tree("begin", step("s"), label="h"),
-            *awaits(step("t")),
-            *awaits(
-                tree("wait_for", tree("first_success", tree("handle", step("x"), label="h"), step("u")), label="v")
-            ),
-        ),
-        [fails("s"), ends("t")],
     ),
 }
 

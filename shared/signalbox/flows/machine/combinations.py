@@ -20,6 +20,9 @@ ANY_PATCH = "signalbox.any"
 DECIDED_PATCH = "signalbox.decided"
 """The patch with which a cancel leaves a `first` its outcome, if a kept event has decided the `first`."""
 
+SUCCESS_PATCH = "signalbox.success"
+"""The patch with which a `first_success` is not decided by a kept event, or a handle, that is an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled(Generic[T]):
@@ -99,6 +102,7 @@ class Group:
         self._left = 0
         self._error: CallOutcome | None = None
         self._failed: Node | None = None
+        self._outcome: CallOutcome | None = None
         self._cancel: CallOutcome | None = None
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
@@ -129,8 +133,11 @@ class Group:
 
         Before the patch, it stopped as soon as anything in the flow was decided. There was no `first_success` then.
         """
-        if self._children[-1].decided or self._mode is Mode.SUCCESS:
-            return self._children[-1].decided
+        last = self._children[-1]
+        if self._mode is Mode.SUCCESS:
+            return last.decided and not (last.fails and self.tree.patched(SUCCESS_PATCH))
+        if last.decided:
+            return True
         return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
 
     def got(self, slot: int, outcome: CallOutcome) -> None:
@@ -160,8 +167,8 @@ class Group:
         self._left -= 1
         if self._left:
             self.parent.repeat_cancel(self)
-        else:  # the code receives all of the errors, so nothing is abandoned
-            self.tree.ready.append((self.parent, self.slot, CallOutcome(raised=self._all_failed())))
+        else:
+            self._report(CallOutcome(raised=self._all_failed()))  # with all errors, so nothing is abandoned
         if self._left:
             self._place()
 
@@ -172,9 +179,22 @@ class Group:
 
     @property
     def decided(self) -> bool:
-        if self._takes_one:
-            return self._left == 0 or any(child.decided for child in self._open())
-        return self._left == 0 or all(child.decided for child in self._children)
+        if self._left == 0 or not self._takes_one:
+            return self._left == 0 or all(child.decided for child in self._children)
+        decided = [child for child in self._open() if child.decided]
+        if self._mode is Mode.FIRST or not decided:
+            return bool(decided)
+        is_last = len(decided) == self._left
+        return is_last or not all(child.fails for child in decided) or not self.tree.patched(SUCCESS_PATCH)
+
+    @property
+    def fails(self) -> bool:
+        if self._outcome is not None:
+            return self._outcome.failed
+        decided = [child.fails for child in self._children if child.decided]
+        if self._mode is Mode.FIRST:
+            return any(decided[:1])
+        return self._mode is not Mode.SETTLED and (any if self._mode is Mode.ALL else all)(decided)
 
     @property
     def shielded(self) -> bool:
@@ -212,6 +232,10 @@ class Group:
         """Report an outcome. If it is an error, abandon the nodes, except the one whose error the code receives."""
         if outcome.failed:
             self._abandon_all_but(self._failed)
+        self._report(outcome)
+
+    def _report(self, outcome: CallOutcome) -> None:
+        self._outcome = outcome
         self.tree.ready.append((self.parent, self.slot, outcome))
 
     def _open(self) -> Iterator[Node]:

@@ -501,6 +501,7 @@ class Driver:
     def complete(self, pending: PendingCommand, outcome: CallOutcome) -> None:
         """Send the outcome of a command to its parent."""
         del self.pending[pending.path]
+        pending.fails = outcome.failed
         self.ready.append((pending.parent, pending.slot, outcome))
 
     def reclaim(self, pending: PendingCommand) -> None:

@@ -69,6 +69,11 @@ class Node(Protocol):
         ...
 
     @property
+    def fails(self) -> bool:
+        """Whether the decided outcome of the node is an error."""
+        ...
+
+    @property
     def shielded(self) -> bool:
         """Whether a cancel waits for a part of the node."""
         ...
@@ -128,7 +133,8 @@ def cancelled(reason: str = "") -> CallOutcome:
 class PendingCommand:
     """A command that the code waits for, under its path.
 
-    `location` is the place of its `await`, and `event` the number and the value of the event that it has received.
+    `location` is the place of its `await`, `event` the number and the value of the event that it has received, and
+    `fails` whether its outcome is an error.
     """
 
     tree: Tree
@@ -138,6 +144,7 @@ class PendingCommand:
     slot: int
     location: str = ""
     event: tuple[int, Any] | None = None
+    fails: bool = False
 
     def cancel(self, outcome: CallOutcome) -> bool:
         if self.tree.pending.get(self.path) is not self:
@@ -272,6 +279,10 @@ class Branch:
         raise AssertionError("a `first` has no branches below it")
 
     @property
+    def fails(self) -> bool:
+        raise AssertionError("a `first` has no branches below it")
+
+    @property
     def shielded(self) -> bool:
         raise AssertionError("a `first` has no branches below it")
 
@@ -373,6 +384,10 @@ class Shielded:
         return self._ended or self._inner.decided
 
     @property
+    def fails(self) -> bool:
+        return self._inner.fails
+
+    @property
     def shielded(self) -> bool:
         return not self._ended or not self.tree.patched(SHIELD_PATCH)
 
@@ -439,6 +454,11 @@ class Handle(Awaited[T]):
         """Whether the outcome is decided, although the code may not have received it yet."""
         return self._outcome is not None or (self._node is not None and self._node.decided)
 
+    @property
+    def fails(self) -> bool:
+        """Whether the decided outcome is an error."""
+        return self._outcome.failed if self._outcome else self._node is not None and self._node.fails
+
     def abandon(self) -> None:
         """Abandon a command whose outcome the code has not received, since the code of the run has ended."""
         if self._node is not None and not self._receivers:
@@ -499,6 +519,10 @@ class HandleWait:
     @property
     def decided(self) -> bool:
         return self._handle.decided
+
+    @property
+    def fails(self) -> bool:
+        return self._handle.fails
 
     @property
     def shielded(self) -> bool:

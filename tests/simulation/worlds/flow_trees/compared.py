@@ -16,7 +16,7 @@ from tests.simulation.worlds.flow_trees.runs import DriverRun, Entry, ModelRun, 
 from tests.simulation.worlds.flow_trees.turns import TurnsRun
 
 ENTRIES_MAX = 40
-CANCEL_RATE, EVENT_RATE, ERROR_RATE = 0.08, 0.15, 0.3
+CANCEL_RATE, EVENT_RATE, WRONG_RATE, ERROR_RATE = 0.08, 0.15, 0.2, 0.3
 TURNS_RATE = 0.02
 """Programs that run in turns, through a store and a queue. They may continue as new. A turn costs milliseconds."""
 
@@ -46,7 +46,8 @@ def drawn_entry(rng: Random, pending: Sequence[str], number: int, *never: str) -
         return Entry("cancel")
     ending = [label for label in pending if not label.startswith(("event", *never))]
     if drawn < CANCEL_RATE + EVENT_RATE or not ending:
-        return Entry("event", rng.choice(EVENTS), number)
+        name = rng.choice(EVENTS)
+        return Entry("event", name, f"wrong {number}" if rng.random() < WRONG_RATE else number)
     kind, label = rng.choice(ending).split(" ")
     failed = kind in ("step", "flow") and rng.random() < ERROR_RATE
     return Entry(kind, label, number if kind in ("step", "flow") else 0, failed)

@@ -42,14 +42,8 @@ def is_not_done_at_once(program: Tree) -> bool:
     return any(has(each, "event", "handle") for each in asked)
 
 
-def begins_no_item_after_a_failed_handle(program: Tree) -> bool:
-    """A `flow.first` stops at a `flow.first_success` with a handle that has failed, and never begins its time-out."""
-    return any(has(each, "handle") for each in trees_in(program) if each.kind == "first_success")
-
-
 KNOWN: tuple[Callable[[Tree], bool], ...] = (
     loses_results_of_a_map,
     loses_the_event_of_a_wait,
     is_not_done_at_once,
-    begins_no_item_after_a_failed_handle,
 )

@@ -106,7 +106,7 @@ class Model:
         for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
             if leaf in self.pending and (kept := self.taken(leaf.command.label)):
                 self.pending.remove(leaf)
-                leaf.end(Outcome(kept[0]))
+                leaf.receive(kept[0])
 
     def node_of(self, item: Any) -> Node:
         return item.node(self) if isinstance(item, Item) else Branch(self, item)
@@ -143,7 +143,7 @@ class Model:
             self.keep(name, value)
         else:
             self.pending.remove(leaf)
-            leaf.end(Outcome(value))
+            leaf.receive(value)
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""

@@ -28,7 +28,7 @@ class Entry:
 
     kind: str
     label: str = ""
-    value: int = 0
+    value: int | str = 0
     failed: bool = False
 
     def fits(self, pending: Sequence[str]) -> bool:
@@ -116,7 +116,7 @@ class DriverFlow:
             case "sleep":
                 return flow.sleep(self.sleep(label))
             case "event":
-                return flow.event(label)
+                return flow.event(label, int)
             case "lock":
                 return flow.lock(label)
         return SubFlow(FUNCTION, "ship", {}, id=label)
