@@ -41,7 +41,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
 from signalbox.flows.machine.stuck import Cancelled
-from signalbox.flows.machine.tree import Handle, earliest
+from signalbox.flows.machine.tree import KIT_WAITS, Handle, earliest
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
@@ -449,6 +449,9 @@ async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     if which == "late":
         raise TimedOut(f"It has not ended within {timeout_seconds:,g} seconds.")
     return cast("T", result)
+
+
+KIT_WAITS.add(wait_for.__code__)
 
 
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:

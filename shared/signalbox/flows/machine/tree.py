@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import Context
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
 from signalbox.core.flow_hooks import Awaited
@@ -35,6 +35,9 @@ T = TypeVar("T")
 CLOSES_MAX = 1_000
 """The number of waits in a clean-up that `Branch.close` skips. Code with more waits catches every exception in a loop.
 """
+
+KIT_WAITS: set[CodeType] = set()
+"""The code of the kit's coroutines that return what they have awaited last, without doing anything with it."""
 
 UNENDING: list[Any] = []
 """Coroutines that cannot be closed. They are kept here, since Python's collector would run their code once more."""
@@ -176,6 +179,7 @@ class Branch:
         self._code, self._awaited_at = code, awaited_at
         self._waits = 0
         self._waits_for: Node | None = None
+        self._last: Node | None = None
         self.cancel_due: CallOutcome | None = None
         self._is_passed_on = False
         self._cancelled = False
@@ -244,7 +248,7 @@ class Branch:
             discard(item)
             self.tree.ready.append((self, 0, due))
             return
-        self._waits_for = self.tree.place(item, path, self, 0, self.location)
+        self._waits_for = self._last = self.tree.place(item, path, self, 0, self.location)
         if due and self._waits_for.cancel(due):
             self.cancel_due = None
 
@@ -287,7 +291,10 @@ class Branch:
         raise AssertionError("a `first` has no branches below it")
 
     def abandon(self) -> None:
+        """Abandon what a coroutine of the kit has awaited. The user's code has received what it has awaited."""
         assert self._has_ended, "a `first` has no branches below it"
+        if self._last and self._code.cr_code in KIT_WAITS:
+            self._last.abandon()
 
     def close(self) -> None:
         """Close the code. If the code waits in its clean-up, close it again there.

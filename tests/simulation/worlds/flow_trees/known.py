@@ -28,13 +28,6 @@ def loses_results_of_a_map(program: Tree) -> bool:
     return any(has(each, *RECEIVING) for each in trees_in(program) if each.kind == "map")
 
 
-def loses_the_event_of_a_wait(program: Tree) -> bool:
-    """`flow.wait_for` among the items of a group that fails loses the event that it has received."""
-    groups = [each for each in trees_in(program) if each.kind in ("all", "settled", "map")]
-    waits = [each for group in groups for each in trees_in(group) if each.kind == "wait_for"]
-    return any(has(each, *RECEIVING) for each in waits)
-
-
 def is_not_done_at_once(program: Tree) -> bool:
     """`done` of a handle that a kept event has ended is false, although its `cancel()` returns False."""
     begun = {each.label: each for each in trees_in(program) if each.kind == "begin"}
@@ -44,6 +37,5 @@ def is_not_done_at_once(program: Tree) -> bool:
 
 KNOWN: tuple[Callable[[Tree], bool], ...] = (
     loses_results_of_a_map,
-    loses_the_event_of_a_wait,
     is_not_done_at_once,
 )
