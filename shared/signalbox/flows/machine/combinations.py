@@ -10,7 +10,7 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import SHIELD_PATCH, Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -19,9 +19,6 @@ ANY_PATCH = "signalbox.any"
 
 DECIDED_PATCH = "signalbox.decided"
 """The patch with which a cancel leaves a `first` its outcome, if a kept event has decided the `first`."""
-
-SUCCESS_PATCH = "signalbox.success"
-"""The patch with which a `first_success` is not decided by a kept event, or a handle, that is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +98,7 @@ class Group:
         self._results: list[Any] = []
         self._left = 0
         self._error: CallOutcome | None = None
-        self._failed: Node | None = None
-        self._outcome: CallOutcome | None = None
+        self._failed: int | None = None
         self._cancel: CallOutcome | None = None
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
@@ -120,24 +116,26 @@ class Group:
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
         for number, item in self._items:
+            before = len(self.tree.ready)
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
-            if self._takes_one and self.stops():
+            if self._takes_one and self.stops(before):
                 return
 
     @property
     def _takes_one(self) -> bool:
         return self._mode in (Mode.FIRST, Mode.SUCCESS)
 
-    def stops(self) -> bool:
-        """Return whether a kept event has decided a `first`: its later commands must not take another event.
+    def stops(self, before: int) -> bool:
+        """Return whether the item that was added last decides a `first`: its later items must not take another event.
 
-        Before the patch, it stopped as soon as anything in the flow was decided. There was no `first_success` then.
+        `before` is the number of outcomes that were on their way before the item was added. Before `ANY_PATCH`, the
+        group stopped as soon as anything in the flow was decided. There was no `first_success` then.
         """
-        last = self._children[-1]
-        if self._mode is Mode.SUCCESS:
-            return last.decided and not (last.fails and self.tree.patched(SUCCESS_PATCH))
-        if last.decided:
-            return True
+        if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before, self.parent)
+            return self._left == 0
+        if self._children[-1].decided or self._mode is Mode.SUCCESS:
+            return self._children[-1].decided
         return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
 
     def got(self, slot: int, outcome: CallOutcome) -> None:
@@ -167,8 +165,8 @@ class Group:
         self._left -= 1
         if self._left:
             self.parent.repeat_cancel(self)
-        else:
-            self._report(CallOutcome(raised=self._all_failed()))  # with all errors, so nothing is abandoned
+        else:  # the code receives all of the errors, so nothing is abandoned
+            self.tree.ready.append((self.parent, self.slot, CallOutcome(raised=self._all_failed())))
         if self._left:
             self._place()
 
@@ -179,22 +177,9 @@ class Group:
 
     @property
     def decided(self) -> bool:
-        if self._left == 0 or not self._takes_one:
-            return self._left == 0 or all(child.decided for child in self._children)
-        decided = [child for child in self._open() if child.decided]
-        if self._mode is Mode.FIRST or not decided:
-            return bool(decided)
-        is_last = len(decided) == self._left
-        return is_last or not all(child.fails for child in decided) or not self.tree.patched(SUCCESS_PATCH)
-
-    @property
-    def fails(self) -> bool:
-        if self._outcome is not None:
-            return self._outcome.failed
-        decided = [child.fails for child in self._children if child.decided]
-        if self._mode is Mode.FIRST:
-            return any(decided[:1])
-        return self._mode is not Mode.SETTLED and (any if self._mode is Mode.ALL else all)(decided)
+        if self._takes_one:
+            return self._left == 0 or any(child.decided for child in self._open())
+        return self._left == 0 or all(child.decided for child in self._children)
 
     @property
     def shielded(self) -> bool:
@@ -203,7 +188,7 @@ class Group:
     def _decide_by(self, slot: int, outcome: CallOutcome) -> None:
         """Decide the group with the outcome of one of its nodes."""
         if outcome.failed:
-            self._failed = self._children[slot]
+            self._failed = slot
         self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
 
     def _decide(self, outcome: CallOutcome) -> None:
@@ -214,7 +199,7 @@ class Group:
 
     def _fail(self, slot: int, outcome: CallOutcome) -> None:
         if self._error is None:
-            self._error, self._failed = outcome, self._children[slot]
+            self._error, self._failed = outcome, slot
             self._cancel_open(cancelled("another command of the group failed"))
 
     def _cancel_open(self, outcome: CallOutcome) -> None:
@@ -232,10 +217,6 @@ class Group:
         """Report an outcome. If it is an error, abandon the nodes, except the one whose error the code receives."""
         if outcome.failed:
             self._abandon_all_but(self._failed)
-        self._report(outcome)
-
-    def _report(self, outcome: CallOutcome) -> None:
-        self._outcome = outcome
         self.tree.ready.append((self.parent, self.slot, outcome))
 
     def _open(self) -> Iterator[Node]:
@@ -261,20 +242,21 @@ class Group:
     def abandon(self) -> None:
         self._abandon_all_but(None)
 
-    def _abandon_all_but(self, kept: Node | None) -> None:
+    def _abandon_all_but(self, kept: int | None) -> None:
         self._left = 0
-        for child in self._children:
-            if child is not kept:
+        for slot, child in enumerate(self._children):
+            if slot != kept:
                 child.abandon()
         self._release_locks()
 
     def _release_locks(self) -> None:
-        """Release the locks that coroutines have returned, if they were taken below the group.
+        """Release the locks that the group has taken, also those that coroutines have returned.
 
-        The code may hold a lock that was taken elsewhere, for instance one that the group has renewed.
+        The code still holds a lock that the group has only renewed, and can await again a handle that has taken one.
         """
         for lock in locks_in(self._results):
-            if lock.is_below(self._path) and not any(handle.has(lock) for handle in self.tree.handles):
+            is_handles = any(handle.has(lock) for handle in self.tree.handles)
+            if not is_handles and (lock.is_below(self._path) or not self.tree.patched(RECEIVED_PATCH)):
                 lock.release()
 
 
