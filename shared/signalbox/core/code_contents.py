@@ -5,20 +5,22 @@ from its closure, its defaults and `functools.partial`. Texts, integers and the 
 may be read or computed again, such as documents and times, are not. The receipt has their digest, and a repeat with
 other values is refused.
 
-The digest also has the values of the module's variables that the code reads, itself or in functions of its module, and
-of the classes and user modules whose attributes it reads. They are never part of the key: a deployment may change a
-constant between two deliveries, and the transaction must not take effect again.
+The digest also has the values of the module variables that the code reads, itself or in functions of its module, if
+functions assign them: those of `global`, and attributes of classes and modules. They are never part of the key: a
+deployment may change a value between two deliveries, and the transaction must not take effect again. Left out is what
+may differ in another process without a difference for the code: constants, dictionaries and lists that are filled step
+by step (caches), instances (clients), and what the code itself assigns (counters, lazily made values).
 """
 
 import dis
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache, partial
-from logging import Logger
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -52,7 +54,7 @@ def content_of_code(code: Callable[..., object], caller: CodeType) -> CodeConten
     except RecursionError as error:
         raise UnknownContentError("functions that refer to each other") from error
     others = {name: content for name, content in contents.items() if name not in fixed}
-    digested = others | _global_contents(code, set())
+    digested = others | _variables_read(code)
     return CodeContent(name_of(sorted_json([place, fixed, sorted(others)])), name_of(sorted_json(digested)))
 
 
@@ -120,63 +122,95 @@ def _is(cell: Any, code: object) -> bool:
 # --- variables of modules ---
 
 
-def _global_contents(code: object, seen: set[CodeType]) -> dict[str, Any]:
-    """Return the contents of the module's variables that code reads. Raises `UnknownContentError` for an instance.
+def _variables_read(code: object) -> dict[str, Any]:
+    """Return the contents of the module variables that code reads and that other code assigns while it runs."""
+    functions = list(_functions(code, set()))
+    own = frozenset[str]().union(*(_use_of(function.__code__).assigned for function in functions))
+    contents: dict[str, Any] = {}
+    for function in functions:
+        changing = _assigned_in(function.__globals__) - own
+        for name, attributes in _use_of(function.__code__).read:
+            value = function.__globals__.get(name)
+            if name in changing:
+                contents |= _data(f"{function.__module__}.{name}", value)
+            if isinstance(value, type | ModuleType):
+                others = _assigned_in(vars(value)) if isinstance(value, ModuleType) else frozenset[str]()
+                for each in attributes & ((_assigned_in(function.__globals__) | others) - own):
+                    contents |= _data(f"{function.__module__}.{name}.{each}", vars(value).get(each))
+    return contents
 
-    Code that is called through a parameter or an attribute is not known, so its variables are not either.
+
+def _functions(code: object, seen: set[CodeType]) -> Iterator[FunctionType]:
+    """Iterate over the functions of code: itself, those in its closure, and those of its module that these call.
+
+    Code that is called through a parameter or an attribute is not known.
     """
     while isinstance(code, partial | MethodType):
         code = code.func if isinstance(code, partial) else code.__func__
     if not isinstance(code, FunctionType) or code.__code__ in seen:
-        return {}
+        return
     seen.add(code.__code__)
-    contents: dict[str, Any] = {}
-    for name, attributes in _names_read(code.__code__):
-        value = code.__globals__.get(name)
-        if name in code.__globals__ and not isinstance(value, Logger):
-            contents |= _global_content(f"{code.__module__}.{name}", value, attributes, code.__module__, seen)
-    inner = (_value_of(cell) for cell in code.__closure__ or ())
-    for function in (value for value in inner if isinstance(value, FunctionType | partial | MethodType)):
-        contents |= _global_contents(function, seen)
-    return contents
+    yield code
+    named = (code.__globals__.get(name) for name, _ in _use_of(code.__code__).read)
+    called = [value for value in named if isinstance(value, FunctionType) and value.__module__ == code.__module__]
+    for value in (*called, *map(_value_of, code.__closure__ or ())):
+        yield from _functions(value, seen)
 
 
-def _global_content(
-    name: str, value: object, attributes: frozenset[str], module: str, seen: set[CodeType]
-) -> dict[str, Any]:
-    """Return the contents of a variable. Of functions, only those of the code's own `module` are looked into."""
-    if isinstance(value, FunctionType):
-        return _global_contents(value, seen) if value.__module__ == module else {}
-    if isinstance(value, type) or (isinstance(value, ModuleType) and _is_of_users(value)):
-        found = {each: vars(value)[each] for each in attributes if each in vars(value)}
-        data = {each: item for each, item in found.items() if isinstance(item, _DATA)}
-        return {f"{name}.{each}": without_leases(_content(name, item)) for each, item in data.items()}
-    if isinstance(value, ModuleType) or hasattr(value, "__qualname__"):
+def _data(name: str, value: object) -> dict[str, Any]:
+    """Return the content of a variable if it is data. None is left out: the variable may have an instance later."""
+    try:
+        return {} if value is None or callable(value) else {name: without_leases(_content(name, value))}
+    except (UnknownContentError, RuntimeError):  # an instance, or data that refers to itself or is being changed
         return {}
-    return {name: without_leases(_content(name, value))}
 
 
-_DATA = (str, int, float, bytes, date, Decimal, Mapping, list, tuple, Set)
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """The module variables that code reads, each with the attributes that the code reads of any, and what it assigns.
 
+    `assigned` has the names of variables and attributes.
+    """
 
-def _is_of_users(module: ModuleType) -> bool:
-    return module.__name__.partition(".")[0] not in (*sys.stdlib_module_names, "signalbox")
+    read: tuple[tuple[str, frozenset[str]], ...]
+    assigned: frozenset[str]
 
 
 @lru_cache(maxsize=1024)
-def _names_read(code: CodeType) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the global names that code reads, also in functions inside it, and the names of attributes that it reads.
-
-    Attributes are not assigned to variables: the code reads at most these of each variable.
-    """
-    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
-    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+def _use_of(code: CodeType) -> _Use:
+    """Return what code uses, also in functions inside it."""
+    inner = [_use_of(const) for const in code.co_consts if isinstance(const, CodeType)]
+    used = [(one.opname, one.argval) for one in dis.get_instructions(code)]
     attributes = frozenset(code.co_names)
-    read = dict.fromkeys(names, attributes)
-    for each in inner:
-        for name, others in _names_read(each):
+    read = {name: attributes for operation, name in used if operation in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for use in inner:
+        for name, others in use.read:
             read[name] = read.get(name, frozenset()) | others
-    return tuple(sorted(read.items()))
+    assigned = frozenset(name for operation, name in used if operation in _ASSIGNMENTS)
+    return _Use(tuple(sorted(read.items())), assigned.union(*(use.assigned for use in inner)))
+
+
+_ASSIGNMENTS = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR")
+
+
+def _assigned_in(variables: Mapping[str, Any]) -> frozenset[str]:
+    """Return the variables and attributes that the functions of a user's module assign.
+
+    `variables` are those of the module. Of a module whose code is not known, none are returned.
+    """
+    package = str(variables.get("__name__")).partition(".")[0]
+    of_users = package not in sys.stdlib_module_names and package != "signalbox"
+    return _assigned_by(variables.get("__file__") or "") if of_users else frozenset()
+
+
+@lru_cache(maxsize=1024)
+def _assigned_by(path: str) -> frozenset[str]:
+    if "site-packages" in path or not path.endswith(".py"):
+        return frozenset()
+    try:
+        return _use_of(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)).assigned
+    except (OSError, SyntaxError):
+        return frozenset()
 
 
 # --- values ---

@@ -139,6 +139,11 @@ def without_leases(value: Any) -> Any:
     return task.leases.get(value, value)
 
 
+def has_leases(call: Call) -> bool:
+    """Return whether a call passes values of the running task's leases, which differ in the next delivery."""
+    return sorted_json(without_leases(call.payload)) != sorted_json(call.payload)
+
+
 def sorted_json(content: object) -> str:
     """Return content as JSON: the same text for the same content."""
     return json.dumps(content, sort_keys=True)

@@ -3,7 +3,7 @@
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
-from signalbox.core.idempotency_keys import content_of, idempotency_key
+from signalbox.core.idempotency_keys import content_of, has_leases, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
@@ -42,9 +42,8 @@ class CriticalSection:
         """
         check_deployed(continuation=call)
         id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""
-        request = SectionRequest(
-            call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_, named=bool(id)
-        )
+        named = bool(id) and not has_leases(call)
+        request = SectionRequest(call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_, named=named)
         return service.call(runtime.ports(), self.key, request)
 
 

@@ -52,7 +52,10 @@ class SectionRequest(RequestBody):
     """Identifies a repeat of this call among the last 100 of the key; an empty one is never recognised."""
 
     named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
-    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused.
+
+    False for a call that passes values of the running task's leases, since these differ in the next delivery.
+    """
 
     def __post_init__(self) -> None:
         RequestBody.__post_init__(self)

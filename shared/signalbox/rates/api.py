@@ -5,7 +5,7 @@ from functools import partial
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
-from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key
+from signalbox.core.idempotency_keys import Leaves, content_of, has_leases, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.rates import service
 from signalbox.rates.model import Acquired, RateSettings, wait_path
@@ -52,7 +52,8 @@ class Rate:
         leaves = Leaves(f"wait for {self.name} with {call.task}", partial(wait_path, self.name))
         derived = None if id else idempotency_key("rate", self.name, content_of(call), weight, leaves=leaves)
         key = id or derived or ports.store.new_id()
-        return service.wait(ports, self.name, RateWaitRequest(key, call, weight, named=bool(id))).id
+        named = bool(id) and not has_leases(call)
+        return service.wait(ports, self.name, RateWaitRequest(key, call, weight, named=named)).id
 
     def pause(self) -> None:
         """Grant no permits until `resume`; tasks wait in their order, and `acquire` is refused. Idempotent.

@@ -181,7 +181,7 @@ def repeated_wait(name: str, wait: RateWait, request: RateWaitRequest, now: date
         )
     due = wait.granted_at is not None and wait.granted_at <= now
     lost = (continuation_task(name, wait, now),) if due and wait.unit else ()
-    return WaitAnswer(wait.id, wait.state, due, lost)
+    return WaitAnswer(wait.id, wait.state, due, lost, repeated=True)
 
 
 # --- the admit run ---

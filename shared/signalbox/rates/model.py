@@ -9,6 +9,7 @@ Reading it rounds nothing, so the part of a permit that has come back is never l
 
 import math
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -177,13 +178,15 @@ class RateWait:
 class WaitAnswer:
     """The answer to a wait. `due`: the wait was granted, and the time of the grant has come.
 
-    `lost` has the tasks of a unit whose wait was granted before: these tasks may have been lost.
+    `lost` has the tasks of a unit whose wait was granted before: these tasks may have been lost. `repeated`: the wait
+    existed before this call.
     """
 
     id: str
     state: State
     due: bool = False
     lost: tuple[Effect, ...] = ()
+    repeated: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

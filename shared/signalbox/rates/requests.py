@@ -82,7 +82,10 @@ class RateWaitRequest(RequestBody):
     """The key of the run of that batch."""
 
     named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
-    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused.
+
+    False for a call that passes values of the running task's leases, since these differ in the next delivery.
+    """
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:

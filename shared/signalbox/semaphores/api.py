@@ -8,7 +8,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.idempotency_keys import Leaves, content_of, hold, idempotency_key, needs_ids
+from signalbox.core.idempotency_keys import Leaves, content_of, has_leases, hold, idempotency_key, needs_ids
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
@@ -98,7 +98,7 @@ class Semaphore:
             holder=holder,
             key=key,
             priority=priority,
-            named=bool(id),
+            named=bool(id) and not has_leases(call),
         )
         return waits.wait(runtime.ports(), self.name, request).acquired
 

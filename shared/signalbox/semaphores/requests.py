@@ -128,7 +128,10 @@ class WaitRequest(RequestBody):
     """A share of the permits: high, normal and low have the weights 16, 4 and 1. As `key`, it needs a continuation."""
 
     named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
-    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused."""
+    """Whether a caller chose the id, and has not derived it from the call: another call under it is refused.
+
+    False for a call that passes values of the running task's leases, since these differ in the next delivery.
+    """
 
     def __post_init__(self) -> None:
         RequestBody.__post_init__(self)

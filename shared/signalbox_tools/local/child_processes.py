@@ -8,6 +8,7 @@ its children behind.
 """
 
 import contextlib
+import ipaddress
 import os
 import secrets
 import signal
@@ -28,6 +29,9 @@ POLL_SECONDS = 0.03
 
 CHOSEN_PORTS = range(20_000, 32_768)
 """Ports below those of outgoing connections, which begin at 32,768 on Linux, and at 49,152 on macOS."""
+
+PRIVATE_HOSTS = range(0x7F010000, 0x7FFF0000)
+"""127.1.0.0 to 127.254.255.255. Systems and programs give names to some addresses before these."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -50,6 +54,21 @@ def _bound_port(probe: socket.socket) -> int:
 def free_port() -> int:
     """Choose a TCP port of 127.0.0.1 that no process listens on."""
     return free_ports(1)[0]
+
+
+def private_host() -> str:
+    """Choose an address of this machine for a server that does not check whether a web page calls it.
+
+    Linux answers at every address of 127.0.0.0/8, so a page would have to try 2**24 of them with all ports. Where only
+    127.0.0.1 is configured, as on macOS, that is returned, and a page finds the port in seconds.
+    """
+    host = str(ipaddress.IPv4Address(secrets.choice(PRIVATE_HOSTS)))
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return "127.0.0.1"
+    return host
 
 
 def listens(port: int) -> bool:

@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from urllib.parse import quote
 
 from signalbox.catalogue.reading import Schedule, url_segment
 from signalbox_tools import http_client
+from signalbox_tools.local.kept_threads import kept_thread
 
 RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 
@@ -124,8 +126,8 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.folder)
-    for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
-        thread.start()
+    for schedule in given.schedules:
+        kept_thread(f"schedule {schedule.name}", partial(caller.call_for_ever, schedule)).start()
     Event().wait()  # also without a schedule, because the supervisor restarts a process that ends
 
 

@@ -123,6 +123,31 @@ def test_a_retry_after_one_that_succeeds_runs_nothing(project: Harness, kind: st
     assert SEEN == [(0, 3), (1, 40)]
 
 
+@pytest.mark.parametrize("payload", [{}, {"n": 5}])
+@pytest.mark.parametrize("kind", ["rate", "semaphore"])
+def test_a_retry_without_arguments_runs_after_one_that_waited_for_its_permits_for_hours(
+    project: Harness, kind: str, payload: dict[str, int]
+) -> None:
+    populate(project, kind)
+    (rate("r") if kind == "rate" else semaphore("s")).pause()
+    retry(project, payload=payload)
+    hours_pass(project)
+    retry(project)
+    hours_pass(project)
+    (rate("r") if kind == "rate" else semaphore("s")).resume()
+    hours_pass(project)
+    assert [(0, 3), (1, payload.get("n", 3)), (2, 3)] == SEEN
+
+
+@pytest.mark.parametrize("kind", ["rate", "semaphore"])
+def test_a_retry_that_made_its_wait_itself_looks_at_nothing_again(project: Harness, kind: str) -> None:
+    populate(project, kind)
+    (rate("r") if kind == "rate" else semaphore("s")).pause()
+    retry(project)
+    project.run(raise_errors=False)
+    assert [task for task in project.tasks if task.task == "retry"] == []
+
+
 @pytest.mark.parametrize("kind", ["rate", "semaphore"])
 def test_the_retry_that_is_under_way_may_wait_for_its_permits_for_hours(project: Harness, kind: str) -> None:
     populate(project, kind)

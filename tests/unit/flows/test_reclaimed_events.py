@@ -202,6 +202,53 @@ def test_a_log_of_a_release_that_dropped_such_an_event_is_replayed_as_it_was() -
     assert done(driver, "1").wait.signature == "event a"
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        lambda: flow.first(flow.event("n", int), flow.event("never")),
+        lambda: flow.wait_for(flow.event("n", int), 60),
+        lambda: flow.all(flow.event("n", int)),
+        lambda: flow.first_success(flow.event("n", int)),
+        lambda: flow.first(flow.shield(flow.all(flow.event("n", int), step("never"))), flow.event("never")),
+        lambda: flow.all(flow.begin(flow.event("n", int))),
+    ],
+)
+def test_the_code_receives_the_error_of_a_wrong_event_once(group: Callable[[], Any]) -> None:
+    async def code() -> Any:
+        try:
+            await group()
+        except Problem as problem:
+            return [str(problem.detail), await flow.event("n")]
+
+    driver = event(Driver(code, Position("1")).start(BEGIN), "n", "five")
+    event(driver, "n", 6)
+    assert driver.ended is not None
+    assert (driver.ended.value[0].endswith("must be int, not str."), driver.ended.value[1]) == (True, 6)
+
+
+def test_a_wrong_event_whose_error_the_code_does_not_receive_is_kept() -> None:
+    async def code() -> Any:
+        with suppress(Problem):
+            await flow.all(flow.event("n", int), flow.event("n", int), step("fails"))
+        return await flow.event("n")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(done(driver, "0.2", error="no"))
+    event(driver, "n", "five")
+    assert driver.ended is not None
+    assert driver.ended.value == "five"
+
+    async def twice() -> Any:
+        with suppress(Problem):
+            await flow.all(flow.event("n", int), flow.event("n", int))
+        return await flow.event("n")
+
+    driver = Driver(twice, Position("1")).start(BEGIN)
+    event(event(driver, "n", "first"), "n", "second")
+    assert driver.ended is not None
+    assert driver.ended.value == "second"
+
+
 def test_a_log_of_a_release_that_lost_an_event_of_a_map_is_replayed_as_it_was() -> None:
     async def code() -> Any:
         with suppress(Problem):

@@ -1,13 +1,13 @@
 """Every operation under which a caller names an id: a repeat is recognised, and another body under the id is 409."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from signalbox import Function, add_resource, flow, flows, rate, semaphore
+from signalbox import Call, Function, SectionRun, add_resource, critical_section, flow, flows, rate, semaphore
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 
@@ -124,6 +124,35 @@ def test_a_repeat_under_an_id_is_recognised_and_another_body_is_refused(harness:
     assert (refused.status, refused.json["type"]) == (409, "urn:signalbox:problem:other-body"), refused.json
     harness.run()
     assert harness.post(path, json=other, headers=key).status == 409
+
+
+OPERATIONS: dict[str, Callable[[Call[Any]], object]] = {
+    "enqueue": lambda call: call.enqueue(id="i"),
+    "semaphore.wait": lambda call: semaphore("ovens").wait(call, id="i"),
+    "rate.wait": lambda call: rate("mails").wait(call, id="i"),
+    "critical_section.run": lambda call: critical_section("other").run(call, id="i"),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_task_that_passes_its_lease_under_an_id_is_recognised_when_it_is_delivered_again(
+    harness: Harness, operation: str
+) -> None:
+    tokens: list[int] = []
+    bakery = Function("bakery")
+
+    @bakery.task
+    def bake(run: SectionRun) -> None:
+        tokens.append(run.token)
+        OPERATIONS[operation](pack.call(order=run.token))
+        if len(tokens) == 1:
+            raise RuntimeError("the second delivery has another lease")
+
+    harness.add(bakery)
+    critical_section("bread").run(bake.call())
+    harness.run(raise_errors=False)
+    assert len({*tokens}) == 2
+    assert list(harness.get("failures").json["failures"]) == []
 
 
 def test_the_table_has_every_operation_with_an_idempotency_key() -> None:

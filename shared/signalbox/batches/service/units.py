@@ -350,16 +350,6 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
         return
 
 
-def look_again_if_needed(ports: Ports, unit: PlacedUnit) -> None:
-    """Look again later at a retry that waits for permits: the wait may be that of another call.
-
-    That is needed if it is in a chain, which the end of the other call's retry does not continue, or if this call has
-    other arguments.
-    """
-    if isinstance(unit.chain, Retries) and (unit.chain.is_chain or unit.chain.payload):
-        look_again(ports, unit)
-
-
 def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:
     """Enqueue a task that looks again at a unit later, and continues the unit's chain if its retry has ended by then.
 

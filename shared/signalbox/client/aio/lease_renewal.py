@@ -4,9 +4,8 @@
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Returned = TypeVar("Returned")
 
@@ -16,6 +15,24 @@ sleep = asyncio.sleep
 async def in_thread(run: Callable[[str], Returned], argument: str) -> Returned:
     """Call a function that blocks, in a thread."""
     return await asyncio.to_thread(run, argument)
+
+
+async def finished(run: Callable[[], Awaitable[Returned]]) -> Returned:
+    """Call a function to its end, although the caller may be cancelled meanwhile; a second cancel does not wait."""
+    task = asyncio.ensure_future(run())
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it is read: the cancel is what the caller gets
+        raise
+
+
+_running: set[asyncio.Future[Any]] = set()
+"""Calls that must end: the event loop itself keeps no task alive."""
 
 
 class Repeated:
@@ -35,5 +52,4 @@ class Repeated:
     async def stop(self) -> None:
         """End the calls; a call under way is interrupted."""
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])

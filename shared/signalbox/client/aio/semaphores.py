@@ -3,18 +3,19 @@
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
-from signalbox.client.aio.lease_renewal import Repeated, sleep
+from signalbox.client.aio.lease_renewal import Repeated, finished, sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.answer_types import Lease, Waited
 from signalbox.client.answers import Answer
 from signalbox.client.identity import NoIdentity
 from signalbox.client.model import Json, TaskCall
-from signalbox.client.problems import ApiError, LeaseLost
+from signalbox.client.problems import ApiError, LeaseLost, Unavailable
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds
 from signalbox.core.given import given
@@ -24,6 +25,12 @@ WAIT_SECONDS_MAX = 5.0
 
 RENEWALS_PER_LEASE = 3
 """A lease is renewed when a third of its time has passed, so two renewals may fail."""
+
+CLEAN_UP_SECONDS = 20.0
+"""The time for which a release is repeated that follows an interrupted acquire: its caller waits for it."""
+
+OVERTAKEN_SECONDS = 2.0
+"""How much later than its repeat an acquire may reach the function, by a cold start, and still be released."""
 
 
 class Semaphore:
@@ -100,10 +107,29 @@ class Semaphore:
         """Acquire permits if they are free now, or within `wait_seconds` (at most 30); else return None.
 
         It may return None earlier, if the semaphore is paused or too many requests wait. A repeat under an `id` returns
-        the lease that the id has.
+        the lease that the id has. Without an `id`, an acquire that is interrupted or gets no answer is released, if the
+        function can be reached; that takes `wait_seconds` and two seconds more, at most, while no permit is free.
         """
-        lease, _ = await self._acquire(id or str(uuid.uuid4()), permits, lease_seconds, wait_seconds)
+        drawn = str(uuid.uuid4())
+        try:
+            lease, _ = await self._acquire(id or drawn, permits, lease_seconds, wait_seconds)
+        except BaseException as error:
+            if id is None and not _is_refused(error):
+                await finished(partial(self._release, drawn, permits, wait_seconds or 0))
+            raise
         return lease
+
+    async def _release(self, id: str, permits: int, wait_seconds: float) -> None:
+        """End the lease of an acquire whose answer is unknown.
+
+        Only the answer to an acquire names its lease, so it is repeated, for as long as the first may still wait. After
+        the release, a request that is still under way is granted nothing under this id.
+        """
+        briefly = Semaphore(self._transport.within(CLEAN_UP_SECONDS), self.name)
+        with suppress(ApiError, NoIdentity):
+            lease, _ = await briefly._acquire(id, permits, None, wait_seconds + OVERTAKEN_SECONDS)
+            if lease is not None:
+                await briefly.signal(lease)
 
     async def _acquire(
         self, id: str, permits: int, lease_seconds: float | None, wait_seconds: float | None
@@ -180,20 +206,39 @@ class Semaphore:
     ) -> AsyncIterator["HeldLease"]:
         """Hold permits during a block: wait for them, renew the lease in the background, and release it at the end.
 
-        Raises `TimeoutError` if no permits were granted in time, and, at the end of the block, `LeaseLost` if the lease
-        had ended. Permits that are waited for here have no place in the queue: tasks that `wait` come first.
+        Without `lease_seconds`, it first reads the semaphore's. Raises `TimeoutError` if no permits were granted in
+        time, and `LeaseLost` if the lease had ended before the block, or ended during it. Permits that are waited for
+        here have no place in the queue: tasks that `wait` come first. If it is interrupted while it waits, it releases
+        what was granted meanwhile.
         """
         ends_at = time.monotonic() + timeout_seconds
-        id_, patience = str(uuid.uuid4()), Patience(ends_at)
-        while True:
-            wait_seconds = round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
-            found, least = await self._acquire(id_, permits, lease_seconds, wait_seconds)
-            if found is not None:
-                break
-            await sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
         seconds = lease_seconds or (await self._show()).member("lease_seconds", float)
-        async with HeldLease(self, found, seconds) as held:
-            yield held
+        asked_at, id_, held = time.monotonic(), str(uuid.uuid4()), HeldLease(self, seconds)
+        patience, wait_seconds, may_hold = Patience(ends_at), 0.0, False
+        # A lease is released whatever interrupts this code, at any line: a cancel, a signal's handler, an error.
+        try:
+            while True:
+                wait_seconds = round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
+                may_hold = True
+                found, least = await self._acquire(id_, permits, seconds, wait_seconds)
+                if found is not None:
+                    break
+                may_hold = False
+                await sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
+            held.begin(found, asked_at)
+            async with held:
+                yield held
+        except BaseException as error:
+            if may_hold and not held.is_released and (held.id or not _is_refused(error)):
+                await finished(partial(self._release, id_, permits, 0 if held.id else wait_seconds))
+            raise
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return whether a request has certainly had no effect."""
+    if isinstance(error, Unavailable) or not isinstance(error, ApiError):
+        return isinstance(error, NoIdentity)
+    return 400 <= error.status < 500
 
 
 class HeldLease:
@@ -203,14 +248,19 @@ class HeldLease:
     - ``is_lost``: whether the lease ended, or could not be renewed until it must have ended.
     """
 
-    def __init__(self, semaphore: Semaphore, lease: Lease, seconds: float) -> None:
+    def __init__(self, semaphore: Semaphore, seconds: float) -> None:
         self._semaphore = semaphore
         self._seconds = seconds
-        self._ends_at = time.monotonic() + seconds
+        self._ends_at = 0.0
         self._renewal: Repeated | None = None
         self._is_refused = False
-        self.id = lease["id"]
-        self.token = lease["token"]
+        self.is_released = False
+        self.id, self.token = "", 0
+
+    def begin(self, lease: Lease, asked_at: float) -> None:
+        """Hold a lease that was granted after `asked_at`: the answer may have come long after the grant."""
+        self._ends_at = asked_at + self._seconds
+        self.id, self.token = lease["id"], lease["token"]
         self._lease = lease
 
     @property
@@ -224,19 +274,26 @@ class HeldLease:
             raise LeaseLost(f"the lease {self.id} of {self._semaphore.name} ended before it was released")
 
     async def __aenter__(self) -> Self:
+        if time.monotonic() > self._ends_at - self._seconds + self._pause_seconds():
+            await self._renew()  # it may have been granted any time ago
+        self.check()
         self._renewal = Repeated(self._renew, self._pause_seconds)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        await finished(self._end)
+        if error is None:
+            self.check()
+
+    async def _end(self) -> None:
         if self._renewal is not None:
             await self._renewal.stop()
         is_lost = self.is_lost
         if not await self._semaphore.signal(self._lease) or is_lost:
             self._is_refused = True
-        if error is None:
-            self.check()
+        self.is_released = True
 
     def _pause_seconds(self) -> float:
         return self._seconds / RENEWALS_PER_LEASE

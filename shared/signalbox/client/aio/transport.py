@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any
 
 import httpx
@@ -37,9 +38,16 @@ class Transport:
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self.base_url = base_url
-        self._tokens = Tokens(token or default_token) if token or not base_url.startswith("http://") else None
+        is_encrypted = httpx.URL(base_url).scheme == "https"  # in lower case, as it will be called
+        self._tokens = Tokens(token or default_token) if token or is_encrypted else None
         self._retry_seconds = retry_seconds
         self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport)
+
+    def within(self, retry_seconds: float) -> "Transport":
+        """Return the same connection with less patience, if this one has more."""
+        other = copy(self)
+        other._retry_seconds = min(retry_seconds, self._retry_seconds)
+        return other
 
     async def close(self) -> None:
         """Close the connections."""

@@ -6,6 +6,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 Returned = TypeVar("Returned")
@@ -16,6 +17,30 @@ sleep = time.sleep
 def in_thread(run: Callable[[str], Returned], argument: str) -> Returned:
     """Call a function: code that blocks needs no other thread for it."""
     return run(argument)
+
+
+def finished(run: Callable[[], Returned]) -> Returned:
+    """Call a function to its end, although the caller may get Ctrl-C meanwhile; a second Ctrl-C does not wait.
+
+    It runs in a thread, as Python runs the handlers of signals in the main one.
+    """
+    ended: Future[Returned] = Future()
+    begun = threading.Lock()
+
+    def settle() -> None:
+        if begun.acquire(blocking=False):
+            try:
+                ended.set_result(run())
+            except BaseException as error:  # noqa: BLE001 (the caller raises it)
+                ended.set_exception(error)
+
+    try:
+        threading.Thread(target=settle, daemon=True).start()
+        return ended.result()
+    except BaseException:
+        settle()  # the thread may not have started
+        wait([ended])
+        raise
 
 
 class Repeated:

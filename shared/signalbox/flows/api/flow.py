@@ -14,6 +14,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.codec.json_types import SCALARS
+from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
@@ -45,7 +46,7 @@ from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
 from signalbox.tasks.model.attempts import TaskContext
-from signalbox.tasks.requests.signatures import result_codec
+from signalbox.tasks.requests.signatures import plain_result, result_codec
 
 if TYPE_CHECKING:
     from signalbox.tasks.api import Call
@@ -143,18 +144,27 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
 
 
 def _own_copy(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a method of a list, dictionary or set as that of a copy, and all other functions unchanged."""
+    """Return a method of a list, dictionary or set as that of a copy, and all other functions unchanged.
+
+    The arguments of a `partial` are copied as those of `run`.
+    """
+    if isinstance(function, partial):
+        return partial(function.func, *_copied(function.args), **_copied(function.keywords))
     of = getattr(function, "__self__", None)
-    return getattr(_copied(of), function.__name__) if type(of) in (list, dict, set) else function
+    return getattr(_copied(of), function.__name__) if type(of) in (list, dict, *_SETS) else function
+
+
+_SETS = (set, SORTED[set])
 
 
 def _copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
     """Return a deep copy of lists, dictionaries, sets and tuples; other objects in them are not copied."""
     kind, memo = type(value), {} if memo is None else memo
-    if kind is set:
-        return set(value)
-    if kind is tuple:
-        return tuple([_copied(item, memo) for item in value])
+    if kind in _SETS:
+        return kind(value)
+    if isinstance(value, tuple) and (kind is tuple or hasattr(kind, "_make")):
+        items = [_copied(item, memo) for item in value]
+        return tuple(items) if kind is tuple else kind._make(items)
     if kind not in (list, dict) or id(value) in memo:
         return memo.get(id(value), value)
     memo[id(value)] = copy = value.copy()
@@ -167,9 +177,9 @@ def _result_of(function: Callable[..., Any]) -> Codec:
     """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
-    annotation = getattr(function, "__annotations__", {}).get("return")
-    if annotation is None or annotation in SCALARS:  # most often
-        return JSON
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    if annotation is None or annotation is Any or annotation in SCALARS:  # most often
+        return plain_result(type(None) if annotation is None else annotation)
     try:
         hints = get_type_hints(function)
     except NameError:  # a type that is known only to a type checker

@@ -98,6 +98,7 @@ class Group:
         self._results: list[Any] = []
         self._left = 0
         self._error: CallOutcome | None = None
+        self._failed: Node | None = None
         self._cancel: CallOutcome | None = None
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
@@ -142,7 +143,7 @@ class Group:
             return
         self._done[slot] = True
         if self._mode is Mode.FIRST:
-            self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
+            self._decide_by(slot, outcome)
             return
         if self._mode is Mode.SUCCESS:
             self.take_success(slot, outcome)
@@ -150,7 +151,7 @@ class Group:
         self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
         self._left -= 1
         if outcome.failed and not (self._mode is Mode.SETTLED and isinstance(outcome.exception(), Problem)):
-            self._fail(outcome)
+            self._fail(slot, outcome)
         if self._left == 0:
             self._end(self._error or CallOutcome(self._results))
 
@@ -158,14 +159,14 @@ class Group:
         """Decide the group with a success. After a failure, add the items that are left, and wait for the others."""
         error = outcome.exception()
         if not isinstance(error, Problem):
-            self._decide(outcome if error else CallOutcome(First((self._keys[slot], outcome.value))))
+            self._decide_by(slot, outcome)
             return
         self._results[slot] = error
         self._left -= 1
         if self._left:
             self.parent.repeat_cancel(self)
-        else:
-            self._decide(CallOutcome(raised=self._all_failed()))
+        else:  # the code receives all of the errors, so nothing is abandoned
+            self.tree.ready.append((self.parent, self.slot, CallOutcome(raised=self._all_failed())))
         if self._left:
             self._place()
 
@@ -184,15 +185,21 @@ class Group:
     def shielded(self) -> bool:
         return any(child.shielded for child in self._children)
 
+    def _decide_by(self, slot: int, outcome: CallOutcome) -> None:
+        """Decide the group with the outcome of one of its nodes."""
+        if outcome.failed:
+            self._failed = self._children[slot]
+        self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
+
     def _decide(self, outcome: CallOutcome) -> None:
         self._left = 0
         for child in self._open():
             child.abandon()
         self._end(outcome)
 
-    def _fail(self, outcome: CallOutcome) -> None:
+    def _fail(self, slot: int, outcome: CallOutcome) -> None:
         if self._error is None:
-            self._error = outcome
+            self._error, self._failed = outcome, self._children[slot]
             self._cancel_open(cancelled("another command of the group failed"))
 
     def _cancel_open(self, outcome: CallOutcome) -> None:
@@ -207,8 +214,9 @@ class Group:
             node.cancel(self._cancel)
 
     def _end(self, outcome: CallOutcome) -> None:
+        """Report an outcome. If it is an error, abandon the nodes, except the one whose error the code receives."""
         if outcome.failed:
-            self.abandon()
+            self._abandon_all_but(self._failed)
         self.tree.ready.append((self.parent, self.slot, outcome))
 
     def _open(self) -> Iterator[Node]:
@@ -227,14 +235,18 @@ class Group:
         if self._takes_one:
             self._decide(outcome)
             return True
-        self._error = outcome
+        self._error, self._failed = outcome, None
         self._cancel_open(outcome)
         return True
 
     def abandon(self) -> None:
+        self._abandon_all_but(None)
+
+    def _abandon_all_but(self, kept: Node | None) -> None:
         self._left = 0
         for child in self._children:
-            child.abandon()
+            if child is not kept:
+                child.abandon()
         self._release_locks()
 
     def _release_locks(self) -> None:

@@ -240,10 +240,9 @@ def _granted_at_once(loaded: Loaded, semaphore: Semaphore, waiter: Waiter) -> Tr
 def _repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transition[Decided]:
     """Answer a repeated wait. The answer "waiting" is given only once the semaphore is closed."""
     if waiter.state == "waiting":
-        return _close(loaded, waiter)
-    if lease:
-        return unchanged(loaded, answer_of(loaded, lease))
-    return unchanged(loaded, WAITING if waiter.state == "lost" else ENDED)
+        return replace(_close(loaded, waiter), answer=replace(WAITING, repeated=True))
+    answer = answer_of(loaded, lease) if lease else WAITING if waiter.state == "lost" else ENDED
+    return unchanged(loaded, replace(answer, repeated=True))
 
 
 def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:

@@ -9,6 +9,7 @@ place.
 
 import json
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -126,12 +127,14 @@ class WaitAnswer:
     """The answer to a wait: that it has a lease, is in the wait queue, or has ended; or none of these.
 
     If none of these is true, the wait was not granted and has no record, perhaps because the semaphore is paused.
+    `repeated`: the wait, which has a continuation, existed before this call.
     """
 
     lease: Lease | None = None
     waiting: bool = False
     ended: bool = False
     paused: bool = False
+    repeated: bool = field(default=False, compare=False)
 
     @property
     def acquired(self) -> bool:

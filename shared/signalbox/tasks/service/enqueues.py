@@ -56,4 +56,4 @@ def from_task(ports: Ports, request: EnqueueRequest, name: str, *, is_repeated: 
 
 
 def _receipt(request: EnqueueRequest, name: str) -> Put:
-    return Put(receipt_path(name), {"digest": request.call.digest, "written_at": SERVER_TIME}, Must.NOT_EXIST)
+    return Put(receipt_path(name), {"digest": request.digest, "written_at": SERVER_TIME}, Must.NOT_EXIST)

@@ -66,7 +66,8 @@ def _release_and_withdraw(ports: Ports, delivered: Delivered[OfUnit]) -> None:
 def wait_for_rate(ports: Ports, delivered: Delivered[OfUnit]) -> None:
     """Make a unit's wait for its rate, whose grant runs the unit.
 
-    If the wait is refused, or was cancelled, record the unit as failed. A repeat enqueues the task of a grant again.
+    If the wait is refused, or was cancelled, record the unit as failed. A repeat enqueues the task of a grant again. If
+    another call of a retry has made the wait, this call looks again later.
     """
     context, unit = delivered.context, delivered.context.unit
     try:
@@ -76,8 +77,8 @@ def wait_for_rate(ports: Ports, delivered: Delivered[OfUnit]) -> None:
     else:
         if answer.state == "cancelled":
             _fail(ports, unit, f"The wait for a permit of {context.limiter} was cancelled.")
-        else:
-            units.look_again_if_needed(ports, unit)
+        elif answer.repeated:
+            units.look_again(ports, unit)
 
 
 def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Granted, code: CodeOfUnit) -> None:
@@ -97,13 +98,17 @@ def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Gra
 
 
 def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: WaitRequest) -> WaitAnswer | None:
-    """Make a unit's wait, whose grant runs the unit. If the wait is refused, record the unit as failed, return None."""
+    """Make a unit's wait, whose grant runs the unit. If the wait is refused, record the unit as failed, return None.
+
+    If another call of a retry has made the wait, this call looks again later.
+    """
     try:
         answer = waits.wait(ports, semaphore, request)
     except Problem as problem:
         _fail(ports, unit, problem.detail)
         return None
-    units.look_again_if_needed(ports, unit)
+    if answer.repeated:
+        units.look_again(ports, unit)
     return answer
 
 

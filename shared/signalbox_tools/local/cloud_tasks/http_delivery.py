@@ -4,6 +4,7 @@ A delivery never raises: a failed connection is a `DispatchResult` without a sta
 every response outside 200 to 299, they are failures.
 """
 
+import logging
 import time
 from types import TracebackType
 
@@ -18,6 +19,8 @@ from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, U
 USER_AGENT = "Google-Cloud-Tasks"
 KEEP_ALIVE_SECONDS = 1.0
 """Idle connections are closed earlier than common servers close them (gunicorn: 2 s), so no request loses that race."""
+
+log = logging.getLogger(__name__)
 
 REPLACED = frozenset({"host", "content-length", "transfer-encoding", "connection", "user-agent"})
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudtasks-")
@@ -46,8 +49,8 @@ class Dispatcher:
     async def deliver(self, spec: Message, progress: Progress) -> DispatchResult:
         """Send a task to its worker. `progress` includes this attempt."""
         request = spec.http_request
-        headers = headers_of(spec, progress) | self._authorization(request)
         try:
+            headers = headers_of(spec, progress) | self._authorization(request)
             async with self._session.request(
                 METHODS[request.http_method],
                 request.url,
@@ -62,6 +65,9 @@ class Dispatcher:
         except TimeoutError:
             return DispatchResult(None, DEADLINE_EXCEEDED)
         except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
+            return DispatchResult(None, UNAVAILABLE)
+        except Exception:  # the task would leave its queue without a result
+            log.exception("delivery failed: %s", spec.name)
             return DispatchResult(None, UNAVAILABLE)
 
     def _authorization(self, request: Message) -> dict[str, str]:
@@ -90,8 +96,7 @@ def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
     }
     if progress.last_status is not None:
         headers["X-CloudTasks-TaskPreviousResponse"] = str(progress.last_status)
-    if progress.last_reason:
-        headers["X-CloudTasks-TaskRetryReason"] = progress.last_reason
+        headers["X-CloudTasks-TaskRetryReason"] = ""  # Cloud Tasks has texts for App Engine targets only
     return headers
 
 

@@ -23,6 +23,7 @@ from aiohttp import web
 from signalbox_tools.local.event_bridge.cloudevent import Event
 from signalbox_tools.local.event_bridge.inbox import Inbox
 from signalbox_tools.local.injected_faults import Chaos
+from signalbox_tools.local.loopback import programs_only
 
 CONCURRENT_MAX = 16
 CONCURRENT_WHILE_RECEIVING = min(CONCURRENT_MAX, max(1, (os.cpu_count() or 1) - 1))
@@ -58,7 +59,7 @@ class Deliverer:
         self._woken = asyncio.Event()
 
     def application(self) -> web.Application:
-        application = web.Application()
+        application = web.Application(middlewares=[programs_only])
         application.router.add_get("/stats", self.stats)
         application.cleanup_ctx.append(self._delivering)
         return application
@@ -74,8 +75,11 @@ class Deliverer:
         with self._inbox.on_notice(self._woken.set):
             while True:
                 self._woken.clear()
-                self._read_new_events()
-                self._start_due_deliveries(session)
+                try:
+                    self._read_new_events()
+                    self._start_due_deliveries(session)
+                except Exception:  # such as a locked database: the next turn reads again
+                    log.exception("reading events failed, retrying")
                 await self._pause()
 
     async def _delivering(self, _: web.Application) -> AsyncIterator[None]:

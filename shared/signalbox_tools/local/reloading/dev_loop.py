@@ -1,11 +1,15 @@
 """Reload a running stack whenever its files change, and announce the result."""
 
+import contextlib
 import time
+import traceback
 from collections.abc import Callable, Iterable
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import PACKAGES, Project, is_test
+from signalbox_tools.local import user_variables
 from signalbox_tools.local.reloading.reload import NotReloaded
 from signalbox_tools.local.reloading.watcher import Watcher
 from signalbox_tools.local.stack import Stack, StackError
@@ -64,6 +68,7 @@ class DevLoop:
 
     def _changed(self, paths: list[Path]) -> None:
         self.watch()
+        _forget_bytecode(paths)
         if not self._failed and not (paths := [path for path in paths if self._counts(path)]):
             return
         started = time.monotonic()
@@ -76,6 +81,10 @@ class DevLoop:
             self._failed = True
             if not self._stopped:
                 self._announce(f"the reload did not finish, and the next change repeats it: {error}", "")
+        except Exception as error:  # noqa: BLE001 (announced; the last good version serves)
+            self._failed = True
+            text = f"not reloaded, the last good version serves: {type(error).__name__}: {error}"
+            self._announce(text, "".join(traceback.format_exception(error)))
         else:
             self._failed = False
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
@@ -86,7 +95,20 @@ class DevLoop:
             return path.suffix == ".py" or not path.exists()
         if is_test(path):
             return False
-        return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)
+        chosen = (self._catalogue, self._project.root / user_variables.FILE)
+        return path in chosen or any(path.is_relative_to(folder) for folder in self._stack.folders)
+
+
+def _forget_bytecode(paths: Iterable[Path]) -> None:
+    """Remove the bytecode of changed modules.
+
+    Python recognizes a change by the second and the size. Bytecode that was written within the second of the last save
+    would be loaded instead of the code.
+    """
+    for path in paths:
+        if path.suffix == ".py":
+            with contextlib.suppress(OSError):
+                Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def _top(folder: Path, root: Path) -> Path:

@@ -17,6 +17,7 @@ from signalbox_tools.local.services.command_lines import services
 from signalbox_tools.local.services.ports_and_sockets import StackLayout, with_catalogue
 from signalbox_tools.local.services.service_process import Service
 from signalbox_tools.local.services.supervisor import Supervisor
+from signalbox_tools.local.user_variables import own_environment
 from signalbox_tools.packaging.function_checks import check_all
 from signalbox_tools.packaging.imported_modules import LIBRARY, PackagingError
 
@@ -53,6 +54,7 @@ def checked_catalogue(layout: StackLayout) -> Catalogue:
         if errors := source_errors(folders, catalogue.root):
             raise NotReloaded("\n".join(errors))
         check_all(catalogue, KIT.root)
+        own_environment(catalogue)
     except (CatalogueError, PackagingError, OSError) as error:
         # A file that does not compile keeps the catalogue from being read: name the file and the line.
         served = [function.folder for function in layout.catalogue.functions.values() if function.folder.is_dir()]

@@ -1,12 +1,14 @@
 """Watch files and report changes. The operating system reports them, so waiting costs nothing (``watchdog``)."""
 
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
+
+from signalbox_tools.local import user_variables
+from signalbox_tools.local.kept_threads import kept_thread
 
 QUIET_SECONDS = 0.08
 """A change is reported if no other follows for this time: an editor may save a file in several steps."""
@@ -18,7 +20,8 @@ IGNORED_SUFFIXES = (".pyc", ".swp", ".swx", ".tmp", "~")
 class Watcher(FileSystemEventHandler):
     """Calls `changed` with the paths that have changed, in a separate thread, one call at a time.
 
-    Changes are noticed from `watch` on, and reported from `start` on.
+    Changes are noticed from `watch` on, and reported from `start` on. An exception of `changed` does not keep later
+    changes from being reported.
     """
 
     def __init__(self, changed: Callable[[list[Path]], None]) -> None:
@@ -27,7 +30,7 @@ class Watcher(FileSystemEventHandler):
         self._observer = Observer()
         self._watched: set[Path] = set()
         self._trees: set[Path] = set()
-        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread = kept_thread("watcher", self._run)
 
     def start(self) -> None:
         self._thread.start()
@@ -72,5 +75,10 @@ class Watcher(FileSystemEventHandler):
 
 
 def _ignored(path: Path) -> bool:
-    hidden = path.name.startswith(".") or path.parent.name == "__pycache__" or path.name == "__pycache__"
-    return hidden or path.name.endswith(IGNORED_SUFFIXES) or path.name == "4913"  # Vim's probe
+    hidden = path.name.startswith(".") and path.name != user_variables.FILE
+    return (
+        hidden
+        or "__pycache__" in (path.name, path.parent.name)
+        or path.name.endswith(IGNORED_SUFFIXES)
+        or path.name == "4913"
+    )  # Vim's probe

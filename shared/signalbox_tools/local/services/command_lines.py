@@ -42,7 +42,8 @@ SERVER_OPTIONS = (
     "--no-control-socket",
     "--limit-request-line=0",
 )
-"""The options of gunicorn, which serves the functions. Like functions-framework, it does not limit addresses."""
+"""The options of gunicorn, which serves the functions. It does not limit addresses, for it could only limit them to
+8 KB: `other_sites` refuses long ones."""
 
 
 def services(layout: StackLayout) -> list[Service]:
@@ -82,7 +83,7 @@ def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
 
     return Service(
         "firestore",
-        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"], seed)),
+        tuple(emulator.command(host, layout.ports["events-receive"], seed)),
         ready=lambda: firestore_emulator.answers(host),
         prepare=prepare,
         loses="its documents since the last start are gone" if seed else "its documents were in memory and are gone",

@@ -78,7 +78,7 @@ def plan(
 def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: bool) -> Settings:
     return replace(
         settings,
-        firestore_emulator=EMBEDDED if embedded else f"127.0.0.1:{ports['firestore']}",
+        firestore_emulator=EMBEDDED if embedded else f"{child_processes.private_host()}:{ports['firestore']}",
         tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
         events_url=f"http://127.0.0.1:{ports['events-receive']}",
         function_url=f"http://127.0.0.1:{ports['functions']}/{{function}}",

@@ -97,7 +97,7 @@ class Supervisor:
     def _request(self, method: Callable[[Service, "Future[str]"], None], service: Service) -> str:
         result: Future[str] = Future()
         self._awaited.add(result)
-        self._requests.put(lambda: method(service, result))
+        self._requests.put(lambda: _answered(method, service, result))
         if self._ended.is_set():
             result.cancel()
         try:
@@ -137,3 +137,12 @@ class Supervisor:
             child_processes.stop(process)
         for result in tuple(self._awaited):
             result.cancel()
+
+
+def _answered(method: Callable[[Service, "Future[str]"], None], service: Service, result: "Future[str]") -> None:
+    """Call a child's method. Its exception goes to the caller that waits for the result, and the services continue."""
+    try:
+        method(service, result)
+    except Exception as error:  # noqa: BLE001 (raised in the caller's thread)
+        if not result.done():
+            result.set_exception(error)

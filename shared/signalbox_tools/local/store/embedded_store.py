@@ -9,6 +9,7 @@ acknowledged. So no event is lost while this process runs, and the bridge needs 
 
 import base64
 import http.client
+import logging
 import threading
 import uuid
 from collections import deque
@@ -25,6 +26,7 @@ from signalbox.core.document_patterns import matches
 from signalbox.core.ports import Snapshot, Store
 from signalbox.testing.deliveries import fill_record
 from signalbox.testing.memory_store import MemoryStore, Record
+from signalbox_tools.local.kept_threads import kept_thread
 
 POST_SECONDS_MAX = 10.0
 """Timeout of a post: the bridge acknowledges before it delivers, within milliseconds."""
@@ -36,6 +38,8 @@ DATA_SCHEMA = (
 RETRY_SECONDS = 0.2
 """The pause between attempts: about the time in which the supervisor restarts a bridge."""
 
+log = logging.getLogger("signalbox")
+
 Records = dict[str, dict[str, Record]]
 
 
@@ -44,7 +48,7 @@ def embedded_store(settings: Settings) -> Store:
     if not settings.events_url:
         return MemoryStore(now, None)
     sender = EventSender(settings)
-    threading.Thread(target=sender.run, name="events", daemon=True).start()
+    kept_thread("events", sender.run).start()
     return MemoryStore(now, sender.observe)
 
 
@@ -102,7 +106,10 @@ class EventSender:
         """Post events forever, one at a time, in commit order."""
         while True:
             self._more.acquire()
-            self._deliver(self._waiting[0])
+            try:
+                self._deliver(self._waiting[0])
+            except Exception:  # it cannot be written, and the later events do not wait for it
+                log.exception("event dropped, because it cannot be sent: %s", self._waiting[0].path)
             self._waiting.popleft()
 
     def _deliver(self, event: _Event) -> None:

@@ -14,6 +14,8 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
 from signalbox.core.records.queries import Field
+from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.store.embedded_store import EventSender, KeptStore, now
 
 ADDRESS = "SIGNALBOX_STORE_ADDRESS"
@@ -93,7 +96,7 @@ def serve(store: KeptStore, port: int) -> None:
     """Serve a store forever to all clients that have the key."""
     with Listener(("127.0.0.1", port), backlog=128, authkey=bytes.fromhex(os.environ[KEY])) as listener:
         while True:
-            with suppress(OSError, EOFError):  # a client that checks only whether the port is open
+            with suppress(OSError, EOFError, AuthenticationError):  # a client that checks only whether the port is open
                 connection = listener.accept()
                 threading.Thread(target=_answer, args=(store, connection), daemon=True).start()
 
@@ -127,8 +130,8 @@ def main() -> None:
         store.records, sender.unsent = pickle.loads(given.file.read_bytes())  # noqa: S301 - our own file
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    for target, args in ((sender.run, ()), (serve, (store, given.port))):
-        threading.Thread(target=target, args=args, daemon=True).start()
+    kept_thread("events", sender.run).start()
+    kept_thread("connections", partial(serve, store, given.port)).start()
     stop.wait()
     newer = given.file.with_suffix(".new")
     newer.write_bytes(pickle.dumps((store.records, sender.unsent)))

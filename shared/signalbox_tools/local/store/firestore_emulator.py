@@ -2,7 +2,7 @@
 
 It is a Java program that comes with the Google Cloud SDK or with the Firebase tools. It is run without ``gcloud``,
 which has no option for the address of events and does not end the Java process when it is interrupted. Its data is in
-memory.
+memory. It answers any web page, so its address is one that a page cannot find (`child_processes.private_host`).
 
     emulator = find()
     if emulator:
@@ -65,7 +65,7 @@ class EmulatorError(Exception):
 
 @dataclass(slots=True)
 class Running:
-    """An emulator that answers at `host` (``127.0.0.1:PORT``). `pid` is None when another process started it."""
+    """An emulator that answers at `host` (``HOST:PORT``). `pid` is None when another process started it."""
 
     host: str
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -97,12 +97,16 @@ class Emulator:
     jar: Path = Path()
     host: str = ""
 
-    def command(self, port: int, functions_port: int | None = None, seed: Path | None = None) -> list[str]:
-        """Return the command line; events go to `functions_port` of 127.0.0.1, records come from the export `seed`."""
+    def command(self, host: str, functions_port: int | None = None, seed: Path | None = None) -> list[str]:
+        """Return the command line of an emulator at `host` (``HOST:PORT``).
+
+        Events go to `functions_port` of 127.0.0.1, records come from the export `seed`.
+        """
         archive = [f"-XX:SharedArchiveFile={self.class_archive}"] if self.class_archive.exists() else []
         flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", NO_SAMPLES, HEAP, "-Duser.language=en", *archive]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
-        target = ["--host=127.0.0.1", f"--port={port}", *events, *([f"--seed_from_export={seed}"] if seed else [])]
+        address, _, port = host.rpartition(":")
+        target = [f"--host={address}", f"--port={port}", *events, *([f"--seed_from_export={seed}"] if seed else [])]
         return [self.java, *flags, "-cp", str(self.jar), MAIN_CLASS, "start", *target]
 
     @property
@@ -117,8 +121,8 @@ class Emulator:
     def archive_classes(self) -> None:
         """Make `class_archive`: start the emulator, have it load its classes, and stop it. Raises `EmulatorError`."""
         self.class_archive.unlink(missing_ok=True)
-        host = f"127.0.0.1:{child_processes.free_port()}"
-        java, *options = self.command(int(host.rpartition(":")[2]))
+        host = _chosen_host()
+        java, *options = self.command(host)
         with tempfile.TemporaryDirectory(dir=sys.prefix) as folder, Path(folder, "log").open("wb") as log:
             archive = Path(folder, "classes.jsa")
             command = [java, f"-XX:ArchiveClassesAtExit={archive}", *options]
@@ -133,19 +137,17 @@ class Emulator:
                 os.fsync(whole.fileno())  # Java crashes if part of the archive is missing
             archive.replace(self.class_archive)
 
-    def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
+    def start(self) -> Running:
         """Start it and wait until it answers.
 
-        It ends with `stop`, with this process, or with the calling thread. `port` None chooses a free one. An emulator
-        that is already running is used as it is: both ports are ignored, and its events go to the address with which it
-        was started. Raises `EmulatorError`.
+        It ends with `stop`, with this process, or with the calling thread. An emulator that is already running is used
+        as it is, and its events go to the address with which it was started. Raises `EmulatorError`.
         """
         if self.host:
             return Running(self.host)
-        host = f"127.0.0.1:{port or child_processes.free_port()}"
+        host = _chosen_host()
         with tempfile.NamedTemporaryFile(prefix="firestore-emulator-", suffix=".log") as log:
-            command = self.command(int(host.rpartition(":")[2]), functions_port)
-            running = Running(host, child_processes.start(command, output=log.file))
+            running = Running(host, child_processes.start(self.command(host), output=log.file))
             atexit.register(running.stop)
             _wait_until_ready(running, Path(log.name))
         return running
@@ -173,6 +175,10 @@ def answers(host: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _chosen_host() -> str:
+    return f"{child_processes.private_host()}:{child_processes.free_port()}"
 
 
 def _wait_until_ready(running: Running, log: Path) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
+from signalbox.catalogue.reading import load
 from signalbox_tools.local.reloading.dev_loop import DevLoop
+from signalbox_tools.local.reloading.reload import checked_catalogue
 from signalbox_tools.local.reloading.source_errors import source_errors
+from signalbox_tools.local.services.function_settings import settings_of
+from signalbox_tools.local.services.ports_and_sockets import plan
 from signalbox_tools.local.stack import StackError
 from tests.unit.tools.local.test_local_command import SECONDS_MAX
 
@@ -18,6 +24,13 @@ CATALOGUE = """
 functions:
   greeter: {folder: greeter, invoked_by: [people]}
 queues: {}
+"""
+GREETER = """
+from signalbox import Function
+
+app = Function("greeter")
+app.http("GET")(len)
+greeter = app.entry_point()
 """
 
 
@@ -29,7 +42,9 @@ class ReloadedStack:
         self.reload: Callable[[], None] = lambda: None
 
 
-@pytest.mark.parametrize("error", [StackError("no semaphore"), OSError("the stack does not respond")])
+@pytest.mark.parametrize(
+    "error", [StackError("no semaphore"), OSError("the stack does not respond"), ZeroDivisionError("a bug of the kit")]
+)
 def test_after_a_reload_that_failed_any_change_is_reloaded(tmp_path: Path, error: Exception) -> None:
     catalogue, folder = tmp_path / "infra" / "catalogue.yaml", tmp_path / "greeter"
     for parent in (catalogue.parent, folder):
@@ -51,7 +66,7 @@ def test_after_a_reload_that_failed_any_change_is_reloaded(tmp_path: Path, error
     loop.start()
     try:
         (folder / "main.py").write_text("ONE = 1\n")
-        assert str(error) in line_with("did not finish")
+        assert line_with(str(error)).startswith(("the reload did not finish", "not reloaded"))
         stack.reload = lambda: None
         (catalogue.parent / "other.py").write_text("IS_SERVED = False\n")
         assert line_with("infra/other.py").startswith("reloaded in ")
@@ -61,6 +76,63 @@ def test_after_a_reload_that_failed_any_change_is_reloaded(tmp_path: Path, error
         assert line_with("greeter/main.py").startswith("reloaded in ")
     finally:
         loop.stop()
+
+
+def test_a_secret_without_a_value_is_not_reloaded_until_the_file_of_variables_has_it(tmp_path: Path) -> None:
+    catalogue, folder = tmp_path / "signalbox.yaml", tmp_path / "greeter"
+    folder.mkdir()
+    (folder / "main.py").write_text(GREETER)
+    catalogue.write_text(CATALOGUE)
+    layout = plan(catalogue, load(catalogue), tmp_path, None, None, settings_of(load(catalogue)), None, "")
+    layout.functions_socket.close()
+    layout.events_socket.close()
+    stack, lines = ReloadedStack(folder), SimpleQueue[str]()
+
+    def checked() -> None:
+        checked_catalogue(layout)
+
+    stack.reload = checked
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop.watch()
+    loop.start()
+    try:
+        catalogue.write_text(CATALOGUE.replace("[people]", "[people], secrets: {MAIL_KEY: mail-key}"))
+        refused = lines.get(timeout=SECONDS_MAX)
+        assert refused.startswith("not reloaded, the last good version serves: ")
+        assert "add a line MAIL_KEY=… to .env" in refused
+        (tmp_path / ".env").write_text("MAIL_KEY=sk_test\n")
+        assert lines.get(timeout=SECONDS_MAX).endswith(": .env")
+        (tmp_path / ".env").write_text("MAIL_KEY=sk_test_2\n")  # also when nothing is wrong
+        assert lines.get(timeout=SECONDS_MAX).endswith(": .env")
+    finally:
+        loop.stop()
+
+
+def test_a_change_within_the_second_of_the_last_one_is_loaded(tmp_path: Path) -> None:
+    module = tmp_path / "main.py"
+    stack, lines = ReloadedStack(tmp_path), SimpleQueue[str]()
+    catalogue = tmp_path / "signalbox.yaml"
+    catalogue.write_text(CATALOGUE)
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop.watch()
+    loop.start()
+    try:
+        for value in ("1", "2"):
+            module.write_text(f"VALUE = {value}\n")
+            os.utime(module, (1_000_000_000, 1_000_000_000))
+            lines.get(timeout=SECONDS_MAX)
+            assert value_of(module) == value
+    finally:
+        loop.stop()
+
+
+def value_of(module: Path) -> str:
+    """Import a module in a separate process, which reads and writes its bytecode."""
+    command = [sys.executable, "-c", "import main; print(main.VALUE)"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        command, cwd=module.parent, env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_a_check_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
