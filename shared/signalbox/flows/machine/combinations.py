@@ -10,7 +10,7 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Branch, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -247,6 +247,8 @@ class Group:
         for slot, child in enumerate(self._children):
             if slot != kept:
                 child.abandon()
+            elif isinstance(child, Branch):
+                child.abandon_before_error()
         self._release_locks()
 
     def _release_locks(self) -> None:

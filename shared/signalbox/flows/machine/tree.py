@@ -216,7 +216,6 @@ class Branch:
         except (Problem, Cancelled) as error:
             if is_misuse(error) and (self.tree.begun or not isinstance(error, BadArgument)):
                 raise failed(error) from error
-            self._abandon_all_but(self._failed)
             self._end(CallOutcome(raised=error))
         else:
             self._wait_for(item)
@@ -301,6 +300,10 @@ class Branch:
         """Abandon what a function of the kit has received. Code of the user has received its outcomes."""
         assert self._has_ended, "a `first` has no branches below it"
         self._abandon_all_but(None)
+
+    def abandon_before_error(self) -> None:
+        """Abandon what a function of the kit has received before the error that the code receives."""
+        self._abandon_all_but(self._failed)
 
     def _abandon_all_but(self, kept: Node | None) -> None:
         """Abandon what a function of the kit has received: it has failed, perhaps with the error of the node `kept`."""
