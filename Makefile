@@ -9,25 +9,26 @@ OWN_REQUIREMENTS := $(filter-out functions/requirements.in,$(wildcard */requirem
 LOCKS := requirements-dev.txt $(wildcard $(OWN_REQUIREMENTS:.in=.txt))
 READY := .venv/matches-the-locks
 
-SEEDS ?= 10000
-ARGS ?=
 # One worker a core, and the tests of a file in one worker: they share its stack or emulator.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 # From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed, nor WSL's NAME
-# what is run.
+# what is run. Recipes read them as variables of the shell ("$$NAME"), which runs nothing that a value contains; only ARGS is
+# a piece of a command.
 NAME :=
 ENV := dev
 PROJECT :=
 REGION :=
-export YES CONFIRM
+SEEDS := 10000
+ARGS :=
+export NAME ENV PROJECT REGION SEEDS YES CONFIRM FORWARD
 # The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
 OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_tools.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
 # Types are checked where they are written: a function of your own need not have any.
 TYPES_OF_OWN := --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
 SIGNALBOX := $(PYTHON_IN_VENV) -m signalbox_tools
-TO_CLOUD = $(SIGNALBOX) $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
-	--environment=$(ENV) --region=$(REGION)
+TO_CLOUD = $(if $(PROJECT),,$(error Name the project: make $@ PROJECT=my-project))$(SIGNALBOX) $@ \
+	--project="$$PROJECT" --environment="$$ENV" --region="$$REGION"
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 # Tools that are not part of the project's environment, each in a separate one.
@@ -57,7 +58,7 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(SIGNALBOX) dev
 
 new: $(READY) ## Make a function, its test and its entry in the catalogue (NAME=printers)
-	@$(SIGNALBOX) add "$(NAME)"
+	@$(SIGNALBOX) add "$$NAME"
 
 test: $(READY) ## Run the tests but the slow ones (ARGS="-k word" goes to pytest)
 	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) --ignore=tests/fuzz -p tests.skips -m "not slow and not marathon" $(ARGS)
@@ -82,7 +83,7 @@ docs: $(READY) ## Write everything that is generated (CONTRIBUTING.md lists it)
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.generated_pages
 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1, VERSIONS=1)
-	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long) $(if $(VERSIONS),--versions)
+	@$(PYTHON_IN_VENV) -m tests.simulation --seeds "$$SEEDS" $(if $(LONG),--long) $(if $(VERSIONS),--versions)
 
 bench: $(READY) ## Measure everything and write docs/benchmarks.md, or one bench (NAME=flows ARGS=…)
 	@$(PYTHON_IN_VENV) -m tests.bench.$(if $(NAME),$(call named,bench,bench,$(BENCHES)),all_benches) $(ARGS)
@@ -105,7 +106,7 @@ sbom: $(READY) ## Write dist/sbom.json: the functions' packages, in CycloneDX
 bootstrap: $(READY) ## Prepare a Google Cloud project once (PROJECT=my-project)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Deploy (PROJECT=my-project ENV=dev REGION=us-central1; YES=1 confirms)
+deploy: $(READY) ## Deploy (PROJECT=my-project ENV=dev REGION=us-central1; YES=1 confirms; FORWARD=1 ends a rollback)
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

@@ -9,6 +9,7 @@ resource "google_project_service" "api" {
     "cloudtasks.googleapis.com",
     "eventarc.googleapis.com",
     "eventarcpublishing.googleapis.com",
+    "firebaserules.googleapis.com",
     "firestore.googleapis.com",
     "iam.googleapis.com",
     "logging.googleapis.com",

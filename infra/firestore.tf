@@ -22,6 +22,38 @@ resource "google_firestore_database" "database" {
   depends_on = [google_project_service.api]
 }
 
+# Firebase's libraries reach a database from a browser, and only its rules limit what a signed-in user may do there. All data goes
+# through the functions, so the rules permit nothing. The database that is in use has them, also one that was restored.
+resource "google_firebaserules_ruleset" "denied" {
+  source {
+    files {
+      name    = "firestore.rules"
+      content = <<-EOT
+        rules_version = '2';
+        service cloud.firestore {
+          match /databases/{database}/documents {
+            match /{document=**} {
+              allow read, write: if false;
+            }
+          }
+        }
+      EOT
+    }
+  }
+  deletion_policy = local.data_deletion_policy
+  lifecycle {
+    create_before_destroy = true # a set of rules that is released cannot be deleted
+  }
+  depends_on = [google_project_service.api]
+}
+
+resource "google_firebaserules_release" "denied" {
+  name            = local.database == "(default)" ? "cloud.firestore" : "cloud.firestore/${local.database}"
+  ruleset_name    = "projects/${var.project_id}/rulesets/${google_firebaserules_ruleset.denied.name}"
+  deletion_policy = local.data_deletion_policy
+  depends_on      = [google_firestore_database.database]
+}
+
 # Firestore's audit logs are configured under the name of Datastore. This replaces the project's earlier configuration of them.
 resource "google_project_iam_audit_config" "data_access" {
   count   = var.data_access_logs ? 1 : 0
@@ -42,6 +74,10 @@ locals {
 
   # `signalbox destroy` keeps prod's data, and all settings on it.
   data_deletion_policy = var.environment == "prod" ? "ABANDON" : "DELETE"
+
+  # The indexes of single fields go with their database. A time to live is removed when it is no longer declared, as it would
+  # delete data.
+  index_deletion_policy = var.create_database ? "ABANDON" : local.data_deletion_policy
 
   expiring = {
     # The number of starts of a user's task. A missing record counts as zero, so deleting one early only lets a task run more

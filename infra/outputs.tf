@@ -45,3 +45,13 @@ output "deployer" {
   description = "IAM member that deployed last. A plan that is compared with the deployment is made with the same member."
   value       = var.deployer
 }
+
+output "region" {
+  description = "Region of the deployment. A command that names another one is refused."
+  value       = var.region
+}
+
+output "prefix" {
+  description = "Prefix of the names. A command with another one is refused."
+  value       = var.prefix
+}

@@ -13,6 +13,7 @@ locals {
     "roles/cloudtasks.admin",
     "roles/eventarc.developer",      # the triggers of documents that have a handler
     "roles/datastore.owner",         # databases, indexes, times to live
+    "roles/firebaserules.admin",     # the rules that keep browsers out of the database
     "roles/iam.serviceAccountAdmin", # creates accounts and grants rights to act as them, so it is as powerful as any account of the project
     "roles/logging.configWriter",    # the metric of tasks and events that were given up
     "roles/logging.logWriter",

@@ -1,6 +1,6 @@
 # GitHub Actions, if `github_repository` is set: its runs exchange the token that GitHub gives them for a token of an account
-# (Workload Identity Federation), so there is no key. Runs on main may deploy; all other runs of the repository, including those
-# of pull requests, may only read.
+# (Workload Identity Federation), so there is no key. Runs on main in the environment `signalbox` may deploy; all other runs of
+# the repository, including those of pull requests, may only read.
 
 locals {
   github = var.github_repository == null ? {} : { repository = var.github_repository }
@@ -22,6 +22,8 @@ locals {
     "datastore.backupSchedules.get",
     "datastore.databases.getMetadata",
     "datastore.indexes.get",
+    "firebaserules.releases.get",
+    "firebaserules.rulesets.get",
     "eventarc.triggers.get",
     "iam.serviceAccounts.get",
     "logging.buckets.get",
@@ -54,17 +56,18 @@ resource "google_iam_workload_identity_pool" "github" {
   depends_on                = [google_project_service.api]
 }
 
-# GitHub has one issuer for all repositories, so only the condition excludes the others.
+# GitHub has one issuer for all repositories, so only the condition excludes the others. A repository's name can be registered by
+# somebody else after it was given up; its id never comes back.
 resource "google_iam_workload_identity_pool_provider" "github" {
   for_each                           = local.github
   workload_identity_pool_id          = google_iam_workload_identity_pool.github[each.key].workload_identity_pool_id
   workload_identity_pool_provider_id = "actions"
   display_name                       = "GitHub Actions"
-  attribute_condition                = "assertion.repository == '${each.value}'"
+  attribute_condition                = "assertion.repository_id == '${var.github_repository_id}' && assertion.repository == '${each.value}'"
   attribute_mapping = {
     "google.subject"       = "assertion.sub"
-    "attribute.repository" = "assertion.repository"
-    "attribute.branch"     = "assertion.repository + '@' + assertion.ref"
+    "attribute.repository" = "assertion.repository_id"
+    "attribute.deployment" = "assertion.repository_id + '@' + assertion.ref + '@' + (has(assertion.environment) ? assertion.environment : '')"
   }
   oidc {
     issuer_uri = "https://token.actions.githubusercontent.com"
@@ -75,7 +78,7 @@ resource "google_service_account_iam_member" "github_deploys" {
   for_each           = local.github
   service_account_id = google_service_account.deployer.name
   role               = "roles/iam.workloadIdentityUser"
-  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.branch/${each.value}@refs/heads/main"
+  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.deployment/${var.github_repository_id}@refs/heads/main@signalbox"
 }
 
 resource "google_service_account" "planner" {
@@ -89,7 +92,7 @@ resource "google_service_account_iam_member" "github_plans" {
   for_each           = local.github
   service_account_id = google_service_account.planner[each.key].name
   role               = "roles/iam.workloadIdentityUser"
-  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.repository/${each.value}"
+  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.repository/${var.github_repository_id}"
 }
 
 resource "google_project_iam_custom_role" "planner" {

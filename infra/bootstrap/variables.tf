@@ -18,11 +18,25 @@ variable "region" {
 }
 
 variable "github_repository" {
-  description = "Repository on GitHub, as OWNER/NAME, whose Actions may deploy from main and plan from everywhere. If null, none may."
+  description = "Repository on GitHub, as OWNER/NAME, whose Actions may deploy from main, in the environment signalbox, and plan from everywhere. If null, none may."
   type        = string
   default     = null
   validation {
     condition     = var.github_repository == null || can(regex("^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$", var.github_repository))
     error_message = "github_repository is OWNER/NAME, as in the repository's address, without https://github.com/."
+  }
+}
+
+variable "github_repository_id" {
+  description = "Number of that repository, which never belongs to another one."
+  type        = string
+  default     = null
+  validation {
+    condition     = (var.github_repository_id == null) == (var.github_repository == null)
+    error_message = "github_repository needs github_repository_id, and the other way round: gh api repos/OWNER/NAME --jq .id"
+  }
+  validation {
+    condition     = can(regex("^[0-9]+$", coalesce(var.github_repository_id, "0")))
+    error_message = "github_repository_id is the repository's number: gh api repos/OWNER/NAME --jq .id"
   }
 }

@@ -23,7 +23,9 @@ def test_what_was_applied_leaves_nothing_to_do(deployed: Workspace) -> None:
 
 def test_outputs_name_where_everything_is(deployed: Workspace) -> None:
     outputs = deployed.outputs()
-    assert set(outputs) == {"accounts", "base_url", "database", "dead_letters", "deployer", "queues", "urls"}
+    names = "accounts", "base_url", "database", "dead_letters", "deployer", "prefix", "queues", "region", "urls"
+    assert sorted(outputs) == sorted(names)
+    assert (outputs["region"], outputs["prefix"]) == ("us-central1", "")
     assert outputs["base_url"] == "https://us-central1-demo-project.cloudfunctions.net/"
     assert outputs["database"] == "signalbox-prod"
     assert outputs["queues"]["tasks"] == "projects/demo-project/locations/us-central1/queues/tasks"

@@ -32,7 +32,14 @@ NODE_24_SINCE = {
 }
 """The first major version of each action that runs on Node 24: runners have no Node 20 since September 2026."""
 
-REPOSITORY = "ann/signals"
+LOCKED = {
+    "pip": r"(.*/)?requirements(-dev)?\.in",
+    "npm": r"(.*/)?package-lock\.json",
+    "terraform": r"infra(/bootstrap)?/(versions|main)\.tf",
+}
+"""The files of each ecosystem of Dependabot that pin versions."""
+
+REPOSITORY, NUMBER = "ann/signals", "123456789"
 POOL = r"projects/\d+/locations/global/workloadIdentityPools/signalbox-github"
 PLANNER_ROLES = {
     "projects/demo-project/roles/signalboxPlanner",
@@ -53,6 +60,8 @@ READ_BY = {
     "google_compute_target_https_proxy": "compute.targetHttpsProxies.get",
     "google_compute_url_map": "compute.urlMaps.get",
     "google_eventarc_trigger": "eventarc.triggers.get",
+    "google_firebaserules_release": "firebaserules.releases.get",
+    "google_firebaserules_ruleset": "firebaserules.rulesets.get",
     "google_firestore_backup_schedule": "datastore.backupSchedules.get",
     "google_firestore_database": "datastore.databases.getMetadata",
     "google_firestore_field": "datastore.indexes.get",
@@ -94,7 +103,8 @@ def made(prepared: Workspace) -> Mapping[str, Resource]:
 
 
 def arguments() -> list[str]:
-    return ["-var=project_id=demo-project", f"-var=github_repository={REPOSITORY}"]
+    own = (f"-var=github_repository={REPOSITORY}", f"-var=github_repository_id={NUMBER}")
+    return ["-var=project_id=demo-project", *own]
 
 
 def test_preparing_it_again_changes_nothing(prepared: Workspace) -> None:
@@ -110,12 +120,18 @@ def test_without_a_repository_there_is_no_pool(prepared: Workspace) -> None:
 
 def test_only_the_repository_itself_is_let_in(made: Mapping[str, Resource]) -> None:
     provider = made['google_iam_workload_identity_pool_provider.github["repository"]'].values
-    assert provider["attribute_condition"] == f"assertion.repository == '{REPOSITORY}'"
+    condition = f"assertion.repository_id == '{NUMBER}' && assertion.repository == '{REPOSITORY}'"
+    assert provider["attribute_condition"] == condition
     assert provider["oidc"][0]["issuer_uri"] == "https://token.actions.githubusercontent.com"
-    assert provider["attribute_mapping"]["attribute.branch"] == "assertion.repository + '@' + assertion.ref"
+    environment = "(has(assertion.environment) ? assertion.environment : '')"
+    assert provider["attribute_mapping"] == {
+        "google.subject": "assertion.sub",
+        "attribute.repository": "assertion.repository_id",
+        "attribute.deployment": f"assertion.repository_id + '@' + assertion.ref + '@' + {environment}",
+    }
 
 
-def test_main_may_deploy_and_the_rest_may_only_read(made: Mapping[str, Resource]) -> None:
+def test_the_environment_of_main_may_deploy_and_the_rest_may_only_read(made: Mapping[str, Resource]) -> None:
     federated = {
         each.values["service_account_id"].rpartition("/")[2].partition("@")[0]: each.values["member"]
         for each in made.values()
@@ -123,8 +139,9 @@ def test_main_may_deploy_and_the_rest_may_only_read(made: Mapping[str, Resource]
     }
     set_of = rf"principalSet://iam\.googleapis\.com/{POOL}"
     assert set(federated) == {"signalbox-deployer", "signalbox-planner"}
-    assert re.fullmatch(rf"{set_of}/attribute\.branch/{REPOSITORY}@refs/heads/main", federated["signalbox-deployer"])
-    assert re.fullmatch(rf"{set_of}/attribute\.repository/{REPOSITORY}", federated["signalbox-planner"])
+    place = f"{NUMBER}@refs/heads/main@{parsed('deploy')['jobs']['deploy']['environment']}"
+    assert re.fullmatch(rf"{set_of}/attribute\.deployment/{place}", federated["signalbox-deployer"])
+    assert re.fullmatch(rf"{set_of}/attribute\.repository/{NUMBER}", federated["signalbox-planner"])
 
 
 def test_the_planner_reads_and_nothing_else(made: Mapping[str, Resource]) -> None:
@@ -151,8 +168,15 @@ def test_a_workflow_is_one_that_github_takes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_has_the_least_permissions_and_no_secret(path: Path) -> None:
-    of_an_account = {} if path.stem == "test" else {"id-token": "write"}  # tests need no account
-    assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read", **of_an_account}
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        steps = "\n".join(f"{each.get('uses', '')} {each.get('run', '')}" for each in job.get("steps", ()))
+        takes_a_token = "google-github-actions/auth" in steps or "read_only_plan" in job.get("uses", "")
+        assert job.get("permissions") == ({"contents": "read", "id-token": "write"} if takes_a_token else None)
+        assert not (takes_a_token and re.search("make (test|audit|sbom)", steps)), (
+            "code of tests and tools needs no account"
+        )
     assert "secrets." not in path.read_text("utf-8")
     assert "pull_request_target" not in path.read_text("utf-8")  # its token names main, with a stranger's code
 
@@ -165,12 +189,11 @@ def test_a_workflow_names_actions_by_their_commits_of_releases_that_runners_can_
     assert [line for line, pinned in found.items() if pinned and int(pinned[2]) < NODE_24_SINCE[pinned[1]]] == []
 
 
-def test_packages_are_audited_each_night_and_on_pull_requests_before_there_is_an_account() -> None:
-    steps = parsed("read_only_plan")["jobs"]["plan"]["steps"]
-    order = [each.get("run", each.get("uses", "")).partition("@")[0] for each in steps]
-    assert order.index("make audit") < order.index("google-github-actions/auth")
-    deploying = [each.get("run", "") for each in parsed("deploy")["jobs"]["deploy"]["steps"]]
-    assert deploying.index("make audit") < deploying.index("make sbom") < len(deploying) - 1
+def test_packages_are_audited_each_night_and_on_pull_requests_and_before_a_deployment() -> None:
+    assert {"run": "make audit"} in parsed("read_only_plan")["jobs"]["audit"]["steps"]
+    before = [each.get("run", "") for each in parsed("deploy")["jobs"]["test"]["steps"]]
+    assert before.index("make test") < before.index("make audit") < before.index("make sbom")
+    assert parsed("deploy")["jobs"]["deploy"]["needs"] == "test"
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert re.search(r"(?m)^\t@.*pip-audit==\S+ --strict .*--require-hashes -r functions/requirements.txt$", makefile)
 
@@ -184,20 +207,34 @@ def test_pull_requests_are_tested_with_each_version_that_the_package_accepts() -
     assert tests["env"] == {"PYTHON": "python"}, "or make takes another version that the runner has"
 
 
-def test_dependabot_renews_the_actions() -> None:
+def test_a_workflow_installs_only_a_provider_whose_checksum_is_committed() -> None:
+    deploying, planning = parsed("deploy")["jobs"]["deploy"], parsed("read_only_plan")
+    assert {each["env"]["TF_CLI_ARGS_init"] for each in (deploying, planning)} == {"-lockfile=readonly"}
+
+
+def test_dependabot_renews_the_actions_and_every_lock() -> None:
     path = ROOT / ".github" / "dependabot.yml"
     checker = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.dependabot")
     ended = subprocess.run([*checker, path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    ecosystems = [update["package-ecosystem"] for update in yaml.safe_load(path.read_text("utf-8"))["updates"]]
-    assert ecosystems == ["github-actions"]
+    updates = yaml.safe_load(path.read_text("utf-8"))["updates"]
+    renewed = {each["package-ecosystem"]: set(each.get("directories", [each.get("directory")])) for each in updates}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    folders = {
+        ecosystem: {f"/{name.rpartition('/')[0]}" for name in tracked if re.fullmatch(pattern, name)}
+        for ecosystem, pattern in LOCKED.items()
+    }
+    assert renewed == folders | {"github-actions": {"/"}}
 
 
 def test_only_what_was_merged_runs_as_the_deployer() -> None:
     deploying = [path.stem for path in WORKFLOWS if "service_account: signalbox-deployer@" in path.read_text("utf-8")]
     workflow = parsed("deploy")
     assert deploying == ["deploy"]
-    assert triggers(workflow) == {"push": {"branches": ["main"]}}
+    by_hand = triggers(workflow)["workflow_dispatch"]["inputs"]
+    assert triggers(workflow) == {"push": {"branches": ["main"]}, "workflow_dispatch": {"inputs": by_hand}}
+    assert by_hand.keys() == {"forward"}
+    assert "github.ref == 'refs/heads/main'" in workflow["jobs"]["deploy"]["if"]
     assert workflow["concurrency"]["cancel-in-progress"] is False
 
 

@@ -70,6 +70,7 @@ roles/cloudscheduler.admin
 roles/cloudtasks.admin
 roles/eventarc.developer
 roles/datastore.owner
+roles/firebaserules.admin
 roles/iam.serviceAccountAdmin
 roles/iam.serviceAccountOpenIdTokenCreator | signalbox-deployer
 roles/logging.configWriter

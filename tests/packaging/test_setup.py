@@ -1,5 +1,6 @@
 """What runs between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
 
+import os
 import re
 import subprocess
 import sys
@@ -151,6 +152,29 @@ def test_make_alone_fits_a_screen() -> None:
     listed = subprocess.run(["make"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(listed) <= LINES_OF_A_SCREEN
     assert max(map(len, listed)) <= COLUMNS_OF_A_SCREEN
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [("new", "NAME"), ("simulate", "SEEDS"), ("deploy", "PROJECT"), ("deploy", "REGION")]
+)
+@pytest.mark.parametrize("value", ['$$({}) "; {}; "', "`{}` '; {}; '", "x\n{}"])
+def test_make_runs_nothing_that_a_value_contains(tmp_path: Path, target: str, name: str, value: str) -> None:
+    """A value may come from elsewhere: an id that a caller chose, or a name that was copied."""
+    given = value.replace("{}", f"touch {tmp_path}/ran")
+    options = ["PROJECT=p", f"{name}={given}", "PYTHON_IN_VENV=echo", "--assume-old=.venv/matches-the-locks"]
+    said = subprocess.run(["make", target, *options], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    assert given.replace("$$", "$") in said
+    assert not (tmp_path / "ran").exists()
+
+
+def test_make_takes_no_value_from_a_shells_own_variables() -> None:
+    names = ("ARGS", "NAME", "SEEDS", "PROJECT", "ENV", "REGION")
+    shell = os.environ | dict.fromkeys(names, "from-the-shell")
+    for target in ("simulate", "test", "new", "deploy"):
+        dry = ["make", "--dry-run", target]
+        said = subprocess.run(dry, cwd=PROJECT, env=shell, capture_output=True, text=True, check=False)
+        assert "from-the-shell" not in said.stdout + said.stderr
+    assert "Name the project" in said.stderr
 
 
 def test_make_alone_lists_every_target_with_what_it_does() -> None:

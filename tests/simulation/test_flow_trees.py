@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.simulation.worlds.flow_trees import known
+from signalbox import flow
 from tests.simulation.worlds.flow_trees.compared import Case, shrunk
 from tests.simulation.worlds.flow_trees.programs import Tree, in_python
 from tests.simulation.worlds.flow_trees.runs import Entry
@@ -34,6 +34,16 @@ def event(name: str) -> Tree:
 
 def awaits(*items: Tree) -> tuple[Tree, ...]:
     return tuple(tree("await", item) for item in items)
+
+
+def problem(item: Tree) -> Tree:
+    """Return a statement that awaits an item, and handles its error."""
+    return tree("try", program(*awaits(item)), program(), label="problem")
+
+
+def swallowing(item: Tree) -> Tree:
+    """Return a statement that awaits an item, and catches its cancel."""
+    return tree("try", program(*awaits(item)), program(), label="swallowed")
 
 
 def shield(item: Tree) -> Tree:
@@ -95,38 +105,7 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
         [Entry("event", "a", 1), ends("s")],
         False,
     ),
-}
-
-DIFFERENT: dict[str, tuple[Tree, Sequence[Entry]]] = {
-    known.loses_results_of_a_map.__name__: (
-        program(
-            tree(
-                "try",
-                program(*awaits(tree("map", tree("lock", label="l"), step("s"), label="2"))),
-                program(),
-                label="problem",
-            ),
-            *awaits(event("a")),
-        ),
-        [ends("l", "lock"), fails("s")],
-    ),
-    known.loses_the_event_of_a_wait.__name__: (
-        program(
-            tree(
-                "try",
-                program(*awaits(tree("all", tree("wait_for", event("a"), label="t"), step("s")))),
-                program(),
-                label="problem",
-            ),
-            *awaits(event("a")),
-        ),
-        [Entry("event", "a", 1), fails("s")],
-    ),
-    known.is_not_done_at_once.__name__: (
-        program(*awaits(step("s")), tree("begin", event("a"), label="h"), tree("done", label="h")),
-        [Entry("event", "a", 1), ends("s")],
-    ),
-    known.begins_no_item_after_a_failed_handle.__name__: (
+    "a time-out begins after a first success with a failed handle": (
         program(
             tree("begin", step("s"), label="h"),
             *awaits(step("t")),
@@ -134,7 +113,114 @@ DIFFERENT: dict[str, tuple[Tree, Sequence[Entry]]] = {
                 tree("wait_for", tree("first_success", tree("handle", step("x"), label="h"), step("u")), label="v")
             ),
         ),
-        [fails("s"), ends("t")],
+        [fails("s"), ends("t"), ends("v", "sleep")],
+        False,
+    ),
+    "a lock of a map that failed is released": (
+        program(
+            problem(tree("map", tree("lock", label="l"), step("s"), label="2")),
+            *awaits(event("a")),
+        ),
+        [ends("l", "lock"), fails("s")],
+        False,
+    ),
+    "an event of a map that failed is received by the next wait": (
+        program(problem(tree("map", event("a"), step("s"), label="2")), *awaits(event("a"))),
+        [Entry("event", "a", 1), fails("s")],
+        False,
+    ),
+    "an event of a wait in a group that failed is received by the next wait": (
+        program(
+            problem(tree("all", tree("wait_for", event("a"), label="t"), step("s"))),
+            *awaits(event("a")),
+        ),
+        [Entry("event", "a", 1), fails("s")],
+        False,
+    ),
+    "a lock of a wait in a map in a group that failed is released": (
+        program(
+            problem(tree("all", tree("map", tree("lock", label="l"), label="1"), step("s"))),
+            *awaits(event("a")),
+        ),
+        [ends("l", "lock"), fails("s")],
+        False,
+    ),
+    "a handle of a kept event is done at once": (
+        program(
+            *awaits(step("s")),
+            tree("begin", tree("all", event("a")), label="h"),
+            tree("done", label="h"),
+            tree("cancel", label="h"),
+        ),
+        [Entry("event", "a", 1), ends("s")],
+        False,
+    ),
+    "a map that is cancelled waits for a shield and begins no further call": (
+        program(*awaits(tree("map", shield(step("s")), shield(step("t")), label="1"))),
+        [CANCEL, ends("s")],
+        False,
+    ),
+    "a map whose call catches its cancel begins no further call": (
+        program(
+            *awaits(tree("map", tree("code", tree("block", swallowing(step("s"))), label="c"), step("t"), label="1"))
+        ),
+        [CANCEL],
+        False,
+    ),
+    "a group in a map that failed gives back its event": (
+        program(problem(tree("map", tree("all", event("a"), step("t")), step("s"), label="2")), *awaits(event("a"))),
+        [Entry("event", "a", 1), fails("s")],
+        False,
+    ),
+    "a lock that a failed group has renewed is still held": (
+        program(
+            tree(
+                "locked",
+                program(
+                    problem(tree("all", tree("renew", step("x"), label="l"), step("s"))),
+                    *awaits(event("a")),
+                ),
+                label="l",
+            )
+        ),
+        [ends("l", "lock"), ends("l", "renew"), fails("s"), Entry("event", "a", 1)],
+        False,
+    ),
+    "a run whose deadline is over cleans up": (
+        program(tree("try", program(*awaits(step("s"))), program(*awaits(step("t"))), label="finally")),
+        [Entry("deadline"), ends("t")],
+        True,
+    ),
+    "a deadline has no effect on a run that has been cancelled": (
+        program(tree("try", program(*awaits(step("s"))), program(*awaits(step("t"))), label="finally")),
+        [CANCEL, Entry("deadline"), ends("t")],
+        True,
+    ),
+    "a run that is terminated runs no clean-up": (
+        program(
+            tree(
+                "locked",
+                program(tree("try", program(*awaits(step("s"))), program(*awaits(step("t"))), label="finally")),
+                label="l",
+            )
+        ),
+        [ends("l", "lock"), Entry("terminate")],
+        True,
+    ),
+    "inline steps of a group end one after another in their turn": (
+        program(problem(tree("all", tree("run", label="r1"), tree("run", label="r3"))), *awaits(step("s"))),
+        [ends("s")],
+        True,
+    ),
+    "a shield that fails decides the group that a cancel waited for": (
+        program(*awaits(tree("wait_for", tree("all", event("a"), shield(step("s"))), label="t"))),
+        [CANCEL, fails("s")],
+        False,
+    ),
+    "an event of a failed group goes to a wait that its error does not cancel": (
+        program(*awaits(tree("all", tree("all", step("s"), event("a")), event("a"), shield(event("a"))))),
+        [Entry("event", "a", 1), fails("s")],
+        False,
     ),
 }
 
@@ -145,20 +231,12 @@ def test_the_library_agrees_with_the_model(what: str) -> None:
     assert Case(tree, entries, in_turns=in_turns).difference() is None
 
 
-def test_each_known_difference_is_still_one() -> None:
-    """Otherwise its entry in `known.py` is out of date: delete it, and move its program to `HELD`."""
-    assert DIFFERENT.keys() == {is_known.__name__ for is_known in known.KNOWN}
-    for is_known in known.KNOWN:
-        tree, entries = DIFFERENT[is_known.__name__]
-        assert is_known(tree)
-        assert Case(tree, entries).difference() is not None, is_known.__name__
-
-
-def test_a_difference_is_shrunk_to_a_small_program() -> None:
+def test_a_difference_is_shrunk_to_a_small_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program has parts that do not matter: a statement before, one after, and an entry."""
-    tree, entries = DIFFERENT[known.is_not_done_at_once.__name__]
-    large = program(*awaits(step("z")), *tree.parts, *awaits(step("y")))
-    found = Case(large, [ends("z"), *entries, ends("y")]).difference()
+    monkeypatch.setattr(flow.Handle, "done", False)
+    begun = (*awaits(step("s")), tree("begin", event("a"), label="h"), tree("done", label="h"))
+    large = program(*awaits(step("z")), *begun, *awaits(step("y")))
+    found = Case(large, [ends("z"), Entry("event", "a", 1), ends("s"), ends("y")]).difference()
     assert found is not None
     small = shrunk(found)
     assert in_python(small.case.program).splitlines() == [

@@ -10,7 +10,6 @@ each may be compressed (``.gz``). One row and a megabyte of the file are in memo
 import csv
 import gzip
 import io
-import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,7 +85,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if name.startswith(CLOUD):
         with _blob(name).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
             return _write(name, stream, rows)
-    file = Path(os.path.realpath(name))  # a link stays, and the file that it names is replaced
+    file = Path(name).resolve()  # a link stays, and the file that it names is replaced
     part = file.with_name(f".{uuid4().hex}.part")  # unique to this call: two deliveries of a task may write at once
     try:
         with part.open("xb") as stream:

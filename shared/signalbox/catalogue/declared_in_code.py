@@ -103,13 +103,18 @@ def parsed(path: str, source: bytes) -> ast.Module:
 
 
 class Module:
-    """One parsed file, and the local names of its imports from the kit."""
+    """One parsed file, and the local names of its imports from the kit.
+
+    `apps` are the names of ``Function(…)`` in all files of the function (`with_apps`). Methods such as `task` count on
+    these names only. If `apps` is empty, the code gets its function from elsewhere, and they count on any name.
+    """
 
     def __init__(self, path: str, tree: ast.Module) -> None:
         self._path = path
         self._nodes = list(ast.walk(tree))
         self._kit = dict(self._kit_names())
         self._follow_assignments()
+        self.apps: frozenset[str] = frozenset()
         self._read_only = {
             id(node.value) for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in READ_ONLY
         }
@@ -120,12 +125,12 @@ class Module:
             node.name: f"{self._path}:{node.lineno}"
             for node in self._nodes
             if isinstance(node, FUNCTIONS)
-            and (any(map(_is_task_decorator, node.decorator_list)) or _is_scheduled_flow(node))
+            and (any(map(self._is_task_decorator, node.decorator_list)) or self._is_scheduled_flow(node))
         }
 
     def parameters(self) -> dict[str, Sequence[str]]:
         """Return the arguments of the tasks that have only decorators of the kit."""
-        tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_plain_task(node)]
+        tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS) and self._is_plain_task(node)]
         written = {
             task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
             for task in tasks
@@ -148,7 +153,7 @@ class Module:
         """Return the tasks whose code a call would not run. The text for each task also has the reason."""
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
         named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
-        decorated = [(node, task) for node, task in named if any(map(_is_task_decorator, node.decorator_list))]
+        decorated = [(node, task) for node, task in named if any(map(self._is_task_decorator, node.decorator_list))]
         return [f"{task} is `async def`: write `def`" for node, task in decorated if isinstance(node, ASYNC)] + [
             f"{task} contains `yield`: return a list"
             for node, task in decorated
@@ -157,11 +162,11 @@ class Module:
 
     def objects(self) -> dict[str, str]:
         """Return the places of the classes decorated as classes of objects."""
-        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_object_class(node)}
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if self._is_object_class(node)}
 
     def flows(self) -> dict[str, str]:
         """Return the places of the functions decorated as flows."""
-        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if self._is_flow(node)}
 
     def named_functions(self) -> dict[str, str]:
         """Return the places of ``Function("NAME")``, by the names."""
@@ -187,7 +192,7 @@ class Module:
         """Return the places of the first route of each kind."""
         found: dict[str, str] = {}
         for call in (node for node in self._nodes if isinstance(node, ast.Call)):
-            kind = "http" if _is_decorator(call, ROUTE_DECORATOR | CALLBACKS) else self._kit_name(call.func)
+            kind = "http" if self._is_decorator(call, ROUTE_DECORATOR | CALLBACKS) else self._kit_name(call.func)
             if kind in ("http", *RESOURCES):
                 found.setdefault(kind, f"{self._path}:{call.lineno}")
         return found
@@ -202,12 +207,27 @@ class Module:
                 found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
         return found
 
+    def through(self) -> dict[str, str]:
+        """Return the places of ``flow.callback(…, through="NAME")``, by NAME, if NAME is a constant."""
+        found: dict[str, str] = {}
+        for call in (node for node in self._nodes if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith(".callback") and self._kit_name(_owner(call.func)) == "flow":
+                named = [each.value for each in call.keywords if each.arg == "through"]
+                for name in (each.value for each in named if isinstance(each, ast.Constant)):
+                    found.setdefault(str(name), f"{self._path}:{call.lineno}")
+        return found
+
+    def callbacks(self) -> str:
+        """Return the place of ``app.callbacks()``, or an empty text."""
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._is_decorator(node, CALLBACKS))
+        return next((f"{self._path}:{call.lineno}" for call in calls), "")
+
     def archives(self) -> dict[str, str]:
         """Return the places of the buckets of archives of flows, by bucket. Raises `CatalogueError`."""
         found: dict[str, str] = {}
-        for flow in (node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_flow(node)):
+        for flow in (node for node in self._nodes if isinstance(node, FUNCTIONS) and self._is_flow(node)):
             calls = (each for each in flow.decorator_list if isinstance(each, ast.Call))
-            named = [each for call in calls if _is_decorator(call, FLOW_DECORATOR) for each in call.keywords]
+            named = [each for call in calls if self._is_decorator(call, FLOW_DECORATOR) for each in call.keywords]
             for place in (each.value for each in named if each.arg == "archive"):
                 where = f"{self._path}:{place.lineno}"
                 if not isinstance(place, ast.Constant):
@@ -245,7 +265,9 @@ class Module:
 
     def events(self) -> dict[str, str]:
         """Return the places of event handlers, by the patterns of their documents. Raises `CatalogueError`."""
-        calls = (node for node in self._nodes if isinstance(node, ast.Call) and _is_decorator(node, EVENT_DECORATOR))
+        calls = (
+            node for node in self._nodes if isinstance(node, ast.Call) and self._is_decorator(node, EVENT_DECORATOR)
+        )
         return {str(_constants(self._path, call)[0][0]): f"{self._path}:{call.lineno}" for call in calls if call.args}
 
     def handlers(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -285,23 +307,26 @@ class Module:
         for node in self._nodes:
             if isinstance(node, FUNCTIONS):
                 calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
-                yield from ((node, call) for call in calls if _is_decorator(call, names))
+                yield from ((node, call) for call in calls if self._is_decorator(call, names))
 
     def rules(self) -> dict[str, str]:
         """Return the places of the access rules, by the names of their flows and classes."""
         rules = (node for node in self._nodes if isinstance(node, ast.FunctionDef))
         decorators = (decorator for rule in rules for decorator in rule.decorator_list)
-        calls = (each for each in decorators if isinstance(each, ast.Call) and _is_decorator(each, RULE_DECORATOR))
+        calls = (each for each in decorators if isinstance(each, ast.Call) and self._is_decorator(each, RULE_DECORATOR))
         named = ((argument, call) for call in calls for argument in call.args if isinstance(argument, ast.Constant))
         return {str(argument.value): f"{self._path}:{call.lineno}" for argument, call in named}
 
-    def makes_tasks_otherwise(self) -> bool:
-        """Return whether ``app.task`` or another decorator of tasks is called other than as a decorator."""
+    def made_otherwise(self) -> str:
+        """Return the place of the first call of ``app.task``, or another decorator of tasks, that decorates nothing.
+
+        Return an empty text if there is none.
+        """
         decorated = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
         decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
         names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR
-        return any(_is_decorator(call, names) for call in calls)
+        return next((f"{self._path}:{call.lineno}" for call in calls if self._is_decorator(call, names)), "")
 
     def queues(self) -> dict[str, str]:
         """Return the places of the first use of each queue."""
@@ -316,19 +341,19 @@ class Module:
             for called in (node.func, *node.args):  # an argument: partial(semaphore, "printer")
                 yield from QUEUES.get(self._kit_name(called), ())
             yield from self._queues_of_method(node.func)
-            yield from (FLOWS_QUEUE,) if self._kit and _is_decorator(node, CALLBACKS) else ()
+            yield from (FLOWS_QUEUE,) if self._kit and self._is_decorator(node, CALLBACKS) else ()
             yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
-        elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
+        elif isinstance(node, ast.FunctionDef) and any(map(self._is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
             for decorator in node.decorator_list:
                 yield from self._queues_of_decorator(decorator)
             if any(annotation is not None and self._filled_with(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
-        elif _is_object_class(node):
+        elif self._is_object_class(node):
             yield from OBJECT_QUEUES
-        elif _is_flow(node):
+        elif self._is_flow(node):
             yield from FLOW_QUEUES
 
     def _queues_of_decorator(self, decorator: ast.expr) -> Iterator[str]:
@@ -338,7 +363,7 @@ class Module:
         """
         if isinstance(decorator, ast.Call):
             named = list(_queue_named(decorator, names=TASK_DECORATOR | DOCUMENT_DECORATOR))
-            yield from named or ([TASKS_QUEUE] if _is_decorator(decorator, DOCUMENT_DECORATOR) else [])
+            yield from named or ([TASKS_QUEUE] if self._is_decorator(decorator, DOCUMENT_DECORATOR) else [])
 
     def _queues_of_method(self, node: ast.expr) -> tuple[str, ...]:
         """Return the queues of ``flow.NAME(…)`` and ``standings(KIND).NAME(…)``."""
@@ -346,6 +371,40 @@ class Module:
             return ()
         of = node.value.func if isinstance(node.value, ast.Call) else node.value
         return OF_METHODS.get(self._kit_name(of), {}).get(node.attr, ())
+
+    def _is_task_decorator(self, node: ast.expr) -> bool:
+        return self._is_decorator(node, TASK_DECORATOR | DOCUMENT_DECORATOR) or (
+            isinstance(node, ast.Call) and _last_name(node) == THRESHOLD_DECORATOR
+        )
+
+    def _is_plain_task(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Return whether a function is decorated as a task or a scheduled flow, and has only decorators of the kit."""
+        others = [each for each in function.decorator_list if not self._is_decorator(each, SCHEDULE_DECORATOR)]
+        if self._is_scheduled_flow(function):
+            return all(self._is_decorator(each, FLOW_DECORATOR) for each in others)
+        if any(self._is_decorator(each, DOCUMENT_DECORATOR) for each in others):
+            return False  # its arguments are `OF_HANDLERS`
+        return isinstance(function, ast.FunctionDef) and bool(others) and all(map(self._is_task_decorator, others))
+
+    def _is_scheduled_flow(self, node: ast.AST) -> bool:
+        return self._is_flow(node) and any(self._is_decorator(each, SCHEDULE_DECORATOR) for each in node.decorator_list)
+
+    def _is_object_class(self, node: ast.AST) -> TypeGuard[ast.ClassDef]:
+        decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+        return any(self._is_decorator(decorator, OBJECT_DECORATOR) for decorator in decorators)
+
+    def _is_flow(self, node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+        decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
+        return any(self._is_decorator(decorator, FLOW_DECORATOR) for decorator in decorators)
+
+    def _is_decorator(self, node: ast.expr, names: frozenset[str]) -> bool:
+        """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of an `app` of the function."""
+        target = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(target, ast.Attribute):
+            return False
+        return target.attr in names and (
+            _name_of(target.value) in self.apps if self.apps else bool(_name_of(target.value))
+        )
 
     def _filled_with(self, annotation: ast.expr) -> str:
         """Return the public name in the annotation of an argument, or in ``list[Unit]``, or an empty text."""
@@ -375,12 +434,81 @@ class Module:
                 if of := self._kit_name(value):
                     self._kit.setdefault(name, of)
 
+    def makers(self) -> set[str]:
+        """Return the names of the functions that contain ``Function(…)``."""
+        functions = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
+        return {node.name for node in functions if any(self._is_function(inner) for inner in ast.walk(node))}
+
+    def apps_beyond(self, known: set[str], makers: set[str]) -> set[str]:
+        """Return the names that are bound to ``Function(…)``, to one of the known names, or to the result of a maker.
+
+        A parameter with the annotation `Function` is also such a name.
+        """
+        parameters = {
+            node.arg
+            for node in self._nodes
+            if isinstance(node, ast.arg)
+            and (annotation := _unquoted(node.annotation)) is not None
+            and self._kit_name(annotation) == "Function"
+        }
+        imported = {
+            alias.asname or alias.name
+            for node in self._nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if alias.name in known
+        }
+        return (
+            parameters
+            | imported
+            | {
+                _name_of(target)
+                for node in self._nodes
+                if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None
+                for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                if _name_of(target) and (self._is_function(node.value) or _is_bound_to(node.value, known, makers))
+            }
+        )
+
+    def _is_function(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and self._kit_name(node.func) == "Function"
+
     def _kit_names(self) -> Iterator[tuple[str, str]]:
         for node in self._nodes:
             if isinstance(node, ast.ImportFrom) and node.module == KIT:
                 yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
             elif isinstance(node, ast.Import):
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def with_apps(modules: Sequence[Module]) -> Sequence[Module]:
+    """Return the files of one function, each with the names of ``Function(…)`` in all of them."""
+    known = set[str]()
+    makers = {name for module in modules for name in module.makers()}
+    while more := {name for module in modules for name in module.apps_beyond(known, makers)} - known:
+        known |= more
+    for module in modules:
+        module.apps = frozenset(known)
+    return modules
+
+
+def _name_of(node: ast.expr) -> str:
+    """Return the last name of an expression: ``app`` for ``main.app``; or an empty text."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _owner(node: ast.expr) -> ast.expr:
+    """Return the expression before the last dot."""
+    return node.value if isinstance(node, ast.Attribute) else node
+
+
+def _is_bound_to(value: ast.expr, known: set[str], makers: set[str]) -> bool:
+    """Return whether a value is one of the known names, or the result of a maker."""
+    if isinstance(value, ast.Call):
+        return _name_of(value.func) in makers
+    return _name_of(value) in known
 
 
 def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
@@ -445,44 +573,6 @@ def _needs_permits(call: ast.Call) -> bool:
 
 def _is_enqueue(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "enqueue"
-
-
-def _is_task_decorator(node: ast.expr) -> bool:
-    return _is_decorator(node, TASK_DECORATOR | DOCUMENT_DECORATOR) or (
-        isinstance(node, ast.Call) and _last_name(node) == THRESHOLD_DECORATOR
-    )
-
-
-def _is_plain_task(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function is decorated as a task or a scheduled flow, and has only decorators of the kit."""
-    others = [each for each in function.decorator_list if not _is_decorator(each, SCHEDULE_DECORATOR)]
-    if _is_scheduled_flow(function):
-        return all(_is_decorator(each, FLOW_DECORATOR) for each in others)
-    if any(_is_decorator(each, DOCUMENT_DECORATOR) for each in others):
-        return False  # its arguments are `OF_HANDLERS`
-    return isinstance(function, ast.FunctionDef) and bool(others) and all(map(_is_task_decorator, others))
-
-
-def _is_scheduled_flow(node: ast.AST) -> bool:
-    return _is_flow(node) and any(_is_decorator(each, SCHEDULE_DECORATOR) for each in node.decorator_list)
-
-
-def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
-    decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
-    return any(_is_decorator(decorator, OBJECT_DECORATOR) for decorator in decorators)
-
-
-def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
-    decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
-    return any(_is_decorator(decorator, FLOW_DECORATOR) for decorator in decorators)
-
-
-def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
-    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`, including one in a module."""
-    target = node.func if isinstance(node, ast.Call) else node
-    if not isinstance(target, ast.Attribute):
-        return False
-    return target.attr in names and isinstance(target.value, ast.Name | ast.Attribute)
 
 
 def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:

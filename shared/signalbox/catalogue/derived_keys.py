@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.declared_in_code import Module, parsed
+from signalbox.catalogue.declared_in_code import Module, parsed, with_apps
 from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.core.given import given
 from signalbox.core.kit_names import LINKS_QUEUE
@@ -40,13 +40,14 @@ MAIN = "main.py"
 class Usage:
     """The declarations in a function's code: places (``main.py:12``) by the name of the task, queue, class or flow.
 
-    `complete` is false if the code makes some of them in a way that parsing cannot follow, so there may be more.
+    `otherwise` is the first place where the code makes some of them in a way that parsing cannot follow. If it is not
+    empty, there may be more.
     `never_run` names the tasks whose code a call would not run, with the reason.
     """
 
     tasks: Mapping[str, str]
     queues: Mapping[str, str]
-    complete: bool = True
+    otherwise: str = ""
     objects: Mapping[str, str] = field(default_factory=dict)
     flows: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +72,10 @@ class Usage:
     """The places of ``invoke("NAME", …)``, by NAME; an empty text stands for a name that is not a constant."""
     rights: Mapping[str, str] = field(default_factory=dict)
     """The places where it imports public names that need a right, by name."""
+    through: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``flow.callback(…, through="NAME")``, by NAME."""
+    callbacks: str = ""
+    """The place of ``app.callbacks()``, or an empty text."""
     archives: Mapping[str, str] = field(default_factory=dict)
     """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
 
@@ -109,9 +114,11 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
     invokes: dict[str, str] = {}
     rights: dict[str, str] = {}
     archives: dict[str, str] = {}
-    complete = True
-    for path, source in sources:
-        module = Module(path, parsed(path, source))
+    through: dict[str, str] = {}
+    callbacks = ""
+    otherwise = ""
+    modules = with_apps([Module(path, parsed(path, source)) for path, source in sources])
+    for (path, _), module in zip(sources, modules, strict=True):
         parameters = {**module.parameters(), **parameters}
         tasks = _joined("task", tasks, module.tasks())
         queues = {**module.queues(), **queues}
@@ -132,11 +139,13 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         invokes = {**module.invoked(), **invokes}
         rights = {**module.rights(), **rights}
         archives = {**module.archives(), **archives}
-        complete = complete and not module.makes_tasks_otherwise()
+        through = {**module.through(), **through}
+        callbacks = callbacks or module.callbacks()
+        otherwise = otherwise or module.made_otherwise()
     return Usage(
         tasks,
         queues,
-        complete,
+        otherwise,
         objects,
         flows,
         rules,
@@ -151,6 +160,8 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         parameters,
         invokes,
         rights,
+        through,
+        callbacks,
         archives,
     )
 
@@ -172,10 +183,10 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     Also return, by key, the places in the code from which the added keys follow. `scheduled` is whether a schedule
     calls the function itself. Raises `CatalogueError` if parsing cannot follow the code.
     """
-    if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
+    if usage.otherwise and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(
-            "its code calls app.task, app.object, app.flow or app.on_document other than as a decorator: list its "
-            "tasks, objects and flows in the entry"
+            f"{usage.otherwise} calls app.task, app.object, app.flow or app.on_document other than as a decorator: "
+            "list its tasks, objects and flows in the entry"
         )
     places = {
         "enqueues": usage.queues,
@@ -204,7 +215,7 @@ def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
         return {"event": _first(usage.events)}
     served = {**usage.routes, **usage.objects, **usage.flows}
     return given(
-        people=_first(served) if served or not (called or scheduled) else None,
+        people=(_first(served) or MAIN) if served or not (called or scheduled) else None,
         queue=_first(called) if called else None,
         event=next((place for place, *_ in usage.handlers.values()), None),
         schedule="" if scheduled else None,
@@ -252,7 +263,7 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
         yield f"{usage.each_user} has items of each user, and no user signs in: {entry}  auth: firebase"
     for kind in ("tasks", "objects", "flows"):
         declared, found = getattr(function, kind), getattr(usage, kind)
-        if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
+        if (set(declared) - found.keys() and not usage.otherwise) or found.keys() - set(declared):
             yield f"its {kind} are {_named(found) or 'none'}: {entry}  {kind}: {_list(found)}"
     if lacking := [name for name in function.exposes if name not in usage.rules]:
         rule = ", ".join(f'"{name}"' for name in lacking)

@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import field
+from difflib import get_close_matches
+from keyword import iskeyword
 from pathlib import Path
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
@@ -96,6 +98,7 @@ class Function:
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
+        refuse(iskeyword(self.name), f"Python has a word {self.name}, so main.py cannot define it: rename the function")
         self._can_be_invoked()
         self._is_open_to_people_only()
         self._tasks_can_be_called()
@@ -107,7 +110,7 @@ class Function:
         self._archives_are_buckets()
         self._needs_no_right_if_isolated()
         self._network_can_be_joined()
-        refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
+        refuse(not (self.folder / "main.py").is_file(), missing(self.folder))
         self._instance_can_be_had()
 
     def _can_be_invoked(self) -> None:
@@ -261,3 +264,13 @@ class Function:
     def signature_type(self) -> str:
         """The signature type of functions-framework: ``http`` or ``cloudevent``."""
         return "cloudevent" if self._for_events else "http"
+
+
+def missing(folder: Path) -> str:
+    """Return why a folder has no function, with the folder next to it whose name resembles its name."""
+    if folder.is_dir():
+        return f"there is no main.py in its folder {folder}"
+    siblings = [each.name for each in folder.parent.iterdir() if each.is_dir()] if folder.parent.is_dir() else []
+    near = get_close_matches(folder.name, siblings, 1)
+    remedy = f"; did you mean {near[0]!r}?" if near else ": make it, or correct the entry"
+    return f"there is no folder {folder}{remedy}"

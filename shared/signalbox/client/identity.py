@@ -24,6 +24,10 @@ class NoIdentity(Exception):
     """No identity token could be had."""
 
 
+class NoServiceAccount(NoIdentity):
+    """The environment has no service account."""
+
+
 class Tokens:
     """The tokens of a process, by audience; each is fetched once and renewed before it expires. Thread-safe."""
 
@@ -55,6 +59,17 @@ def expiry(token: str) -> float:
 def default_token(audience: str) -> str:
     """Return a token of the environment's service account, or of the person that gcloud knows. Raises `NoIdentity`."""
     try:
+        return service_account_token(audience)
+    except NoServiceAccount as no_account:
+        return persons_token(no_account)
+
+
+def service_account_token(audience: str) -> str:
+    """Return a token of the environment's service account, which is valid at one function.
+
+    Raises `NoServiceAccount` if there is none, and `NoIdentity` if the package to find it is not installed.
+    """
+    try:
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import Request
         from google.oauth2.id_token import fetch_id_token
@@ -62,11 +77,12 @@ def default_token(audience: str) -> str:
         raise NoIdentity("google-auth is not installed: pip install 'signalbox[client]'") from error
     try:
         return str(fetch_id_token(Request(), audience))
-    except GoogleAuthError as no_account:
-        return _persons_token(no_account)
+    except GoogleAuthError as error:
+        raise NoServiceAccount(str(error)) from error
 
 
-def _persons_token(no_account: Exception) -> str:
+def persons_token(no_account: Exception) -> str:
+    """Return the token of the person that gcloud knows, which is valid at every function. Raises `NoIdentity`."""
     try:
         ran = subprocess.run(GCLOUD, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 (a constant)
     except (OSError, subprocess.TimeoutExpired) as error:

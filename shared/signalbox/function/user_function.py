@@ -142,6 +142,11 @@ class Function:
         self._has_flow_routes = False
 
     @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The tasks, by name."""
+        return self._tasks
+
+    @property
     def task_parameters(self) -> dict[str, list[str]]:
         """The arguments of each task, by the task's name. Optional arguments have a question mark."""
         return {name: task.parameters for name, task in self._tasks.items()}

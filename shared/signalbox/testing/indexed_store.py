@@ -5,12 +5,13 @@ Google's emulator and the in-memory store do not use indexes, so a query without
 the same problem.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from signalbox.adapters.firestore.messages import needs_index
-from signalbox.core.ports import Query, Snapshot, Store
+from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Store, Write
 from signalbox.core.query_checks import check_query, full_order
 from signalbox.core.records.composite_indexes import Index, lacking
+from signalbox.core.records.queries import Field
 
 
 class IndexedStore:
@@ -18,8 +19,12 @@ class IndexedStore:
 
     def __init__(self, store: Store, declared: Collection[Index]) -> None:
         self._store, self._declared = store, declared
-        self.read, self.read_some = store.read, store.read_some
-        self.commit, self.write_each, self.new_id = store.commit, store.write_each, store.new_id
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        return self._store.read(*paths, fields=fields)
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        return self._store.read_some(needed, others, bytes_max)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         self._check(query)
@@ -28,6 +33,15 @@ class IndexedStore:
     def count(self, query: Query) -> int:
         self._check(query)
         return self._store.count(query)
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        return self._store.commit(writes)
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        return self._store.write_each(writes)
+
+    def new_id(self) -> str:
+        return self._store.new_id()
 
     def _check(self, query: Query) -> None:
         check_query(query)

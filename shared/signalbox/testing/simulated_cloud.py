@@ -9,7 +9,7 @@ Functions are served as functions-framework serves them: those of the catalogue,
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -34,16 +34,21 @@ from signalbox.catalogue.cron import times
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
+from signalbox.core import wall_clock
 from signalbox.core.document_patterns import WRITTEN, matches
 from signalbox.core.effects import Effect
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem
+from signalbox.core.records.composite_indexes import Index
+from signalbox.flows.storage.listings import INDEXES
 from signalbox.rates import service as rates
 from signalbox.semaphores.service.settings import put as put_semaphore
+from signalbox.testing.clock_warnings import warn_of_clocks
 from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, body_of, event_of, headers_of, succeeded
 from signalbox.testing.held_task_queue import HeldTaskQueue
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.recorded_log import RecordedLog
@@ -54,6 +59,9 @@ from signalbox.testing.recorded_log import RecordedLog
 FRAMEWORK_VARIABLES = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTION_SOURCE")
 """Variables that the framework leaves in the environment."""
 
+
+FUNCTIONS = "signalbox_functions"
+"""The extension of an application that has its functions."""
 
 CALLBACK_KEY = "a key of callbacks that is for tests only"
 
@@ -91,7 +99,9 @@ class FunctionTable:
 
     def __init__(self, catalogue: Path | None = None) -> None:
         self._catalogue = _catalogue(catalogue or Project.find().catalogue)
+        self._variables = {**_placeholders(self._catalogue), **self._catalogue.variables}
         self._apps: dict[str, flask.Flask] = {}
+        self._added: set[str] = set()
         self._classes: dict[str, str] = {}
         self._flows: dict[str, str] = {}
         self._auth: dict[str, str] = {}
@@ -114,6 +124,9 @@ class FunctionTable:
         origins, opened = self._catalogue.origins, {**self._catalogue.open_functions, **self._open}
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
         chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
+        chosen = replace(chosen, calling_queues=self._calling_queues())
+        timeouts = {name: each.timeout_seconds for name, each in self._catalogue.functions.items()}
+        chosen = replace(chosen, timeouts={**timeouts, **chosen.timeouts})
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
         classes = {**self._catalogue.object_classes, **self._classes}
         flows = {**self._catalogue.flow_functions, **self._flows}
@@ -129,6 +142,7 @@ class FunctionTable:
         `auth` and `exposes` are as in the catalogue. If `exposes` is None, the function is private.
         """
         self._apps[function.name] = application(function)
+        self._added.add(function.name)
         self.triggers = [each for each in self.triggers if each.function != function.name]
         self._note_code(function.name, function.class_names, function.flow_names)
         self._auth[function.name] = auth
@@ -143,7 +157,9 @@ class FunctionTable:
 
     def load(self, folder: Path, name: str, signature_type: str) -> None:
         """Add the function of ``main.py`` in `folder`."""
-        self._apps[name] = load(name, folder.resolve(), signature_type)
+        with self.variables_set():
+            self._apps[name] = load(name, folder.resolve(), signature_type)
+        self._added.add(name)
         usage = usage_of(python_files(folder))
         self._parameters[name] = {task: list(each) for task, each in usage.parameters.items()}
         self._note_code(name, usage.objects, usage.flows)
@@ -160,6 +176,27 @@ class FunctionTable:
         """Note the function that has the code of these classes and flows."""
         self._classes.update(dict.fromkeys(classes, function))
         self._flows.update(dict.fromkeys(flows, function))
+
+    @property
+    def indexes(self) -> list[Index]:
+        """The composite indexes of the catalogue."""
+        return [index.parsed for index in self._catalogue.indexes.values()]
+
+    @contextmanager
+    def variables_set(self) -> Iterator[None]:
+        """Set the variables of the catalogue's functions that the environment lacks. A secret has a placeholder."""
+        lacking = {name: value for name, value in self._variables.items() if name not in os.environ}
+        os.environ.update(lacking)
+        try:
+            yield
+        finally:
+            for name in lacking:
+                os.environ.pop(name, None)
+
+    def task(self, function: str, name: str) -> Callable[..., Any] | None:
+        """Return the code of a user's task, or None for an internal task."""
+        served: Iterable[Function] = self.app(function).extensions.get(FUNCTIONS, ())
+        return next((each.tasks[name] for each in served if name in each.tasks), None)
 
     def scheduled(self, schedule: str) -> Schedule:
         """Return a schedule of the catalogue. Raises `KeyError`."""
@@ -184,7 +221,21 @@ class FunctionTable:
         entries = self._catalogue.functions
         if name not in entries:
             raise UnknownFunction(f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}")
-        return load(name, entries[name].folder, entries[name].signature_type)
+        with self.variables_set():
+            return load(name, entries[name].folder, entries[name].signature_type)
+
+    def _calling_queues(self) -> dict[str, frozenset[str]]:
+        """Return the queues that call each function. A function that a test has added may name any queue."""
+        return {name: queues for name, queues in self._catalogue.calling_queues.items() if name not in self._added}
+
+
+def _placeholders(catalogue: Catalogue) -> dict[str, str]:
+    """Return a value for each secret of the catalogue, which has the secret's name and is no secret."""
+    return {
+        variable: f"placeholder-of-{secret}"
+        for secrets in catalogue.secrets.values()
+        for variable, secret in secrets.items()
+    }
 
 
 @cache
@@ -195,6 +246,7 @@ def _catalogue(path: Path) -> Catalogue:
 def application(function: Function) -> flask.Flask:
     """Serve a function that was made in this process."""
     app = flask.Flask(function.name)
+    app.extensions[FUNCTIONS] = [function]
     with app.app_context():
         entry: Any = function.entry_point()
     configure: Any = functions_framework._configure_app
@@ -209,11 +261,18 @@ def load(name: str, folder: Path, signature_type: str = "http") -> flask.Flask:
     create_app: Any = functions_framework.create_app
     try:
         app: flask.Flask = create_app(name, str(folder / "main.py"), signature_type)
+        app.extensions[FUNCTIONS] = _defined(modules)
     finally:
         _forget(modules, folder)
         sys.path[:] = path
     _function_registry.REGISTRY_MAP.pop(name, None)
     return app
+
+
+def _defined(modules: Mapping[str, Any]) -> list[Function]:
+    """Return the functions of Signalbox in the modules that were loaded since."""
+    newer = [module for name, module in sys.modules.items() if modules.get(name) is not module]
+    return [value for module in newer for value in vars(module).values() if isinstance(value, Function)]
 
 
 def _forget(modules: Mapping[str, Any], folder: Path) -> None:
@@ -245,11 +304,13 @@ class Platform:
         self.queue = HeldTaskQueue(self.clock)
         self.log = RecordedLog()
         self.store = MemoryStore(lambda: self.clock.now, self._observe)
-        self.ports = metered(Ports(self.store, self.queue, self.clock, self.log))
         self.functions = FunctionTable(catalogue)
+        indexed = IndexedStore(self.store, (*self.functions.indexes, *INDEXES))
+        self.ports = metered(Ports(indexed, self.queue, self.clock, self.log))
         self.events: list[DocumentEvent] = []
         self.abandoned: list[Delivery] = []
         self._events_seen = 0
+        self._has_travelled = False
         for each in self.functions.semaphores():
             put_semaphore(self.ports, each.name, each.settings)
         for rate in self.functions.rates():
@@ -263,15 +324,18 @@ class Platform:
     def bound(self) -> Iterator[None]:
         """Use this store, queue and clock in all functions of this process while the context is entered."""
         before = runtime.bind(self.ports)
+        clock_before = wall_clock.bind(lambda: self.clock.now)
         settings_before = settings.bind(self.functions.settings())
         sending_before = invocations.bind(self._invoke)
         if before is None or before.store is not self.ports.store:
             forget_liveness()
         try:
-            yield
+            with self.functions.variables_set():
+                yield
         finally:
             invocations.bind(sending_before)
             settings.bind(settings_before)
+            wall_clock.bind(clock_before)
             runtime.bind(before)
 
     def advance(self, seconds: float) -> None:
@@ -303,6 +367,8 @@ class Platform:
         """
         if task in self.tasks:
             self.tasks.remove(task)
+        if self._has_travelled and (code := self.functions.task(task.function, task.task)):
+            warn_of_clocks(code)
         attempts = self.queue.attempts(task)
         counts = {
             "X-CloudTasks-QueueName": task.queue,
@@ -352,6 +418,7 @@ class Platform:
         A month of a flow passes in milliseconds: ``harness.travel(30 * 86_400)``. The schedules of the catalogue that
         name a task are run at their times, in UTC; the kit's schedules are run only by `run_schedule`.
         """
+        self._has_travelled = True
         end = self.clock.now + timedelta(seconds=seconds)
         run = _Run(self, faults or Faults(), raise_errors)
         for time, schedule in self.functions.schedule_times(self.clock.now, end):

@@ -2,14 +2,11 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,11 +17,7 @@ from signalbox_tools.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client import Client
-    from signalbox.client.blocking.semaphores import HeldLease
     from signalbox_tools.console.identity_tokens import Tokens
-
-LOOK_SECONDS = 0.5
-"""The interval at which `semaphores run` checks whether its lease is lost."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,6 +37,8 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
     try:
         with _client_of(url, project, environment, region) as client:
             yield client
+    except BrokenPipeError:
+        raise  # `| head` has read enough: click ends the command without a message
     except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
     except (KeyboardInterrupt, click.Abort) as error:
@@ -54,22 +49,35 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
 def _client_of(url: str, project: str, environment: str, region: str) -> "Client":
     from signalbox.client import Client
     from signalbox_tools.console.identity_tokens import Tokens
-    from signalbox_tools.deploy import project_facts
-    from signalbox_tools.deploy.deployment_client import tokens
+    from signalbox_tools.deploy.deployment_client import tokens_to_call
     from signalbox_tools.deploy.programs import CommandFailed, run
     from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
     if url:
-        return Client(url)
+        return Client(url, token=_token_for_any_host if url.lower().startswith("https:") else None)
     try:
         if not project:
             return Client(RunningStack.of(Project.find().state).base_url)
         place = target_of(project, environment, region)
-        return Client(
-            place.base_url, token=_token_for(Tokens(partial(tokens, place, project_facts.signed_in(place, run), run)))
-        )
+        return Client(place.base_url, token=_token_for(Tokens(partial(tokens_to_call, place, run))))
     except (CommandFailed, NoStack) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _token_for_any_host(url: str) -> str:
+    """Return a token for a function at an address that no project derives. A person confirms its host first."""
+    from signalbox.client import identity
+    from signalbox_tools.deploy import token_hosts
+    from signalbox_tools.deploy.programs import CommandFailed
+
+    try:
+        return identity.service_account_token(url)
+    except identity.NoServiceAccount as no_account:
+        try:
+            token_hosts.confirm(url)
+        except CommandFailed as error:
+            raise identity.NoIdentity(str(error)) from error
+        return identity.persons_token(no_account)
 
 
 def _token_for(tokens: "Tokens") -> Callable[[str], str]:
@@ -140,6 +148,10 @@ def time_of(text: str) -> datetime:
     return moment
 
 
+class NothingToDo(Exception):
+    """An action that would have no effect. The message has the reason."""
+
+
 def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
     """Act on each, with a progress bar. Refusals are printed and set the status to 1; the other calls continue."""
     from signalbox.client import ApiError
@@ -149,7 +161,7 @@ def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
         for each in bar:
             try:
                 act(each)
-            except ApiError as error:
+            except (ApiError, NothingToDo) as error:
                 refused.append(f"{each}: {error}")
     for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} done."):
         click.echo(visible(line), err=True)
@@ -332,59 +344,20 @@ def run(
 ) -> int:
     """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- signalbox deploy`.
 
-    The lease is renewed while the command runs, and released when it ends; the exit status is the command's. If the
-    lease is lost, the command gets a SIGTERM, and the status is 1. SIGNALBOX_TOKEN has the fencing token.
+    The lease is renewed while the command runs, and released when it ends; SIGNALBOX_TOKEN has the fencing token. The
+    exit status is the command's, or 128 and the number of the signal that ended it, or:
+
+    \b
+    123  there is no such semaphore
+    124  no permit within --timeout
+    125  the lease was lost: the command got SIGTERM, and SIGKILL ten seconds later
+    126  COMMAND is not executable; no permit was taken
+    127  there is no COMMAND; no permit was taken
     """
-    from signalbox.client import LeaseLost
+    from signalbox_tools.cli.leased_command import LeasedCommand
 
     with opened(**place) as client:
-        try:
-            with client.semaphore(name).lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease:
-                return _run_under(lease, command)
-        except (LeaseLost, TimeoutError) as error:
-            raise click.ClickException(str(error)) from error
-
-
-def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
-    """Run a command until it ends or the lease is lost. Ctrl-C and SIGTERM go to the command first, once each."""
-    environment = {**os.environ, "SIGNALBOX_TOKEN": str(lease.token)}
-    with subprocess.Popen(command, env=environment) as process:  # noqa: S603 (the user's own command)
-
-        def pass_on(number: int, _: object) -> None:
-            if number != signal.SIGINT or not _is_in_the_foreground():
-                process.send_signal(number)
-
-        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
-        try:
-            while True:
-                try:
-                    status = process.wait(LOOK_SECONDS)
-                    return status if status >= 0 else SIGNALLED - status
-                except subprocess.TimeoutExpired:
-                    if lease.is_lost:
-                        process.terminate()
-                        lease.check()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-SIGNALLED = 128
-"""The exit status of a command that a signal ended is this plus the signal's number, as in a shell."""
-
-
-def _is_in_the_foreground() -> bool:
-    """Return whether the command also receives Ctrl-C from a terminal.
-
-    Many programs die at once when they receive a second one.
-    """
-    try:
-        with Path("/dev/tty").open("rb", buffering=0) as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
+        return LeasedCommand(command).run(client.semaphore(name), timeout, permits, lease_seconds)
 
 
 # --- rates ---

@@ -19,7 +19,7 @@ from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_tools.cli import flow_commands, function_commands
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
-from signalbox_tools.terminal_text import visible, visible_lines
+from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox_tools.deploy.deployment_steps import Deployment
@@ -73,6 +73,8 @@ def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iter
     caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
     try:
         yield
+    except BrokenPipeError:
+        raise  # `| head` has read enough: click ends the command without a message
     except caught as error:
         raise refusal(visible_lines(str(error))) from error
 
@@ -363,12 +365,12 @@ def _still(name: str, text: str) -> None:
                 _among("schedule", catalogue.schedules, schedules) if is_chosen else tuple(catalogue.schedules),
             )
             if place:
-                getattr(Stillness(place, *chosen, click.echo, run), name)()
+                getattr(Stillness(place, *chosen, lambda text: click.echo(place.complete(text)), run), name)()
             else:
                 from signalbox_tools.local import queue_pauses
 
                 getattr(queue_pauses, name)(RunningStack.of(Project.find().state), *chosen)
-                counts = f"{len(chosen[1])} schedules and {len(chosen[0])} queues"
+                counts = f"{counted(len(chosen[1]), 'schedule')} and {counted(len(chosen[0]), 'queue')}"
                 click.echo(f"{name.capitalize()}d {counts} of the local stack.")
 
 
@@ -387,16 +389,30 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 # --- in the cloud ---
 
 
-def _run(place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]") -> int:
-    """Run a step of a deployment and return the exit status. `answer` is the answer to every question."""
+def _run(
+    place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]", *, forward: bool = False
+) -> int:
+    """Run a step of a deployment and return the exit status. `answer` is the answer to every question.
+
+    Commands of `signalbox` that it prints have the options of the deployment.
+    """
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.deploy.confirmation import Aborted, typed
     from signalbox_tools.deploy.deployment_steps import Deployment
     from signalbox_tools.deploy.programs import CommandFailed
 
     other_url = os.environ.get("SIGNALBOX_BASE_URL", "")  # of the smoke test
+    forward = forward or os.environ.get("FORWARD") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
-        done = step(Deployment(target_of(*place), click.echo, typed(answer), base_url=other_url))
+        target = target_of(*place)
+
+        def say(text: str) -> None:
+            click.echo(target.complete(text))
+
+        try:
+            done = step(Deployment(target, say, typed(answer), base_url=other_url, forward=forward))
+        except (Aborted, CommandFailed) as error:
+            raise type(error)(target.complete(str(error))) from error
     return 1 if done is False else 0
 
 
@@ -462,9 +478,11 @@ def restore(deployment: "Deployment") -> None:
 @of_a_deployment(required=True)
 @YES
 @click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
-def deploy(project: str, environment: str, region: str, yes: bool, planned: bool) -> int:
+@click.option("--forward", is_flag=True, help="Move functions that are rolled back to this code, as FORWARD=1 does.")
+def deploy(project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool) -> int:
     """Prepare, package, plan, confirm, apply, smoke-test."""
-    return _run((project, environment, region), _agreed(yes), lambda deployment: deployment.deploy(planned))
+    place = (project, environment, region)
+    return _run(place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward)
 
 
 @cli.command()

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from signalbox_tools.console.identity_tokens import TokenFor, Tokens
+from signalbox_tools.console.identity_tokens import Tokens
 from signalbox_tools.console.relay import Relay
 from signalbox_tools.console.routes import Console
 from signalbox_tools.deploy import project_facts
-from signalbox_tools.deploy.deployment_client import tokens
+from signalbox_tools.deploy.deployment_client import tokens_to_call
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import Run, run
 from signalbox_tools.status.cloud_status import CloudQueues, CloudSource
@@ -43,7 +43,7 @@ def server_of(
 ) -> tuple[BaseWSGIServer, Relay]:
     """Return a server on this machine that serves the console of a deployment. Raises `CommandFailed`."""
     base_url = base_url or place.base_url
-    signed = Tokens(partial(_tokens, place, run_))
+    signed = Tokens(partial(tokens_to_call, place, run_))
     signed.token(base_url)  # it fails now and not at the first request
     named = f"{place.project}, {place.environment}, {place.region}"
     source = partial(CloudSource, place, run_)
@@ -69,10 +69,6 @@ def write_line(line: Mapping[str, Any]) -> None:
     """Write a line of the log of actions. It is JSON, and harmless on a terminal."""
     sys.stdout.write(visible(json.dumps(line, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
-
-
-def _tokens(place: Target, run_: Run) -> TokenFor:
-    return tokens(place, project_facts.signed_in(place, run_), run_)
 
 
 def _not_yet(*_: object) -> list[bytes]:

@@ -4,7 +4,6 @@ A "no" is also written, as `null`, and ends the question; the plan continues to 
 without a terminal, it neither asks nor writes.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -31,17 +30,8 @@ def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
     if answer.lower() in NOT_ASKED:
         return
     if answer.lower() in DECLINED:
-        _write(target, say, None)
+        say(target.keep(SETTING, None))
     elif ADDRESS.fullmatch(answer):
-        _write(target, say, answer)
+        say(target.keep(SETTING, answer))
     else:
         raise Aborted(f"{answer!r} is not an e-mail address. Run the command again: it continues from what exists.")
-
-
-def _write(target: Target, say: Callable[[str], None], address: str | None) -> None:
-    file = target.root / target.own_file
-    settings = {**(target.settings or {}), SETTING: address}
-    file.parent.mkdir(exist_ok=True)
-    (newer := file.with_suffix(".new")).write_text(f"{json.dumps(settings, indent=2)}\n", "utf-8")
-    newer.replace(file)
-    say(f'Written into {target.own_file}: "{SETTING}": {json.dumps(address)}. Commit it.')

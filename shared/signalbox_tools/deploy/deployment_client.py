@@ -5,6 +5,7 @@ Transient errors are retried; any other unexpected response raises `SmokeTestFai
 or its invokers were created, 401, 403 and Google's own 404 page are also transient.
 """
 
+import re
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -12,8 +13,9 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from signalbox_tools import http_client
+from signalbox_tools.deploy import project_facts, token_hosts
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.prerequisites import is_service_account
+from signalbox_tools.deploy.prerequisites import is_federated, is_service_account
 from signalbox_tools.deploy.programs import CommandFailed, Run
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 
@@ -25,6 +27,7 @@ PAUSE_UNKNOWN_SECONDS = 5.0
 RETRY_SECONDS_MAX = 60.0
 TIMEOUT_SECONDS = 60.0
 GENERATE = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateIdToken"
+REGION = re.compile("[a-z]+-[a-z]+[0-9]+")
 SHOWN = 300  # characters of an unexpected answer
 
 Found = TypeVar("Found")
@@ -119,6 +122,25 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
     return found
 
 
+WORKFORCE_HINT = """An identity of a workforce pool has no identity token, and so cannot call functions. Call as an
+account on which you have the role Service Account Token Creator, and run the command again:
+gcloud config set auth/impersonate_service_account signalbox-deployer@{project}.iam.gserviceaccount.com"""
+
+
+def tokens_to_call(target: Target, run: Run) -> Callable[[str], str]:
+    """Return the tokens of gcloud's account for a deployment that a command calls.
+
+    A person confirms the host first if it is not Google's for the project. The region is a part of Google's, so it must
+    be one: a file could end the host with it. Raises `CommandFailed`.
+    """
+    if not REGION.fullmatch(target.region):
+        raise CommandFailed(f"{target.region[:100]!r} is not a region such as us-central1")
+    account = project_facts.signed_in(target, run)
+    if not is_service_account(account) and target.base_url != target.own_url:
+        token_hosts.confirm(target.base_url)
+    return tokens(target, account, run)
+
+
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
     """Return a function that returns an identity token for a URL. Each token is valid for an hour and requested once.
 
@@ -133,7 +155,8 @@ def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
             audience = [f"--audiences={key}"] if key else []
             outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
             if not outcome.ok and not key:
-                raise CommandFailed(outcome.error.strip())
+                remedy = f"\n{WORKFORCE_HINT.format(project=target.project)}" if is_federated(account) else ""
+                raise CommandFailed(f"{outcome.error.strip()}{remedy}")
             kept[key] = outcome.text.strip() if outcome.ok else _generated(target, account, key, run, outcome.error)
         return kept[key]
 

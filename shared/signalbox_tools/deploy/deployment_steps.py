@@ -11,14 +11,18 @@ question each, then the plan.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from signalbox.core.ports import Store
 from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
     dead_letter_subscriptions,
     declared_limits,
+    deployed_place,
     lost_tasks,
     project_facts,
+    recorded_tasks,
     resource_adoption,
     smoke,
     state_bucket,
@@ -36,6 +40,7 @@ from signalbox_tools.deploy.rollback_and_restore import Recovery
 from signalbox_tools.deploy.smoke import Site
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
+from signalbox_tools.terminal_text import counted
 
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
@@ -53,7 +58,8 @@ up."""
 class Deployment:
     """A deployment to make, change or remove, with functions that run programs, print and ask.
 
-    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
+    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test. `forward` moves
+    functions that are rolled back to the new code; without it, a plan that changes them is refused.
     """
 
     target: Target
@@ -62,6 +68,8 @@ class Deployment:
     run: Run = run
     clock: Clock = REAL
     base_url: str = ""
+    forward: bool = False
+    database: Callable[[Target, Run], Store] = recorded_tasks.database
 
     @property
     def recovery(self) -> Recovery:
@@ -74,18 +82,19 @@ class Deployment:
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
-        engine = self._terraform(self._preparation().prepared().account)
+        engine = self._in_place(self._terraform(self._preparation().prepared().account))
         if saved:
             if not engine.plan_file.exists():
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
             plan = engine.saved()
-            self._refuse_lost_tasks(plan)
+            self._refuse_losses(plan)
             self._apply(engine, plan)
         else:
             alert_address.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
             if not plan.empty:
                 agreed(self.agree, "Apply it?")
+                deployed_place.keep(self.target, self.say)
                 self._apply(engine, plan)
         kept = self._keep_dead_letters(engine)
         return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and kept
@@ -128,8 +137,10 @@ class Deployment:
         ids |= resource_adoption.backup_schedules(plan, project_facts.backup_schedules(self.target, self.run))
         plan = resource_adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
+        self._refuse_losses(plan)
         if not plan.empty:
             agreed(self.agree, "Apply it?")
+            deployed_place.keep(self.target, self.say)
             self._apply(engine, plan)
         return self._keep_dead_letters(engine)
 
@@ -146,25 +157,36 @@ class Deployment:
             state_lock.release(engine, name, self.say, self.agree)
 
     def _checked(self) -> terraform.Terraform:
-        return self._terraform(self._preparation().ready().account)
+        return self._in_place(self._terraform(self._preparation().ready().account))
+
+    def _in_place(self, engine: terraform.Terraform) -> terraform.Terraform:
+        """Return Terraform for the environment. Raises `Aborted` if it is deployed in another place."""
+        deployed_place.check(self.target, engine.outputs())
+        return engine
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
         self.say(str(plan))
-        self._refuse_lost_tasks(plan)
+        self._refuse_losses(plan)
         return plan
 
-    def _refuse_lost_tasks(self, plan: Plan) -> None:
+    def _refuse_losses(self, plan: Plan) -> None:
+        lost_tasks.refuse_lost_data(self.target, plan)
         for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
             self.say(warning)
+        records = partial(self.database, self.target, self.run)
+        for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
+            self.say(warning)
+        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
+            self.recovery.refuse_pinned()
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""
         ids = resource_adoption.importable(plan, self.target.project, self.target.region)
         if not any(resource_adoption.QUEUE in address for address in ids):
             return plan
-        kept = resource_adoption.queues(ids, project_facts.queues(self.target, self.run))
+        kept = resource_adoption.queues(ids, project_facts.queues(self.target, self.run) or ())
         return resource_adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
 
     def _packaged(self) -> None:
@@ -174,7 +196,7 @@ class Deployment:
             name = lock_of(project.catalogue).name
             self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
         working_copy.renew(project)
-        self.say(f"Packaged {len(zips)} functions.")
+        self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)

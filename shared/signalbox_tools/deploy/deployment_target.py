@@ -5,6 +5,7 @@ compare them with the project, or as the addresses that a command calls. `tests/
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,11 @@ from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.function_deployments import is_example
 
 REGION_DEFAULT = "us-central1"
+COMMAND = re.compile(
+    r"(?<![\w.])signalbox (adopt|bootstrap|deploy|destroy|failures|logs|pause|plan|resume|restore|rollback|smoke|status"
+    r"|unlock)\b(?! -)(?!-)"
+)
+"""A command of `signalbox` for a deployment, without options."""
 
 Value = TypeVar("Value", str, bool)
 
@@ -104,6 +110,24 @@ class Target:
         It is the base of the domain if people can call the functions only through the domain.
         """
         return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", False) else self.own_url
+
+    @property
+    def options(self) -> str:
+        """The options of `signalbox` that name this deployment, from any machine."""
+        return f"-p {self.project} -e {self.environment} --region {self.region}"
+
+    def complete(self, text: str) -> str:
+        """Return a text whose commands of `signalbox` name this deployment, so that they can be run as they are."""
+        return COMMAND.sub(lambda found: f"{found[0]} {self.options}", text)
+
+    def keep(self, name: str, value: str | None) -> str:
+        """Write a setting into the project's file of the environment. Return the sentence that reports it."""
+        settings = {**(read(self.project, self.environment, root=self.root).settings or {}), name: value}
+        file = self.root / self.own_file
+        file.parent.mkdir(exist_ok=True)
+        (newer := file.with_suffix(".new")).write_text(f"{json.dumps(settings, indent=2)}\n", "utf-8")
+        newer.replace(file)
+        return f'Written into {self.own_file}: "{name}": {json.dumps(value)}. Commit it.'
 
     def audience(self, url: str) -> str:
         """Return the audience of a token for a function's address.

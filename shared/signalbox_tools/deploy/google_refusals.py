@@ -161,7 +161,7 @@ FOR_GOOD = (
         r"Container Healthcheck failed|failed to start and (then )?listen on the port",
         "The function was built, but its code fails while it is loaded.",
         "https://cloud.google.com/run/docs/troubleshooting#container-failed-to-start",
-        remedy="Read the function's log (`signalbox logs -p …`), correct what its main.py imports, deploy again.",
+        remedy="Read the function's log (`signalbox logs`), correct what its main.py imports, deploy again.",
     ),
     Refusal(
         "queue name",

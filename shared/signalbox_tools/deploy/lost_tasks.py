@@ -1,46 +1,122 @@
-"""Refuse a plan that destroys a function while tasks wait for it: nothing would answer at their address.
+"""Refuse a plan that loses data or tasks: of a database, of a function for which tasks wait, of a queue that has tasks.
 
-Such a function was renamed or removed, no longer has tasks, or is no longer open (the tasks of an open function are
-called at ``NAME-tasks``). A task waits for up to 31 days. The queues are read only for a plan that destroys a function.
+A function is lost if it is destroyed, or replaced by one with another name or in another region: nothing would answer
+at its address. It was renamed or removed, no longer has tasks, or is no longer open (the tasks of an open function are
+called at ``NAME-tasks``). A task waits for up to 31 days. A lost queue keeps its tasks, but the account that they are
+sent with is destroyed. The queues are read only for a plan that loses a function or a queue, and the records only for
+one that removes a function: records name functions, not addresses.
 """
 
 import re
 import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from signalbox_tools.deploy import project_facts
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.exceptions import GoogleAuthError
+
+from signalbox.core.ports import Store
+from signalbox.core.problems import Problem, Unavailable
+from signalbox_tools.deploy import project_facts, recorded_tasks
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.plan_summary import Plan
-from signalbox_tools.deploy.programs import Run
+from signalbox_tools.deploy.programs import CommandFailed, Run
 
 FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
-REFUSAL = """Tasks wait for functions that this plan destroys, and would be lost:
+QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["[\w-]+"\]')
+DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
+REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
 {tasks}
 Deploy this change after they have run. To list them (`gcloud tasks delete` deletes one):
 {commands}"""
+RECORDED = """Records of the database have tasks for functions that this plan removes ({names}), which would be lost:
+{lines}
+Deploy this change after they have ended; `signalbox console` shows them, and with --act cancels them."""
+REFUSED_DATABASE = """This plan {how} the database {name}, with all its data. It is refused in every environment.
+Restore the settings of the database in {file}: "database", "database_location", "create_database", "cmek_key", and
+"environment", which is a part of its name. To use another database, deploy another environment with it."""
+
+
+def refuse_lost_data(target: Target, plan: Plan) -> None:
+    """Raise `Aborted` if the plan deletes or replaces a database.
+
+    A database that only leaves Terraform's state, as prod's does, is not deleted.
+    """
+    for address in filter(DATABASE.search, plan.replaced):
+        _refuse(target, "replaces", plan.lost_values.get(address, {}))
+    for address in filter(DATABASE.search, plan.destroyed):
+        if plan.lost_values[address].get("deletion_policy") != "ABANDON":
+            _refuse(target, "deletes", plan.lost_values[address])
+
+
+def _refuse(target: Target, how: str, database: Mapping[str, Any]) -> None:
+    name = database.get("name", target.database)
+    raise Aborted(REFUSED_DATABASE.format(how=how, name=name, file=target.own_file))
 
 
 def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
-    """Return a warning for each queue that cannot be read. Raises `Aborted` if tasks wait for a destroyed function."""
-    gone = [target.service(found[1]) for each in plan.destroyed if (found := FUNCTION.fullmatch(each))]
-    queues = project_facts.queues(target, run) & set(map(target.service, target.catalogue.queues)) if gone else ()
+    """Return a warning for each queue that cannot be read. Raises `Aborted` if the plan would lose tasks."""
     waiting: list[tuple[str, str]] = []
     unread: list[str] = []
-    for queue in sorted(queues):
-        outcome = run((*_list(target, queue, gone), "--limit=1", "--format=value(httpRequest.url)"), folder=target.root)
+    for queue, whose, command in _questions(target, plan, run):
+        outcome = run((*command, "--limit=1", "--format=value(httpRequest.url)"), folder=target.root)
         if not outcome.ok:
-            unread.append(f"Warning: whether tasks wait for {', '.join(gone)} in the queue {queue} is not known.")
+            unread.append(f"Warning: whether tasks wait {whose} in the queue {queue} is not known.")
         elif url := outcome.text.strip():
-            waiting.append((queue, url))
+            waiting.append((f"  {queue}: {url}", f"  {shlex.join(command)}"))
     if waiting:
-        tasks = "\n".join(f"  {queue}: {url}" for queue, url in waiting)
-        commands = "\n".join(f"  {shlex.join(_list(target, queue, gone))}" for queue, _ in waiting)
+        tasks, commands = ("\n".join(lines) for lines in zip(*waiting, strict=True))
         raise Aborted(REFUSAL.format(tasks=tasks, commands=commands))
     return unread
 
 
-def _list(target: Target, queue: str, services: list[str]) -> tuple[str, ...]:
-    """Return the command that lists the tasks of a queue for these services."""
-    where = (f"--queue={queue}", f"--location={target.region}", f"--project={target.project}")
-    address = rf"^https://({'|'.join(services)})-[0-9]+\.{target.region}\.run\.app/"
-    return "gcloud", "tasks", "list", *where, f"--filter=httpRequest.url~{address}"
+def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]) -> list[str]:
+    """Return a warning if the records cannot be read. Raises `Aborted` if some have tasks for a removed function."""
+    catalogue = target.catalogue
+    gone = _removed(plan)
+    if not gone:
+        return []
+    removal = recorded_tasks.Removal(gone, catalogue.object_classes, catalogue.flow_functions)
+    names = ", ".join(sorted(gone))
+    try:
+        lines = recorded_tasks.found(store(), removal)
+    except (Problem, Unavailable, GoogleAPICallError, GoogleAuthError, CommandFailed, recorded_tasks.TooMany) as error:
+        return [f"Warning: whether records of the database {target.database} name {names} is not known: {error}"]
+    if lines:
+        raise Aborted(RECORDED.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
+    return []
+
+
+def _removed(plan: Plan) -> frozenset[str]:
+    """Return the functions that a plan destroys. One that keeps its part for people, or for tasks, is not removed."""
+    kept = {found[1] for each in plan.kept if (found := FUNCTION.fullmatch(each))}
+    gone = {found[1] for each in plan.destroyed if (found := FUNCTION.fullmatch(each))}
+    return frozenset(name for name in gone if name.removesuffix("_tasks") not in kept and f"{name}_tasks" not in kept)
+
+
+def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Iterate over queues with the reason to ask for their tasks, and the command that lists these tasks."""
+    gone = _by_region(plan, FUNCTION)
+    lost = _by_region(plan, QUEUE)
+    for region in sorted(gone.keys() | lost.keys()):
+        services, queues = sorted(gone.get(region, ())), lost.get(region, set())
+        own = {*map(target.service, target.catalogue.queues), *queues}
+        found = project_facts.queues(target, run, region)
+        for queue in sorted(own if found is None else found & own):  # a queue that is not read has a warning
+            where = (f"--queue={queue}", f"--location={region}", f"--project={target.project}")
+            if queue in queues:
+                yield queue, "at all", ("gcloud", "tasks", "list", *where)
+            elif services:
+                address = rf"^https://({'|'.join(services)})-[0-9]+\.{region}\.run\.app/"
+                command = ("gcloud", "tasks", "list", *where, f"--filter=httpRequest.url~{address}")
+                yield queue, f"for {', '.join(services)}", command
+
+
+def _by_region(plan: Plan, kind: re.Pattern[str]) -> dict[str, set[str]]:
+    """Return the names of the lost resources of a kind, by region."""
+    found: dict[str, set[str]] = {}
+    for address, values in plan.lost_values.items():
+        if kind.fullmatch(address):
+            found.setdefault(values["location"], set()).add(values["name"])
+    return found

@@ -8,19 +8,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NAMED_BY = ("name", "location", "project")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings."""
+    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings.
+
+    `kept` are those that would be changed in place or not at all.
+    """
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     destroyed: tuple[str, ...] = ()
     imported: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     outputs_change: bool = False
     created_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lost_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The present values of resources that are destroyed, or replaced by one with another name or in another place."""
 
     @property
     def empty(self) -> bool:
@@ -40,6 +48,7 @@ def read(document: Mapping[str, Any]) -> Plan:
     return Plan(
         created=created,
         changed=_with(changes, ["update"]),
+        kept=_with(changes, ["no-op"], ["update"]),
         replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
         destroyed=_with(changes, ["delete"]),
         imported=tuple(each["address"] for each in changes if each["change"].get("importing")),
@@ -47,12 +56,22 @@ def read(document: Mapping[str, Any]) -> Plan:
         created_values={
             each["address"]: each["change"].get("after") or {} for each in changes if each["address"] in created
         },
+        lost_values={
+            each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])
+        },
         outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
     )
 
 
 def _with(changes: Any, *actions: list[str]) -> tuple[str, ...]:
     return tuple(each["address"] for each in changes if each["change"]["actions"] in actions)
+
+
+def _is_lost(change: Mapping[str, Any]) -> bool:
+    if "delete" not in change["actions"]:
+        return False
+    before, after = change.get("before") or {}, change.get("after") or {}
+    return any(before.get(each) != after.get(each) for each in NAMED_BY) or change["actions"] == ["delete"]
 
 
 def _warnings(checks: Any) -> tuple[str, ...]:

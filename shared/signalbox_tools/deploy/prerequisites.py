@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from signalbox.catalogue.project import SETTINGS
+from signalbox_tools.deploy import deployed_place
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.project_facts import Facts
 
@@ -38,6 +39,8 @@ class Missing:
 def missing(target: Target, facts: Facts) -> list[Missing]:
     """List everything that a deployment lacks. The list is empty if it is ready."""
     ready = [*missing_access(target, facts), *_bootstrap(target, facts)]
+    if moved := list(_moved(target, facts)):  # everything else would be compared with another place
+        return [*ready, *moved]
     return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
 
 
@@ -145,13 +148,29 @@ def _names(target: Target, facts: Facts) -> Iterator[Missing]:
         )
 
 
+def _moved(target: Target, facts: Facts) -> Iterator[Missing]:
+    """Report an environment that runs in another region: the region of the command was forgotten or is wrong."""
+    names, ours = {target.service(each.name) for each in facts.declared}, _labels_of(target)
+    found = {
+        region
+        for (region, name), labels in facts.elsewhere.items()
+        if name in names and {key: labels.get(key) for key in ours} == ours
+    }
+    if found and not names & (facts.functions or {}).keys():
+        yield Missing(*deployed_place.other_region(target, min(found)))
+
+
+def _labels_of(target: Target) -> dict[str, str]:
+    return {"app": "signalbox", "environment": target.setting("environment", target.environment)}
+
+
 def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
     """Report functions of other deployments that have the same names.
 
     Terraform would fail half-way, or overwrite these functions.
     """
     found = facts.functions or {}
-    ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
+    ours = _labels_of(target)
     names = [name for each in facts.declared if (name := target.service(each.name)) in found]
     if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
         yield Missing(
@@ -202,8 +221,15 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 def member(account: str) -> str:
-    """Name an account as IAM does."""
+    """Name an account as IAM does. gcloud names an identity of a workforce pool as IAM does."""
+    if is_federated(account):
+        return account
     return f"{'serviceAccount' if is_service_account(account) else 'user'}:{account}"
+
+
+def is_federated(account: str) -> bool:
+    """Return whether an account is an identity of a workforce or workload pool. It has no identity token."""
+    return account.startswith(("principal://", "principalSet://"))
 
 
 def is_service_account(account: str) -> bool:
@@ -216,4 +242,4 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _command(goal: str, target: Target) -> str:
-    return f"signalbox {goal} -p {target.project} --region {target.region}"
+    return f"signalbox {goal} {target.options}"

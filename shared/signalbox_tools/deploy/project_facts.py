@@ -32,6 +32,7 @@ class Facts:
     A fact is None if it could not be read or reading is not permitted, and an empty text if it does not exist.
 
     - `functions` are the labels of the region's functions, by name.
+    - `elsewhere` are the labels of the functions of other regions, by region and name.
     - `databases` has the location of each database, by name.
     - `editions` has the edition of each database: STANDARD or ENTERPRISE, if gcloud prints it.
     - `modes` has the mode of each database: FIRESTORE_NATIVE or DATASTORE_MODE.
@@ -49,6 +50,7 @@ class Facts:
     regions: frozenset[str] | None = None
     runtimes: frozenset[str] | None = None
     functions: Mapping[str, Mapping[str, str]] | None = None
+    elsewhere: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
     databases: Mapping[str, str] | None = None
     editions: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +65,7 @@ def gather(target: Target, run: Run) -> Facts:
     first = _ask(_first_round(target), target.root, run)
     apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)
+    labels = _labels(later.get("functions"))
     declared, catalogue_error = _catalogue(target)
     return Facts(
         terraform=_json(first["terraform"], {}).get("terraform_version", ""),
@@ -75,7 +78,8 @@ def gather(target: Target, run: Run) -> Facts:
         deployer=_exists(first["deployer"]),
         regions=_names(later.get("regions")),
         runtimes=_names(later.get("runtimes")),
-        functions=_labels(later.get("functions")),
+        functions=None if labels is None else {name: own for (at, name), own in labels.items() if at == target.region},
+        elsewhere={place: each for place, each in (labels or {}).items() if place[0] != target.region},
         databases=_by_name(later.get("databases"), "locationId"),
         editions=_by_name(later.get("databases"), "databaseEdition") or {},
         modes=_by_name(later.get("databases"), "type") or {},
@@ -104,11 +108,11 @@ def signed_in(target: Target, run: Run) -> str:
     return active
 
 
-def queues(target: Target, run: Run) -> frozenset[str]:
-    """Return the names of the region's queues, or an empty list if they cannot be read."""
-    question = f"gcloud tasks queues list --location={target.region} --project={target.project}"
+def queues(target: Target, run: Run, region: str = "") -> frozenset[str] | None:
+    """Return the names of the queues in a region, or None if they cannot be read."""
+    question = f"gcloud tasks queues list --location={region or target.region} --project={target.project}"
     listed = _ask({"queues": f"{question} --format=value(name.basename())"}, target.root, run)["queues"]
-    return _names(listed) or frozenset()
+    return _names(listed)
 
 
 def indexes(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
@@ -143,7 +147,7 @@ def _second_round(target: Target, apis: frozenset[str]) -> dict[str, str]:
     functions = {
         "regions": f"gcloud functions regions list --gen2 {where} --format=value(name.basename())",
         "runtimes": f"gcloud functions runtimes list --region={target.region} {where} --format=value(name)",
-        "functions": f"gcloud functions list --v2 --regions={target.region} {where} --format=json",
+        "functions": f"gcloud functions list --v2 --regions=- {where} --format=json",
     }
     databases = {"databases": f"gcloud firestore databases list {where} --format=json"}
     return (functions if FUNCTIONS_API in apis else {}) | (databases if FIRESTORE_API in apis else {})
@@ -168,9 +172,15 @@ def _names(outcome: Outcome | None) -> frozenset[str] | None:
     return frozenset(outcome.text.split()) if outcome is not None and outcome.ok else None
 
 
-def _labels(outcome: Outcome | None) -> Mapping[str, Mapping[str, str]] | None:
+def _labels(outcome: Outcome | None) -> Mapping[tuple[str, str], Mapping[str, str]] | None:
+    """Return the labels of functions by region and name, from projects/PROJECT/locations/REGION/functions/NAME."""
     found = _json(outcome, None)
-    return None if found is None else {_last(each["name"]): each.get("labels", {}) for each in found}
+    return None if found is None else {_place(each["name"]): each.get("labels", {}) for each in found}
+
+
+def _place(resource_name: str) -> tuple[str, str]:
+    parts = resource_name.split("/")
+    return parts[3], parts[-1]
 
 
 def _by_name(outcome: Outcome | None, field_name: str) -> Mapping[str, str] | None:

@@ -1,7 +1,8 @@
 """Pause queues and schedules of a deployment, all or some, and resume them.
 
 Schedules are paused first, since they enqueue tasks, and resumed last. Queues and schedules that already have the
-wanted state are left alone, so both commands can be repeated after an interruption.
+wanted state are left alone, so both commands can be repeated after an interruption. If none of them exists, the command
+fails: it looked in another region or project, and the deployment goes on.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run
+from signalbox_tools.terminal_text import counted
 
 PAUSED, RUNNING = "PAUSED", "RUNNING"
 SCHEDULES, QUEUES = ("scheduler", "jobs"), ("tasks", "queues")
@@ -35,13 +37,13 @@ class Stillness:
         """Pause schedules, then queues. Raises `CommandFailed`."""
         schedules = self._set(SCHEDULES, "pause", PAUSED)
         queues = self._set(QUEUES, "pause", PAUSED)
-        self.say(f"Paused {schedules} schedules and {queues} queues.\n{STILL}")
+        self.say(f"Paused {counted(schedules, 'schedule')} and {counted(queues, 'queue')}.\n{STILL}")
 
     def resume(self) -> None:
         """Resume queues, then schedules. Raises `CommandFailed`."""
         queues = self._set(QUEUES, "resume", RUNNING)
         schedules = self._set(SCHEDULES, "resume", RUNNING)
-        self.say(f"Resumed {queues} queues and {schedules} schedules.")
+        self.say(f"Resumed {counted(queues, 'queue')} and {counted(schedules, 'schedule')}.")
 
     def _set(self, kind: tuple[str, str], command: str, wanted: str) -> int:
         """Bring the queues or schedules into a state; return the number of those that changed."""
@@ -50,10 +52,21 @@ class Stillness:
             return 0
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*kind, "list", "--format=json") or "[]")
         states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "")) for each in listed}
+        if not own & states.keys():
+            raise CommandFailed(self._absent(kind, own))
         names = sorted(name for name in own & states.keys() if STATES.get(states[name], states[name]) != wanted)
         for name in names:
             self._gcloud(*kind, command, name, "--quiet")
         return len(names)
+
+    def _absent(self, kind: tuple[str, str], own: set[str]) -> str:
+        target = self.target
+        what = "queue" if kind == QUEUES else "schedule"
+        return (
+            f"There is no {what} of {target.environment} in {target.region} of {target.project}: none of "
+            f"{', '.join(sorted(own))}. If the deployment is in another region, name it with --region (make: REGION=…) "
+            f'or set "region" in {target.own_file}.'
+        )
 
     def _gcloud(self, *command: str) -> str:
         where = (f"--location={self.target.region}", f"--project={self.target.project}")

@@ -15,19 +15,31 @@ from typing import Any
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run
+from signalbox_tools.function_deployments import deployments_of
 
 ONE_DEPLOYMENT = timedelta(hours=1)
 NEVER = datetime.max.replace(tzinfo=UTC)
 SERVICE_LABEL = "serving.knative.dev/service"
-ROLLED_BACK = """Rolled back. The next deployment that changes a function moves its traffic to the new revision. To move
-one forward as it is: gcloud run services update-traffic NAME --to-latest --region={region} --project={project}"""
+ROLLED_BACK = """Rolled back. A deployment would move these functions forward again, so it is refused until it is run as
+signalbox deploy {options} --forward (make deploy FORWARD=1). To lift the rollback without a deployment:
+{lifts}"""
+PINNED = """These functions do not serve their newest revision: they are rolled back. This deployment would send all of
+their traffic to the code of this folder:
+{pins}
+If that code is right: signalbox deploy {options} --forward (make deploy FORWARD=1). To lift the rollback without a
+deployment:
+{lifts}"""
+LIFT = "  gcloud run services update-traffic {service} --to-latest --region={region} --project={project}"
 RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
 shows has ended: minutes to hours. {old} is unchanged. To switch, set in {file}
   "database": "{database}",
   "create_database": false
-and run signalbox deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the
-other database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore"
+and run signalbox deploy; outside prod, its plan would destroy {old}. A backup has no security
+rules: if you have any, release them again. Tasks in the queues name units and leases of the other database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore"
 in docs/operations.md has the order."""
+
+NOT_PROTECTED = """{database} has no point-in-time recovery and no delete protection yet: Google refuses both until it
+is filled. Run this command again before you switch; it then sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +83,9 @@ class Recovery:
 
     def rollback(self) -> None:
         """Send the traffic of every function that the last deployment changed to its previous revision."""
-        services = self._listed("run", "services", "list", f"--region={self.target.region}")
+        services = self._found()
         revisions = self._listed("run", "revisions", "list", f"--region={self.target.region}")
-        names = {self.target.service(name) for name in self.target.catalogue.functions}
-        found = moves(names, services, revisions)
+        found = moves({each["metadata"]["name"] for each in services}, services, revisions)
         if not found:
             raise Aborted(f"Nothing to roll back: no function of {self.target.environment} has an earlier revision.")
         for move in found:
@@ -83,14 +94,47 @@ class Recovery:
         for move in found:
             where = (f"--region={self.target.region}", "--quiet")
             self._gcloud("run", "services", "update-traffic", move.service, f"--to-revisions={move.before}=100", *where)
-        self.say(ROLLED_BACK.format(region=self.target.region, project=self.target.project))
+        lifts = self._lifts([move.service for move in found])
+        self.say(ROLLED_BACK.format(options=self.target.options, lifts=lifts))
+
+    def refuse_pinned(self) -> None:
+        """Raise `Aborted` if functions of the environment are rolled back."""
+        pinned = [each for each in map(_pin, self._services()) if each]
+        if pinned:
+            pins = "\n".join(f"  {pin.service} serves {pin.before}; the newest is {pin.serving}" for pin in pinned)
+            lifts = self._lifts([pin.service for pin in pinned])
+            raise Aborted(PINNED.format(pins=pins, options=self.target.options, lifts=lifts))
+
+    def _services(self) -> list[dict[str, Any]]:
+        """Return the Cloud Run services of the environment's functions."""
+        functions = self.target.catalogue.functions.values()
+        names = {self.target.service(each.name) for function in functions for each in deployments_of(function)}
+        listed = self._listed("run", "services", "list", f"--region={self.target.region}")
+        return [each for each in listed if each["metadata"]["name"] in names]
+
+    def _found(self) -> list[dict[str, Any]]:
+        if not (services := self._services()):
+            raise Aborted(
+                f"No function of {self.target.environment} runs in {self.target.region} of {self.target.project}. If "
+                f'they run in another region, name it with --region (make: REGION=…), or set "region" in '
+                f"{self.target.own_file}."
+            )
+        return services
+
+    def _lifts(self, services: list[str]) -> str:
+        where = {"region": self.target.region, "project": self.target.project}
+        return "\n".join(LIFT.format(service=service, **where) for service in services)
 
     def restore(self) -> None:
         """Restore the newest backup of the environment's database into a new one."""
         backups = self._listed("firestore", "backups", "list", f"--location={self.target.database_location}")
         backup = newest(backups, self.target.database)
         if backup is None:
-            raise Aborted(f"There is no finished backup of {self.target.database}: only prod makes some, once a day.")
+            raise Aborted(
+                f"There is no finished backup of {self.target.database} in {self.target.database_location}. An "
+                'environment with "backups": true, as prod, makes one a day. If the database is elsewhere, name its '
+                f'location: "database_location" or "region" in {self.target.own_file}.'
+            )
         database = f"{self.target.database}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
         self.say(f"The newest backup of {self.target.database} is of {backup['snapshotTime']}.")
         if any(each["name"].endswith(f"/{database}") for each in self._listed("firestore", "databases", "list")):
@@ -99,7 +143,22 @@ class Recovery:
             agreed(self.agree, f"Restore it into the new database {database}?")
             source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
             self._gcloud("firestore", "databases", "restore", source, into)
+        self._protect(database)
         self.say(RESTORED.format(database=database, old=self.target.database, file=self.target.own_file))
+
+    def _protect(self, database: str) -> None:
+        """Set what a restored database lacks and prod's has: point-in-time recovery and delete protection.
+
+        A backup has neither, and Terraform does not manage a database that it did not create.
+        """
+        settings = self.target.settings or {}
+        if settings.get("environment") != "prod":
+            return
+        command = ("firestore", "databases", "update", f"--database={database}", "--enable-pitr", "--delete-protection")
+        try:
+            self._gcloud(*command)
+        except CommandFailed as error:
+            self.say(f"{error}\n{NOT_PROTECTED.format(database=database)}")
 
     def _listed(self, *command: str) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*command, "--format=json") or "[]")
@@ -145,6 +204,18 @@ def _serving(service: Mapping[str, Any]) -> str:
     traffic: list[dict[str, Any]] = service.get("status", {}).get("traffic", [])
     shares = {each.get("revisionName", ""): each.get("percent", 0) for each in traffic}
     return max(shares, key=shares.__getitem__, default="")
+
+
+def _pin(service: Mapping[str, Any]) -> Move | None:
+    """Return a service's newest revision and the one that serves, if traffic is sent to another than the newest."""
+    status = service.get("status", {})
+    newest_ready = status.get("latestReadyRevisionName", "")
+    older = [
+        each["revisionName"]
+        for each in status.get("traffic", ())
+        if each.get("percent", 0) and not each.get("latestRevision") and each.get("revisionName", "") != newest_ready
+    ]
+    return Move(service["metadata"]["name"], newest_ready, older[0]) if older else None
 
 
 def _ready(revision: Mapping[str, Any]) -> bool:

@@ -97,7 +97,11 @@ class Terraform:
 
     def output(self, name: str) -> Any:
         """Return an output of the state, or None."""
-        return self._json("output", "-json").get(name, {}).get("value")
+        return self.outputs().get(name)
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the outputs of the state."""
+        return {name: each["value"] for name, each in self._json("output", "-json").items()}
 
     def _json(self, *arguments: str) -> Any:
         outcome = self._run(("terraform", *arguments), folder=self.folder, environment=self._environment())

@@ -1,19 +1,16 @@
 """Distinguish requests of this machine's programs from those of web pages, which a browser can also send here."""
 
-from urllib.parse import urlsplit
+import re
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
 def names_this_machine(host: str) -> bool:
     """Return whether a header `Host` names this machine. A page's host name may also resolve to it (DNS rebinding)."""
-    try:
-        return urlsplit(f"//{host}").hostname in HOSTS
-    except ValueError:
-        return False
+    return HOST.fullmatch(host) is not None
 
 
 @web.middleware

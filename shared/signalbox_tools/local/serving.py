@@ -1,7 +1,10 @@
 """Serve all functions on this machine until Ctrl-C. Code and catalogue are reloaded when they change."""
 
 import contextlib
+import io
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +16,11 @@ from signalbox_tools.local.logs.rendered_lines import Terminal
 from signalbox_tools.local.logs.tracebacks import cut
 from signalbox_tools.local.reloading.dev_loop import DevLoop
 from signalbox_tools.local.stack import Stack, StackError
+
+FOUND_BY_PAGES = (
+    "  A page of any site that a browser here shows can find the emulator and change its data: this machine has no\n"
+    "  other address for it than 127.0.0.1. Close other sites, or start with SIGNALBOX_STORE=embedded.\n"
+)
 
 
 def serve(port: int, data: Path | None, log: str, faults: str) -> None:
@@ -41,14 +49,26 @@ def _running() -> str:
 
 
 def _run(port: int, data: Path | None, log: str, faults: str) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks ends no log
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
     stack = Stack(port, Project.find().state, faults, data=data)
     loop = DevLoop(stack, terminal.announce)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
-    with stack:
+    with _files_of_this_user_only(), stack:
         _serve(stack, data, terminal, loop)
+
+
+@contextlib.contextmanager
+def _files_of_this_user_only() -> Iterator[None]:
+    """Make files and folders, also those of the services, which no other user of the machine can read."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -> None:
@@ -73,5 +93,7 @@ def _print_urls(stack: Stack, data: Path | None) -> None:
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
     documents = f"{data} keeps the data" if data else "Documents are in memory; --data FOLDER keeps them"
+    if stack.settings.firestore_emulator.startswith("127.0.0.1:"):
+        sys.stdout.write(FOUND_BY_PAGES)
     sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
     sys.stdout.flush()

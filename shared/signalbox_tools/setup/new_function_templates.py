@@ -1,5 +1,8 @@
 """The files of a new function. Imports only packages that functions have, since `signalbox new` also makes one."""
 
+import ast
+import builtins
+import keyword
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -61,8 +64,26 @@ def files(name: str, project: Project) -> dict[Path, str]:
     return {folder / "main.py": MAIN.format(**values), tests / f"test_{name}.py": TEST.format(**values)}
 
 
+def names_of_main() -> frozenset[str]:
+    """Return the names that a new `main.py` has for itself."""
+    tree = ast.parse(MAIN.format(name="name_", segment="name"))
+    imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assigned = {name.id for node in tree.body for name in ast.walk(node) if isinstance(name, ast.Name)}
+    return frozenset(imported | defined | assigned) - {"name_"}
+
+
 def taken_by(name: str) -> str:
-    """Return the module of Python or of a package that a function of this name would hide, or an empty text."""
+    """Return what a function of this name would hide: a word of Python, a module, or a name of its own `main.py`.
+
+    Return an empty text if it hides nothing.
+    """
+    if keyword.iskeyword(name):
+        return f"Python has a word {name}"
+    if hasattr(builtins, name):
+        return f"Python has a function or type {name}"
+    if name in names_of_main():
+        return f"the new main.py has the name {name}"
     if name in sys.stdlib_module_names:
         return f"Python has a module {name}"
     packages = packages_distributions().get(name, ())

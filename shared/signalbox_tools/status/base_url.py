@@ -6,8 +6,7 @@ from typing import Any
 
 from signalbox.catalogue.project import Project
 from signalbox_tools import http_client
-from signalbox_tools.deploy import project_facts
-from signalbox_tools.deploy.deployment_client import DeploymentClient, tokens
+from signalbox_tools.deploy.deployment_client import DeploymentClient, tokens_to_call
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import run
 from signalbox_tools.local.folder.running_stack import RunningStack
@@ -41,7 +40,7 @@ def _local() -> Get:
 
 
 def _cloud(place: Target, absent: str) -> Get:
-    client = DeploymentClient(place.base_url, tokens(place, project_facts.signed_in(place, run), run))
+    client = DeploymentClient(place.base_url, tokens_to_call(place, run))
 
     def get(path: str) -> Mapping[str, Any]:
         found = client.request("GET", path, expect=(200, 404))

@@ -1,10 +1,9 @@
 """The status and the logs of the local stack that serves this clone."""
 
-import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,9 @@ from signalbox.mailboxes.model.messages import HEADER_SINCE, collection_of
 from signalbox.objects.machine.deadly_calls import is_call_given_up
 from signalbox.tasks.model import failures
 from signalbox_tools.local.folder.running_stack import RunningStack
+from signalbox_tools.local.logs.log_entries import entry_of, time_of
 from signalbox_tools.local.services.command_lines import stats
+from signalbox_tools.local.store.embedded_store_process import ADDRESS, KEY
 from signalbox_tools.local.store.local_store import local_store
 from signalbox_tools.status.status_lines import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 
@@ -67,11 +68,11 @@ class LocalSource:
     def last_sweep(self) -> Sweep:
         last: Mapping[str, Any] | None = None
         for entry in entries(self._stack.functions_log):
-            if entry.get("function") == "sweep" and entry.get("message") == "handled":
+            if entry.get("function") == "sweep" and entry.get("message") == "handled" and time_of(entry):
                 last = entry
-        if last is None:
+        if last is None or (at := time_of(last)) is None:
             return Sweep(None)
-        ago = datetime.now(UTC) - datetime.fromisoformat(str(last["time"]))
+        ago = datetime.now(UTC) - at
         return Sweep(ago.total_seconds(), int(last.get("status", 500)) < 400)
 
     def stuck_flows(self) -> StuckFlows:
@@ -87,7 +88,7 @@ class LocalSource:
 
     @cached_property
     def _store(self) -> Store:
-        os.environ.update(self._stack.environment)
+        os.environ.update({name: self._stack.environment.get(name, "") for name in (ADDRESS, KEY)})
         return local_store(from_environment(self._stack.environment))
 
     @cached_property
@@ -103,17 +104,15 @@ def entries(log: Path) -> Iterator[dict[str, Any]]:
     """Iterate over the JSON lines of a log."""
     with log.open("rb") as lines:
         for line in lines:
-            if line.startswith(b"{"):
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue
+            if line.startswith(b"{") and (entry := entry_of(line)):
+                yield entry
 
 
-def last_lines(log: Path, count: int) -> list[tuple[str, str]]:
-    """Return the last lines of a log with its service's name."""
+def last_lines(log: Path, count: int, is_shown: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+    """Return the last lines of a log that are shown, with its service's name."""
     with log.open("rb") as lines:
-        return [(log.stem, line.decode("utf-8", "replace").rstrip("\n")) for line in deque(lines, count)]
+        texts = (line.decode("utf-8", "replace").rstrip("\n") for line in lines)
+        return [(log.stem, text) for text in deque((text for text in texts if is_shown(log.stem, text)), count)]
 
 
 def follow(log: Path, show: Any) -> None:

@@ -614,6 +614,24 @@ def test_j_and_k_go_from_row_to_row_and_a_question_mark_lists_the_keys(console: 
     page.wait_for_function("() => document.querySelector('h1')?.textContent === 'second'")
 
 
+def test_another_site_that_opens_the_console_with_a_key_does_not_replace_the_stored_one(page: Page, base: str) -> None:
+    with relaying(base) as opened:
+        page.goto(opened)
+        page.wait_for_selector("text=demo-project, dev, us-central1")
+        page.goto("about:blank")
+        page.goto(f"{opened.partition('#')[0]}#key=made-up")
+        page.wait_for_selector("text=demo-project, dev, us-central1")
+        assert "key=" not in page.url
+        page.reload()
+        page.wait_for_selector("text=demo-project, dev, us-central1")
+
+
+def test_an_address_that_is_not_encoded_is_a_name_like_any_other(console: Console, harness: Harness) -> None:
+    harness.put("documents/%25", json={"n": 1})
+    console.open("documents/%", "%")
+    console.open("documents/%25", "%")
+
+
 def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, base: str, harness: Harness) -> None:
     harness.post("batches", json={"id": "b", "units": [0, 1], "sealed": True})
     with relaying(base) as opened:

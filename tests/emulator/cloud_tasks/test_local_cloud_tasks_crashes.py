@@ -30,7 +30,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, worker: Worker) -
     with running(database) as server:
         queue, paused = server.queue("working"), server.queue("paused")
         server.create(queue, worker.url("done"), "done")
-        server.create(queue, worker.url("failing", "500,500,500,200"), "failing", retry_config=SLOW)
+        server.create(queue, worker.url("failing", "404,500,500,200"), "failing", retry_config=SLOW)
         server.client.pause_queue(name=paused)
         server.create(paused, worker.url("kept"), "kept")
         eventually(lambda: server.stats(queue)["done"] == 1 and len(worker.of("failing")) == 1)

@@ -62,6 +62,13 @@ def test_tasks_are_listed_in_pages_and_bodies_shown_only_on_request(server: Serv
     assert full.http_request.body == b"secret"
 
 
+def test_a_negative_page_size_is_refused(server: Server, queue: str) -> None:
+    with pytest.raises(exceptions.InvalidArgument, match="page size"):
+        server.client.list_tasks(request={"parent": queue, "page_size": -1})
+    with pytest.raises(exceptions.InvalidArgument, match="page size"):
+        server.client.list_queues(request={"parent": LOCATION, "page_size": -1})
+
+
 def test_a_queue_is_created_listed_changed_and_deleted(server: Server) -> None:
     queue = server.queue("changing", rate_limits={"max_dispatches_per_second": 5}, retry_config={})
     assert queue in {listed.name for listed in server.client.list_queues(parent=LOCATION)}

@@ -43,7 +43,7 @@ def answers() -> dict[str, Any]:
         f"storage buckets update gs://{PROJECT}-signalbox-state": "",
         "functions regions list": f"{REGION}\neurope-west1",
         f"functions runtimes list --region={REGION}": "python312\npython313",
-        f"functions list --v2 --regions={REGION}": [],
+        "functions list --v2 --regions=-": [],
         "firestore databases list": [],
         "functions describe": f"projects/{PROJECT}/topics/eventarc-{REGION}-dev-link-fan-out-123456-789",
         "eventarc triggers describe": f"projects/{PROJECT}/topics/eventarc-{REGION}-dev-shop-ordered-789",

@@ -17,9 +17,10 @@ from tests.infra.deploy.scripted_programs import Script
 from tests.infra.workspace import INFRA
 
 DEV = deployment_target.read(PROJECT, "dev")
-OTHERS_FUNCTION = json.dumps([{"name": f"projects/{PROJECT}/locations/x/functions/dev-sweep", "labels": {}}])
+OTHERS_FUNCTION = json.dumps([{"name": f"projects/{PROJECT}/locations/us-central1/functions/dev-sweep", "labels": {}}])
 ANOTHER_ENVIRONMENTS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "staging"}')
 OURS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "dev"}')
+IN_EUROPE = OURS.replace("us-central1", "europe-west1")
 ENTERPRISE = json.dumps(
     [
         {
@@ -43,7 +44,7 @@ ELSEWHERE = json.dumps([{"name": f"projects/{PROJECT}/databases/signalbox-dev", 
 WITH_A_KEY = ELSEWHERE.replace("eur3", "us-central1").replace("}", ', "cmekConfig": {"kmsKeyName": "projects/p/key"}}')
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
 RUNTIMES = "gcloud functions runtimes list --region=us-central1"
-FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
+FUNCTIONS = "gcloud functions list --v2 --regions=-"
 
 
 def refusal(script: Script, place: deployment_target.Target = DEV) -> str:
@@ -88,6 +89,7 @@ def with_settings(**settings: Any) -> deployment_target.Target:
             "encrypted with projects/p/key, not",
             '"cmek_key": "projects/p/key"',
         ),
+        (FUNCTIONS, IN_EUROPE, "is deployed in europe-west1, not in us-central1", "--region europe-west1"),
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", '"database_location": "eur3"'),
     ],
 )
@@ -127,6 +129,20 @@ def test_an_existing_database_is_not_replaced_for_another_key() -> None:
 def test_an_earlier_deployment_of_the_kit_and_unreadable_billing_do_not_stop_a_deployment() -> None:
     script = Script(**{FUNCTIONS: OURS, f"gcloud billing projects describe {PROJECT}": None})
     assert prerequisites.missing(DEV, project_facts.gather(DEV, script)) == []
+
+
+def test_a_forgotten_region_is_not_answered_with_a_setting_that_would_move_the_deployment() -> None:
+    there = json.dumps([{"name": f"projects/{PROJECT}/databases/signalbox-dev", "locationId": "europe-west1"}])
+    said = refusal(Script(**{FUNCTIONS: IN_EUROPE, "gcloud firestore databases list": there}))
+    assert "database_location" not in said
+    assert "REGION=europe-west1" in said
+
+
+def test_another_environments_functions_in_another_region_do_not_matter() -> None:
+    found = project_facts.gather(
+        DEV, Script(**{FUNCTIONS: ANOTHER_ENVIRONMENTS.replace("us-central1", "europe-west1")})
+    )
+    assert prerequisites.missing(DEV, found) == []
 
 
 def test_a_project_whose_apis_are_off_gets_no_call_to_them() -> None:

@@ -3,9 +3,14 @@
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NoReturn
 
 import pytest
 
+from signalbox.core.ports import Put, Query
+from signalbox.core.problems import Unavailable
+from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
@@ -249,12 +254,26 @@ def test_a_plan_names_what_cannot_be_undone_and_what_is_public() -> None:
     assert (str(Plan()), Plan(outputs_change=True).empty) == ("No changes.", False)
 
 
+def now() -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def empty(*_: object) -> MemoryStore:
+    """Return a database without records."""
+    return MemoryStore(now)
+
+
 def destroys(*functions: str) -> str:
     """Return the JSON of a plan that destroys functions."""
     addresses = [f'module.function["{name}"].google_cloudfunctions2_function.function' for name in functions]
-    return json.dumps(
-        {"resource_changes": [{"address": each, "change": {"actions": ["delete"]}} for each in addresses]}
-    )
+    places = [{"name": f"dev-{name.replace('_', '-')}", "location": "us-central1"} for name in functions]
+    changes: list[dict[str, object]] = [{"actions": ["delete"], "before": place} for place in places]
+    return planned(dict(zip(addresses, changes, strict=True)))
+
+
+def planned(changes: dict[str, dict[str, object]]) -> str:
+    """Return the JSON of a plan with these changes, by address."""
+    return json.dumps({"resource_changes": [{"address": name, "change": each} for name, each in changes.items()]})
 
 
 QUEUES = {"gcloud tasks queues list": "dev-tasks dev-flows another"}
@@ -267,7 +286,7 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
         **{"terraform show": destroys("quilt_tasks", "old")}, **QUEUES, **{"gcloud tasks list --queue=dev-tasks": OLD}
     )
     script.answers["gcloud tasks list --queue=dev-flows"] = ""
-    flow = Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/")
+    flow = Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, "http://x/", database=empty)
     if goal == "saved":
         script.answers["terraform show"] = CREATES_ONE
         flow.plan()
@@ -290,7 +309,7 @@ def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_n
 ) -> None:
     script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
     said: list[str] = []
-    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
     assert [line for line in said if "not known" in line] == [
         "Warning: whether tasks wait for dev-old in the queue dev-flows is not known."
     ]
@@ -301,3 +320,166 @@ def test_the_queues_are_not_read_for_a_plan_that_destroys_no_function(place: dep
     script = Script(**QUEUES)
     assert Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     assert script.count("gcloud tasks list") == 0
+
+
+class Unreachable(MemoryStore):
+    """A database that does not answer."""
+
+    def query(self, _: Query) -> NoReturn:
+        raise Unavailable("no answer")
+
+
+def with_waiters(count: int) -> MemoryStore:
+    """Return a database in which tasks of the function `old` wait for a semaphore."""
+    store = MemoryStore(now)
+    waiter = {"state": "waiting", "since": 1, "continuation": {"function": "old", "task": "use"}}
+    waiters = [Put(f"semaphores/s/waiters/{n}", waiter) for n in range(count)]
+    store.commit([Put("semaphores/s", {"mode": "closed"}), *waiters])
+    return store
+
+
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_no_function_is_removed_while_records_have_tasks_for_it(place: deployment_target.Target, goal: str) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ""})
+    steps = Deployment(
+        place, lambda _: None, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: with_waiters(5)
+    )
+    with pytest.raises(
+        Aborted, match=r"functions that this plan removes \(old\).*\n  semaphores/s: 5 records that wait"
+    ):
+        getattr(steps, goal)()
+    assert script.count("terraform apply") == 0
+
+
+def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
+    place: deployment_target.Target,
+) -> None:
+    part = 'module.function["old_tasks"].google_cloudfunctions2_function.function'
+    whole = 'module.function["old"].google_cloudfunctions2_function.function'
+    at = {"name": "dev-old-tasks", "location": "us-central1"}
+    changes: dict[str, dict[str, object]] = {part: {"actions": ["delete"], "before": at}, whole: {"actions": ["no-op"]}}
+    script = Script(**{"terraform show": planned(changes)}, **QUEUES, **{"gcloud tasks list": ""})
+    assert Deployment(
+        place, lambda _: None, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: with_waiters(5)
+    ).deploy()
+
+
+def test_records_that_cannot_be_read_are_named_and_stop_nothing(place: deployment_target.Target) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ""})
+    said: list[str] = []
+    steps = Deployment(
+        place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: Unreachable(now)
+    )
+    assert steps.deploy()
+    [line] = [each for each in said if "records of the database" in each]
+    assert line == "Warning: whether records of the database signalbox-dev name old is not known: no answer"
+
+
+SHOP = 'module.function["shop"].google_cloudfunctions2_function.function'
+
+
+def moved(name: str, *actions: str) -> dict[str, object]:
+    """Return the change of a resource that is replaced by one in another region."""
+    before, after = ({"name": name, "location": region} for region in ("europe-west1", "us-central1"))
+    return {"actions": actions, "before": before, "after": after}
+
+
+def test_a_function_or_a_queue_that_is_replaced_elsewhere_counts_as_lost_with_its_tasks(
+    place: deployment_target.Target,
+) -> None:
+    queue = 'google_cloud_tasks_queue.queue["tasks"]'
+    changes = {queue: moved("dev-tasks", "delete", "create"), SHOP: moved("dev-shop", "create", "delete")}
+    script = Script(**{"terraform show": planned(changes)}, **QUEUES, **{"gcloud tasks list": ""})
+    script.answers["gcloud tasks list --queue=dev-tasks"] = OLD
+    with pytest.raises(Aborted, match=r"(?s)would be lost:\n  dev-tasks: .*--location=europe-west1"):
+        Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
+    assert "--queue=dev-flows --location=europe-west1" in listed[0], "where the functions are"
+    assert "dev-shop)-[0-9]+" in listed[0]
+    assert "--filter" not in listed[1], "every task of a lost queue is lost"
+
+
+def test_a_function_that_is_replaced_under_its_own_address_keeps_its_tasks(place: deployment_target.Target) -> None:
+    same = {"name": "dev-shop", "location": "us-central1"}
+    change: dict[str, object] = {"actions": ["delete", "create"], "before": same, "after": same}
+    script = Script(**{"terraform show": planned({SHOP: change}), "gcloud run services list": "[]"}, **QUEUES)
+    assert Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert script.count("gcloud tasks list") == 0
+
+
+def test_queues_that_cannot_be_listed_are_asked_one_by_one_and_named(place: deployment_target.Target) -> None:
+    script = Script(**{"terraform show": destroys("old"), "gcloud tasks queues list": None, "gcloud tasks list": None})
+    said: list[str] = []
+    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
+    unknown = [line for line in said if line.startswith("Warning: whether tasks wait for dev-old in the queue dev-")]
+    assert len(unknown) == len(place.catalogue.queues)
+
+
+DATABASE = "google_firestore_database.database[0]"
+
+
+@pytest.mark.parametrize(
+    ("actions", "policy", "how"),
+    [
+        (["delete"], "DELETE", "deletes"),
+        (["delete", "create"], "DELETE", "replaces"),
+        (["create", "delete"], "ABANDON", "replaces"),
+    ],
+)
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_a_plan_that_deletes_or_replaces_a_database_is_refused_whatever_is_confirmed(
+    place: deployment_target.Target, actions: list[str], policy: str, how: str, goal: str
+) -> None:
+    before = {"name": "signalbox-dev", "deletion_policy": policy}
+    script = Script(**{"terraform show": planned({DATABASE: {"actions": actions, "before": before}})})
+    steps = Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/")
+    with pytest.raises(Aborted, match=f"This plan {how} the database signalbox-dev, with all its data"):
+        getattr(steps, goal)()
+    assert script.count("terraform apply") == 0
+
+
+def test_a_database_that_only_leaves_the_state_is_not_lost(place: deployment_target.Target) -> None:
+    before = {"name": "signalbox-prod", "deletion_policy": "ABANDON"}
+    script = Script(**{"terraform show": planned({DATABASE: {"actions": ["delete"], "before": before}})})
+    assert Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/").deploy()
+
+
+def test_a_deployment_keeps_its_region_in_the_environments_file(place: deployment_target.Target) -> None:
+    here = deployment_target.read(PROJECT, "dev", "europe-west1", place.root)
+    script = Script(**{"gcloud functions runtimes list": "python313"})
+    assert Deployment(here, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert deployment_target.read(PROJECT, "dev", root=place.root).region == "europe-west1"
+
+
+@pytest.mark.parametrize("goal", ["deploy", "saved", "plan", "adopt", "destroy", "smoke"])
+@pytest.mark.parametrize(
+    ("deployed", "remedy"),
+    [
+        ({"region": "europe-west1", "prefix": "dev"}, r"--region europe-west1 \(make: REGION=europe-west1\)"),
+        ({"region": "us-central1", "prefix": "old"}, 'Set "prefix": "old" in infra/environments/dev.tfvars.json'),
+    ],
+)
+def test_another_region_or_prefix_than_the_deployed_one_is_refused_before_it_plans(
+    place: deployment_target.Target, goal: str, deployed: dict[str, str], remedy: str
+) -> None:
+    script = Script(**{"terraform output": {name: {"value": each} for name, each in deployed.items()}})
+    steps = Deployment(place, lambda _: None, lambda _: "dev" if goal == "destroy" else "yes", script, NO_WAIT)
+    with pytest.raises(Aborted, match=remedy):
+        steps.deploy(saved=True) if goal == "saved" else getattr(steps, goal)()
+    assert script.count("terraform plan") + script.count("terraform apply") == 0
+
+
+def test_a_state_of_the_same_place_is_deployed_again(place: deployment_target.Target) -> None:
+    deployed = {"region": {"value": "us-central1"}, "prefix": {"value": "dev"}}
+    script = Script(**{"terraform output": deployed})
+    assert Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/").deploy()
+
+
+def test_a_printed_command_names_its_deployment() -> None:
+    place = deployment_target.read(PROJECT, "prod", "europe-west1")
+    options = f"-p {PROJECT} -e prod --region europe-west1"
+    assert place.complete("`signalbox adopt` and signalbox smoke.") == (
+        f"`signalbox adopt {options}` and signalbox smoke {options}."
+    )
+    for text in (f"signalbox deploy {options}", "signalbox-dev", "signalbox package", "my.signalbox deploy"):
+        assert place.complete(text) == text

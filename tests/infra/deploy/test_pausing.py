@@ -60,6 +60,19 @@ def test_resuming_starts_the_queues_and_then_the_schedules(script: Script) -> No
     assert said == ["Resumed 1 queues and 1 schedules."]
 
 
+@pytest.mark.parametrize("name", ["pause", "resume"])
+@pytest.mark.parametrize("answer", ["scheduler jobs list", "tasks queues list"])
+def test_a_region_without_any_of_them_is_an_error_that_says_where_it_looked(
+    script: Script, name: str, answer: str
+) -> None:
+    script.answers[f"gcloud {answer}"] = "[]"
+    said: list[str] = []
+    what = "schedule" if "jobs" in answer else "queue"
+    with pytest.raises(CommandFailed, match=f"no {what} of dev in us-central1 of {PROJECT}.*--region"):
+        getattr(stillness(script, said.append), name)()
+    assert said == []
+
+
 def test_what_gcloud_refuses_ends_it(script: Script) -> None:
     script.answers["gcloud tasks queues pause"] = None
     with pytest.raises(CommandFailed, match="refused"):

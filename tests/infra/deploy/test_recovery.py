@@ -1,5 +1,6 @@
 """A rollback undoes the last deployment and no other; a restore leaves the database that is in use."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 
 from signalbox_tools.deploy import deployment_target, rollback_and_restore
 from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.deployment_steps import Deployment
 from signalbox_tools.deploy.rollback_and_restore import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 
+SHOP = 'module.function["shop"].google_cloudfunctions2_function.function'
 DEV = deployment_target.read(PROJECT, "dev")
 
 
@@ -69,6 +72,72 @@ def test_a_rollback_moves_traffic_after_it_was_confirmed() -> None:
     assert script.asked[-1].startswith("gcloud run services update-traffic dev-sweep --to-revisions=dev-sweep-1=100 ")
 
 
+def pinned(name: str, **traffic: Any) -> dict[str, Any]:
+    """Return a service whose newest revision is the third."""
+    return {
+        "metadata": {"name": name},
+        "status": {"latestReadyRevisionName": f"{name}-3", "traffic": [{"percent": 100} | traffic]},
+    }
+
+
+@pytest.mark.parametrize("actions", [["update"], ["delete", "create"]])
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt", "saved"])
+def test_no_deployment_changes_a_function_while_traffic_is_pinned(
+    place: deployment_target.Target, actions: list[str], goal: str
+) -> None:
+    function = {"address": SHOP, "change": {"actions": actions}}
+    services = [pinned("dev-sweep", revisionName="dev-sweep-2"), pinned("dev-shop", latestRevision=True)]
+    changed, listed = json.dumps({"resource_changes": [function]}), json.dumps(services)
+    script = Script(**{"terraform show": changed, "gcloud run services list": listed})
+    steps = Deployment(place, lambda _: None, lambda _: "yes", script, base_url="http://x/")
+    if goal == "saved":
+        dataclasses.replace(steps, forward=True).plan()
+    with pytest.raises(Aborted) as stopped:
+        steps.deploy(saved=True) if goal == "saved" else getattr(steps, goal)()
+    assert "  dev-sweep serves dev-sweep-2; the newest is dev-sweep-3\nIf" in str(stopped.value)
+    assert f"signalbox deploy -p {PROJECT} -e dev --region us-central1 --forward" in str(stopped.value)
+    assert "update-traffic dev-sweep --to-latest --region=us-central1 --project=demo-project" in str(stopped.value)
+    assert script.count("terraform apply") == 0
+    assert dataclasses.replace(steps, forward=True).deploy()
+    assert script.count("terraform apply") == 1
+
+
+@pytest.mark.parametrize("traffic", [{"latestRevision": True}, {"revisionName": "dev-sweep-3"}])
+def test_a_function_that_serves_its_newest_revision_is_not_pinned(
+    place: deployment_target.Target, traffic: dict[str, Any]
+) -> None:
+    listed = json.dumps([pinned("dev-sweep", **traffic), pinned("of-others", revisionName="of-others-1")])
+    changed = json.dumps({"resource_changes": [{"address": SHOP, "change": {"actions": ["update"]}}]})
+    script = Script(**{"terraform show": changed, "gcloud run services list": listed})
+    assert Deployment(place, lambda _: None, lambda _: "yes", script, base_url="http://x/").deploy()
+
+
+def test_the_traffic_is_not_read_for_a_plan_that_changes_no_function(place: deployment_target.Target) -> None:
+    script = Script()
+    assert Deployment(place, lambda _: None, lambda _: "yes", script, base_url="http://x/").deploy()
+    assert script.count("gcloud run") == 0
+
+
+def test_both_parts_of_an_open_function_are_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "dev-quilt", "dev-quilt-tasks"
+    services = [service(name, f"{name}-2") for name in names]
+    revisions = [revision(name, day, f"{day}T10:00") for name in names for day in (1, 2)]
+    quilt = dataclasses.replace(DEV.catalogue.functions["quilt"], auth="firebase")
+    assert quilt.is_split
+    catalogue = dataclasses.replace(DEV.catalogue, functions={**DEV.catalogue.functions, "quilt": quilt})
+    monkeypatch.setattr(deployment_target.Target, "catalogue", property(lambda _: catalogue))
+    listed = {"gcloud run services list": json.dumps(services), "gcloud run revisions list": json.dumps(revisions)}
+    script = Script(**listed, **{"gcloud run services update-traffic": ""})
+    Recovery(DEV, lambda _: None, lambda _: "y", script).rollback()
+    assert [each.split()[4] for each in script.asked[-2:]] == list(names)
+
+
+def test_a_rollback_in_a_region_without_a_function_says_where_it_looked() -> None:
+    script = Script(**{"gcloud run services list": json.dumps([service("other", "other-2")])})
+    with pytest.raises(Aborted, match=r"No function of dev runs in us-central1 of demo-project.*--region"):
+        Recovery(DEV, lambda _: None, lambda _: "y", script).rollback()
+
+
 def test_the_newest_complete_backup_is_restored_into_a_new_database() -> None:
     name = f"projects/{PROJECT}/databases/signalbox-dev"
     made = ((1, name, "READY"), (2, name, "READY"), (3, name, "CREATING"), (4, "projects/p/databases/x", "READY"))
@@ -91,6 +160,33 @@ def test_the_newest_complete_backup_is_restored_into_a_new_database() -> None:
     assert '"create_database": false' in said[-1]
 
 
+def test_a_restored_database_of_prod_gets_recovery_and_delete_protection_also_if_it_was_not_filled_at_first() -> None:
+    """Terraform does not manage a restored database, and a backup has none of its settings."""
+    backup = {"name": "b/2", "database": f"projects/{PROJECT}/databases/signalbox-prod", "state": "READY"}
+    script = Script(
+        **{
+            "gcloud firestore backups list": json.dumps([backup | {"snapshotTime": "2026-05-02T03:00:00Z"}]),
+            "gcloud firestore databases restore": "",
+        }
+    )
+    said: list[str] = []
+    prod = deployment_target.read(PROJECT, "prod")
+    Recovery(prod, said.append, lambda _: "y", script).restore()
+    assert "signalbox-prod-20260502-0300 has no point-in-time recovery and no delete protection yet" in "\n".join(said)
+    there = [{"name": f"projects/{PROJECT}/databases/signalbox-prod-20260502-0300"}]
+    script.answers |= {
+        "gcloud firestore databases list": json.dumps(there),
+        "gcloud firestore databases update": "",
+    }
+    said.clear()
+    Recovery(prod, said.append, lambda _: "", script).restore()
+    assert (
+        "update --database=signalbox-prod-20260502-0300 --enable-pitr --delete-protection --project="
+        in script.asked[-1]
+    )
+    assert "no delete protection yet" not in "\n".join(said)
+
+
 def test_without_a_backup_nothing_is_restored() -> None:
-    with pytest.raises(Aborted, match="no finished backup"):
+    with pytest.raises(Aborted, match="no finished backup of signalbox-dev in us-central1"):
         Recovery(DEV, lambda _: None, lambda _: "y", Script(**{"gcloud firestore backups list": "[]"})).restore()

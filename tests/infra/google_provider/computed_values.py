@@ -160,6 +160,14 @@ def _bucket_of_logs(value: Value, project: str, place: str, name: str) -> dict[s
     return {"id": path, "name": path, "lifecycle_state": "ACTIVE"}
 
 
+def _ruleset(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    return {"id": f"projects/{project}/rulesets/{name}", "name": name}
+
+
+def _release(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    return {"id": f"projects/{project}/releases/{name}"}
+
+
 def _custom_role(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     path = f"projects/{project}/roles/{value['role_id']}"
     return {"id": path, "name": path}
@@ -193,6 +201,8 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_compute_target_https_proxy": _global("targetHttpsProxies"),
     "google_compute_url_map": _global("urlMaps"),
     "google_eventarc_trigger": _within("triggers"),
+    "google_firebaserules_release": _release,
+    "google_firebaserules_ruleset": _ruleset,
     "google_firestore_backup_schedule": _backup_schedule,
     "google_firestore_database": _database,
     "google_firestore_field": _field,

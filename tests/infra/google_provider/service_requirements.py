@@ -28,6 +28,7 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
 NUMBERED = frozenset(
     {
         "google_billing_budget",
+        "google_firebaserules_ruleset",
         "google_monitoring_alert_policy",
         "google_monitoring_dashboard",
         "google_monitoring_notification_channel",
@@ -69,6 +70,10 @@ NAMES: dict[str, dict[str, str]] = {
         "destination.cloud_run_service.path": r"/.*",
         "service_account": rf"{ACCOUNT}@.+",
     },
+    "google_firebaserules_release": {
+        "name": r"cloud\.firestore(/[a-z][a-z0-9-]{2,61}[a-z0-9])?",
+        "ruleset_name": r"projects/[^/]+/rulesets/[^/]+",
+    },
     "google_firestore_backup_schedule": {"retention": DURATION},
     "google_firestore_database": {"name": r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]"},
     "google_firestore_field": {"field": r"\*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
@@ -104,6 +109,8 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_compute_target_https_proxy": frozenset({"name", "project"}),
     "google_compute_url_map": frozenset({"name", "project"}),
     "google_eventarc_trigger": frozenset({"name", "location", "matching_criteria", "project"}),
+    "google_firebaserules_release": frozenset({"name", "project"}),
+    "google_firebaserules_ruleset": frozenset({"source", "project"}),
     "google_firestore_backup_schedule": frozenset({"database", "daily_recurrence", "weekly_recurrence", "project"}),
     "google_firestore_database": frozenset({"name", "location_id", "cmek_config", "project"}),
     "google_firestore_field": frozenset({"database", "collection", "field", "project"}),
@@ -174,6 +181,8 @@ API_OF: dict[str, tuple[str, ...]] = {
         "run.googleapis.com",
     ),
     "google_eventarc_trigger": ("eventarc.googleapis.com", "eventarcpublishing.googleapis.com"),
+    "google_firebaserules_release": ("firebaserules.googleapis.com",),
+    "google_firebaserules_ruleset": ("firebaserules.googleapis.com",),
     "google_firestore_database": ("firestore.googleapis.com",),
     "google_firestore_field": ("firestore.googleapis.com",),
     "google_firestore_index": ("firestore.googleapis.com",),

@@ -6,6 +6,7 @@ resource; applying refuses to create what exists, as the services do.
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -74,6 +75,19 @@ class Cloud:
                     self.delays.deleted(kind, value)
             return refused
 
+    def drift(self, kind: str, name: str, change: Callable[[Value], object]) -> None:
+        """Change a resource as a person or another program would: in place, and not by Terraform.
+
+        Raises `KeyError` if there is no resource of this kind with this `name`.
+        """
+        with self.lock:
+            key = next(
+                (each for each, value in self.existing.items() if each[0] == kind and value.get("name") == name), None
+            )
+            if key is None:
+                raise KeyError(f"{kind} {name}")
+            change(self.existing[key])
+
     def _refusal(self, kind: str, value: Value) -> Refused | None:
         if (kind, value["id"]) in self.existing and kind not in service_requirements.MADE_TWICE:
             return Refused(f"googleapi: Error 409: {kind} {value['id']} already exists")
@@ -136,10 +150,7 @@ class Servicer:
         found = self.cloud.existing.get((request.type_name, state["id"]))
         if found is None and request.type_name not in service_requirements.SHARED_BY_DEPLOYMENTS:
             return message("ReadResponse", new_state=encoded(None))
-        bare = state.keys() == {"id"} or all(
-            each is None for name, each in state.items() if name != "id" and each != []
-        )
-        return message("ReadResponse", new_state=encoded(found if bare else state), private=request.private)
+        return message("ReadResponse", new_state=encoded(found or state), private=request.private)
 
     def ImportResourceState(self, request: Any) -> Any:
         state = empty(self._block(request)) | {"id": request.id}

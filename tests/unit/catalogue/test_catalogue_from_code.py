@@ -341,3 +341,107 @@ def test_the_example_shop_of_the_catalogue_has_the_arguments_that_its_code_has()
         name: parameters for name, parameters in app.task_parameters.items() if name not in (ACT_ON_RUN, CALL_OBJECT)
     }
     assert load(CATALOGUE).functions["shop"].parameters == own
+
+
+METHODS_OF_OTHERS = {
+    "class Board:\n    def task(self, text): ...\nboard = Board()\nboard.task('a')": {"invoked_by": ["people"]},
+    "class Board:\n    def run(self): self.flow(1)\n    def flow(self, n): ...": {"invoked_by": ["people"]},
+    "import celery\nqueue = celery.Celery()\n@queue.task\ndef pack(): ...": {"invoked_by": ["people"]},
+    "def show(board): board.on_document('a'); board.inner.object(1)": {"invoked_by": ["people"]},
+    "@app.task\ndef pack(): ...\ndef show(board): board.task(1)": {"invoked_by": ["queue"], "tasks": ["pack"]},
+    "other = app\n@other.task\ndef pack(): ...": {"invoked_by": ["queue"], "tasks": ["pack"]},
+    "def made(): return Function('orders')\nother = made()\n@other.task\ndef pack(): ...": {
+        "invoked_by": ["queue"],
+        "tasks": ["pack"],
+    },
+    "class Shop:\n    hub = Function('orders')\n@Shop.hub.task\ndef pack(): ...": {
+        "invoked_by": ["queue"],
+        "tasks": ["pack"],
+    },
+}
+
+
+@pytest.mark.parametrize("code", METHODS_OF_OTHERS)
+def test_methods_named_as_decorators_count_on_a_function_only(tmp_path: Path, code: str) -> None:
+    function = catalogue(tmp_path, code, {}).functions["orders"]
+    found = {"invoked_by": list(function.invoked_by), "tasks": list(function.tasks)}
+    assert found == {"tasks": [], **METHODS_OF_OTHERS[code]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["app.task(print)", "def more(hub: Function): hub.task(print)", "from other import app as hub\nhub.object(int)"],
+)
+def test_a_task_that_is_made_otherwise_is_refused_with_its_place(tmp_path: Path, call: str) -> None:
+    with pytest.raises(
+        CatalogueError, match=r"main.py:\d+ calls app.task, app.object, app.flow or app.on_document other"
+    ):
+        catalogue(tmp_path, call, {})
+
+
+def test_the_function_may_be_made_in_another_file(tmp_path: Path) -> None:
+    files = {
+        "main.py": b"from hub import made as app\nimport tasks\norders = app.entry_point()",
+        "hub.py": b"from signalbox import Function\nmade = Function('orders')",
+        "tasks.py": b"import hub\n@hub.made.task\ndef pack(): ...\n\ndef show(board): board.task(1)",
+    }
+    usage = usage_of(files)
+    assert (dict(usage.tasks), usage.otherwise) == ({"pack": "tasks.py:3"}, "")
+
+
+def test_a_missing_folder_is_refused_as_such(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"functions.orderz: there is no folder .*/orderz; did you mean 'orders'"):
+        parse({"functions": {"orderz": {}}, "queues": QUEUES}, folder_of_orders(tmp_path))
+    with pytest.raises(CatalogueError, match=r"functions.parts: there is no folder .*/nowhere: make it, or correct"):
+        parse({"functions": {"parts": {"folder": "functions/nowhere"}}, "queues": QUEUES}, tmp_path)
+    (tmp_path / "functions/empty").mkdir()
+    with pytest.raises(CatalogueError, match=r"functions.empty: there is no main.py in its folder .*/empty"):
+        parse({"functions": {"empty": {}}, "queues": QUEUES}, tmp_path)
+
+
+def folder_of_orders(root: Path) -> Path:
+    (root / "functions/orders").mkdir(parents=True)
+    (root / "functions/orders/main.py").write_text("orders = print\n")
+    return root
+
+
+CALLBACKS = {"SIGNALBOX_CALLBACK_KEYS": "callback-keys"}
+ASKS = "@app.flow\nasync def ask(): await flow.callback('approved', through='approvals', expires_seconds=60)"
+
+
+@pytest.mark.parametrize(
+    ("code", "entry", "approvals", "complaint"),
+    [
+        ("app.callbacks()", {"public": True, "secrets": CALLBACKS}, "approvals", ""),
+        (
+            "",
+            {"public": True, "secrets": CALLBACKS},
+            "approvals",
+            "approvals does not serve callbacks: add",
+        ),
+        (
+            "app.callbacks()",
+            {"secrets": CALLBACKS},
+            "approvals",
+            "approvals is not open: add public: true to",
+        ),
+        ("app.callbacks()", {"public": True}, "approvals", "are callback-keys and no secret: name the same secret"),
+        ("app.callbacks()", {"public": True, "secrets": CALLBACKS}, "approval", "no such function; did you mean 'app"),
+    ],
+)
+def test_the_function_of_a_callback_is_checked(
+    tmp_path: Path, code: str, entry: dict[str, Any], approvals: str, complaint: str
+) -> None:
+    (tmp_path / "functions/approvals").mkdir(parents=True)
+    source = f"from signalbox import Function\napp = Function('{approvals}')\n{code}\n@app.http('GET')\ndef a(b): ...\n"
+    (tmp_path / "functions/approvals/main.py").write_text(f"{source}{approvals} = app.entry_point()\n")
+    entries = {"orders": {"secrets": CALLBACKS}, approvals: {"folder": "functions/approvals", **entry}}
+    (tmp_path / "functions/orders").mkdir()
+    (tmp_path / "functions/orders/main.py").write_text(START + ASKS + END)
+    content = {"functions": entries, "queues": QUEUES}
+    if not complaint:
+        assert set(parse(content, tmp_path).functions) == {"orders", "approvals"}
+        return
+    with pytest.raises(CatalogueError, match=complaint) as refused:
+        parse(content, tmp_path)
+    assert 'functions.orders: main.py:5 calls flow.callback(through="approvals")' in str(refused.value)

@@ -126,6 +126,16 @@ def test_each_item_of_a_list_comes_once() -> None:
     assert [request.url.params.get("page_token") for request in function.requests] == [None, "t", "u"]
 
 
+def test_a_request_has_all_parameters_of_its_address() -> None:
+    function = Function(*(httpx.Response(200, json={}) for _ in range(2)))
+    with function.client() as client:
+        client.request("GET", "/shop/stock/?item=&count=1&flag&next=/a/", parameters={"more": ""})
+        client.request("GET", "shop/stock?tag=a&tag=")
+    first, second = (request.url for request in function.requests)
+    assert (first.path, first.query) == ("/dev-shop/stock", b"item=&count=1&flag=&next=%2Fa%2F&more=")
+    assert second.query == b"tag=a&tag="
+
+
 def test_a_query_may_have_an_argument_of_any_name() -> None:
     function = Function(httpx.Response(200, json={"result": 3}))
     with function.client() as client:

@@ -5,14 +5,16 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -21,7 +23,8 @@ from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.testing import Harness
-from signalbox_tools.cli import flow_replay
+from signalbox_tools.cli import flow_replay, leased_command
+from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND
 from signalbox_tools.cli.main import main
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.local.functions.server import mounted
@@ -41,6 +44,13 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
 def client(harness: Harness) -> Iterator[Client]:
     with Client(os.environ["SIGNALBOX_URL"]) as found:
         yield found
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < ends_at
+        time.sleep(0.02)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -104,6 +114,38 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(client: Client, tmp_path:
     assert counted.read_text() == "1"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["documents", "query"], ["batches", "ls"], ["--help"]])
+def test_a_command_whose_reader_has_enough_ends_quietly(client: Client, command: list[str]) -> None:
+    client.documents.load({"key": f"k{each}", "text": "x" * 500} for each in range(300))
+    client.batch("b").populate([1])
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [PYTHON, "-m", "signalbox_tools", *command], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (1, "")
+
+
+@pytest.mark.slow
+def test_a_command_under_a_lease_reads_the_terminal_and_ctrl_z_does_not_stop_it(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    file, ready = tmp_path / "line", tmp_path / "ready"
+    script = f"import pathlib; pathlib.Path({str(ready)!r}).touch(); pathlib.Path({str(file)!r}).write_text(input())"
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(PYTHON, command)  # noqa: S606 (a test's own command)
+    wait_until(ready.exists)
+    os.write(terminal, b"\x1a")
+    time.sleep(0.3)
+    os.write(terminal, b"hello\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    os.close(terminal)
+    assert file.read_text() == "hello"
+
+
 def test_a_command_that_is_interrupted_says_so(
     harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +187,7 @@ def test_a_command_whose_lease_is_lost_is_ended(client: Client, capsys: pytest.C
 
     thread = threading.Thread(target=end)
     thread.start()
-    assert main(["semaphores", "run", "till", "--", PYTHON, "-c", "import time; time.sleep(60)"]) == 1
+    assert main(["semaphores", "run", "till", "--", PYTHON, "-c", "import time; time.sleep(60)"]) == LEASE_LOST
     thread.join()
     assert "ended before it was released" in capsys.readouterr().err
 
@@ -153,10 +195,126 @@ def test_a_command_whose_lease_is_lost_is_ended(client: Client, capsys: pytest.C
 def test_no_permit_in_time_is_an_error(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     client.semaphore("till").ensure(permits=1)
     assert client.semaphore("till").acquire()
-    assert main(["semaphores", "run", "till", "--timeout", "0.2", "--", "true"]) == 1
+    assert main(["semaphores", "run", "till", "--timeout", "0.2", "--", "true"]) == NO_PERMIT
     assert "till has no free permit" in capsys.readouterr().err
-    assert main(["semaphores", "run", "none", "--", "true"]) == 1
+    assert main(["semaphores", "run", "none", "--", "true"]) == NO_SEMAPHORE
     assert "no-semaphore" in capsys.readouterr().err
+
+
+def test_a_program_that_cannot_be_run_takes_no_permit(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.semaphore("till").ensure(permits=1)
+    (tmp_path / "text").touch(0o600)
+    for program, status in (("no-such-program", NOT_FOUND), (str(tmp_path / "text"), NOT_EXECUTABLE)):
+        assert main(["semaphores", "run", "till", "--", program]) == status
+        assert program in capsys.readouterr().err
+    assert client.semaphore("till").acquire() == {"id": ANY, "token": ANY, "ends_at": ANY}  # the first one ever
+
+
+def test_a_wait_for_a_permit_is_reported(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leased_command, "QUIET_SECONDS", 0.05)
+    client.semaphore("till").ensure(permits=1)
+    lease = client.semaphore("till").acquire()
+    assert lease
+    thread = threading.Timer(0.3, client.semaphore("till").signal, [lease])
+    thread.start()
+    assert main(["semaphores", "run", "till", "--", "true"]) == 0
+    thread.join()
+    assert capsys.readouterr().err == "Waiting for 1 permit of till.\n"
+
+
+PASSED_ON = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+CHILD = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)"
+
+
+def _lives(process: int) -> bool:
+    """Return whether a process runs: one that has ended may wait for its parent to read its status."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def _family(tmp_path: Path, before: str = "") -> tuple[subprocess.Popen[bytes], int]:
+    """Start `semaphores run` with a shell that has a child; return the command and the child's number."""
+    file = tmp_path / "child"
+    shell = ["bash", "-c", '"$0" "$@"; true', PYTHON, "-c", before + CHILD, str(file)]
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", *shell]
+    process = subprocess.Popen(command)
+    wait_until(lambda: file.exists() and bool(file.read_text()))
+    return process, int(file.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", PASSED_ON)
+def test_a_signal_ends_the_command_with_its_children_and_releases_the_lease(
+    client: Client, tmp_path: Path, number: signal.Signals
+) -> None:
+    client.semaphore("till").ensure(permits=1)
+    process, child = _family(tmp_path)
+    process.send_signal(number)
+    assert process.wait(30) == (0 if number == signal.SIGQUIT else 128 + number)  # bash itself ignores SIGQUIT
+    assert not _lives(child)
+    assert client.semaphore("till").show()["free"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "])
+def test_the_command_ends_with_its_children_when_semaphores_run_is_killed(
+    client: Client, tmp_path: Path, before: str
+) -> None:
+    client.semaphore("till").ensure(permits=1)
+    process, child = _family(tmp_path, before)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not _lives(child))
+
+
+@pytest.mark.slow
+def test_the_command_ends_when_the_guard_of_its_group_is_killed(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    process, child = _family(tmp_path)
+    [guard] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(guard), signal.SIGKILL)
+    assert process.wait(30) == 128 + signal.SIGKILL
+    wait_until(lambda: not _lives(child))
+    assert client.semaphore("till").show()["free"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", PASSED_ON)
+def test_a_signal_during_the_wait_ends_it_and_takes_no_permit(client: Client, number: signal.Signals) -> None:
+    client.semaphore("till").ensure(permits=1)
+    lease = client.semaphore("till").acquire()
+    assert lease
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", "true"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert process.stderr.readline() == "Waiting for 1 permit of till.\n"
+        process.send_signal(number)
+        client.semaphore("till").signal(lease)
+        assert process.wait(30) == 128 + number
+        assert process.stderr.read() == f"Stopped by {number.name}.\n"
+    assert client.semaphore("till").show()["free"] == 1
+
+
+@pytest.mark.slow
+def test_a_signal_at_any_moment_leaves_neither_a_lease_nor_a_command(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    file = tmp_path / "pids"
+    script = f"import os, time; open({str(file)!r}, 'a').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    for moment in (0, 2, 4, 8):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until(lambda: bool(client.semaphore("till").show()["leases"]))
+        time.sleep(moment * 0.01)
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+        assert client.semaphore("till").show()["free"] == 1
+    assert not any(_lives(int(pid)) for pid in (file.read_text().split() if file.exists() else []))
 
 
 def test_semaphores_and_rates_are_paused_and_resumed(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,6 +469,11 @@ def test_a_run_is_started_sent_events_and_followed(
     harness.travel(5)
     assert main(["flows", "tail", "shop", "checkout", "o-2"]) == 1
     assert "late" in capsys.readouterr().out
+    for action in ("cancel", "terminate", "resume"):
+        assert main(["flows", action, "shop", "checkout", "o-1", "o-2"]) == 1
+        said = capsys.readouterr().err
+        assert f"o-1: nothing to {action}: the run is completed\n" in said
+        assert said.endswith(f"o-2: nothing to {action}: the run is cancelled\n0 of 2 done.\n")
 
 
 @pytest.fixture

@@ -277,9 +277,10 @@ def test_a_model_arrives_equal_to_what_pydantic_itself_reads_or_is_refused(order
 ORDER_OF_SETS = """
 import sys
 from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 from signalbox.core.codec.annotations import codec_of, parse
-from signalbox.core.codec.json_forms import encode
-from pydantic import BaseModel
+from signalbox.core.codec.json_forms import decode, encode
+from pydantic import BaseModel, ConfigDict, RootModel, computed_field
 
 @dataclass
 class Basket:
@@ -297,6 +298,54 @@ left = basket.items - {"fig"} | {"date"}
 left |= {"kiwi"}
 print([*basket.items], [*basket.frozen], [*bag.items], [*bag.deep["a"][0]], [*left], left.pop(), left, {"a"} | left)
 print(encode(codec_of(Bag, "x"), Bag(items=set(words), deep={"a": [frozenset(words)]}), "x"))
+
+class Named(NamedTuple):
+    words: set[str]
+
+@dataclass(frozen=True)
+class Frozen:
+    letters: frozenset[str]
+
+class Root(RootModel[set[str]]): ...
+
+class Deep(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, set[str]]
+    named: dict[str, Named]
+    sets: set[frozenset[str]]
+    pairs: set[tuple[int, frozenset[str]]]
+    members: set[Frozen]
+    root: Root
+
+class Computed(BaseModel):
+    text: str
+
+    @computed_field(alias="allLetters")
+    @property
+    def letters(self) -> set[str]:
+        return set(self.text)
+
+class Noted(BaseModel):
+    items: set[Annotated[str, {"a": "note without a hash"}]]
+
+sets = {frozenset(word) for word in words}
+deep = Deep(
+    named={"a": Named(set(words))},
+    sets=sets,
+    pairs={(1, each) for each in sets},
+    members={Frozen(each) for each in sets},
+    root=Root(set(words)),
+    more=set(words),
+)
+codec = codec_of(Deep, "x")
+written = encode(codec, deep, "x")
+read = decode(codec, written, "x")
+assert read == deep
+print(written, encode(codec, read, "x") == written)
+print([*read.named["a"].words], [[*each] for each in read.sets], [[number, *each] for number, each in read.pairs])
+print([[*each.letters] for each in read.members], [*read.root.root], [*read.more])
+print(encode(codec_of(Computed, "x"), Computed(text="signalbox"), "x"))
+print([*decode(codec_of(Noted, "x"), {"items": words}, "x").items])
 """
 
 

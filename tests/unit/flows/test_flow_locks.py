@@ -131,6 +131,29 @@ def test_a_lock_that_is_released_while_it_is_renewed_stays_released() -> None:
     assert free(shop)
 
 
+@pytest.mark.parametrize("is_branch", [False, True])
+def test_a_lock_that_a_failed_group_has_renewed_is_still_held(is_branch: bool) -> None:
+    async def renewing(lease: Any) -> Any:
+        return await lease.renew()
+
+    async def holding() -> Any:
+        async with flow.lock("printer", lease_seconds=600) as lease:
+            with suppress(Problem):
+                await flow.all(renewing(lease) if is_branch else lease.renew(), flow.event("number", int))
+            await flow.event("done")
+
+    shop = shop_of(holding)
+    shop.start("holding")
+    shop.settle()
+    shop.event("holding", "number", "five")
+    shop.settle()
+    assert not free(shop)
+    shop.event("holding", "done", id_="e2")
+    shop.settle()
+    assert shop.status("holding")["state"] == "completed"
+    assert free(shop)
+
+
 def test_a_duplicate_grant_takes_nothing_from_the_holder() -> None:
     async def holding() -> Any:
         with await flow.lock("printer", lease_seconds=600):

@@ -152,7 +152,7 @@ def test_a_kept_event_ends_a_handle_at_once() -> None:
     assert value_of(driver) == [0, 1, 2]
 
 
-def test_a_handle_that_a_kept_event_has_decided_is_not_cancelled() -> None:
+def test_a_handle_that_a_kept_event_has_decided_is_done_and_not_cancelled() -> None:
     async def code() -> Any:
         await step("a")
         handle = flow.begin(flow.event("x"))
@@ -161,7 +161,7 @@ def test_a_handle_that_a_kept_event_has_decided_is_not_cancelled() -> None:
     driver = begun(code)
     driver.apply(Event("x", 1, BEGIN))
     driver.apply(done(driver, "0"))
-    assert value_of(driver) == [False, False, 1]
+    assert value_of(driver) == [True, False, 1]
 
 
 def test_a_first_success_that_is_cancelled_begins_nothing_after_a_kept_event_of_another_type() -> None:

@@ -137,6 +137,60 @@ def test_what_a_handle_received_and_the_code_did_not_is_passed_on_to_the_next_ex
     assert kept(driver) == {"a": [7], "d": [9]}
 
 
+def test_an_event_that_is_kept_again_arrives_before_later_ones_in_the_next_execution(harness: Harness) -> None:
+    app = Function("contracts")
+
+    @app.flow
+    async def sign(generation: int = 0) -> Any:
+        if generation:
+            return [*await flow.first(flow.event("b"), flow.event("a"))]
+        await flow.first(flow.all(flow.event("a"), flow.event("never")), flow.event("go"))
+        return flow.continue_as_new(generation=1)
+
+    harness.add(app)
+    run = sign.start("1")
+    for name in ("a", "b", "go"):
+        run.event(name, name.upper())
+        harness.run()
+    assert run.status().result == [1, "A"]
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_group_that_fails_does_not_release_a_lock_that_it_has_only_renewed(renews: bool) -> None:
+    async def code() -> Any:
+        async with flow.lock("till") as held:
+            with suppress(Problem):
+                await flow.all(held.renew() if renews else step("b"), step("fails"))
+            await flow.event("go")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z", "granted": {}}
+    driver.apply(done(driver, "0", lease))
+    driver.apply(done(driver, "1.0", "2026-01-02T00:00:00Z"))
+    driver.apply(done(driver, "1.1", error="no"))
+    assert [lease["semaphore"] for lease in driver.held.values()] == ["till"]
+    driver.drop()
+
+
+@pytest.mark.parametrize("is_of_user", [True, False])
+def test_an_event_that_code_of_the_user_has_received_in_a_map_is_not_kept_again(is_of_user: bool) -> None:
+    async def one(name: str) -> Any:
+        return await (flow.event(name) if name == "a" else step("fails"))
+
+    def command(name: str) -> Any:
+        return flow.event(name) if name == "a" else step("fails")
+
+    async def code() -> Any:
+        with suppress(Problem):
+            await flow.map(one if is_of_user else command, ["a", "b"])
+        await flow.event("go")
+
+    driver = event(Driver(code, Position("1")).start(BEGIN), "a", 7)
+    [path] = [path for path, pending in driver.pending.items() if pending.command.kind == "step"]
+    driver.apply(done(driver, path, error="no"))
+    assert kept(driver) == ({} if is_of_user else {"a": [7]})
+
+
 def test_a_log_of_a_release_that_dropped_such_an_event_is_replayed_as_it_was() -> None:
     async def code() -> Any:
         await flow.first(flow.all(flow.event("a"), flow.event("b")), flow.event("go"))
@@ -146,3 +200,73 @@ def test_a_log_of_a_release_that_dropped_such_an_event_is_replayed_as_it_was() -
     event(event(driver, "a", 7), "go")
     assert (driver.ended, list(driver.pending), kept(driver)) == (None, ["1"], {})
     assert done(driver, "1").wait.signature == "event a"
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        lambda: flow.first(flow.event("n", int), flow.event("never")),
+        lambda: flow.wait_for(flow.event("n", int), 60),
+        lambda: flow.all(flow.event("n", int)),
+        lambda: flow.first_success(flow.event("n", int)),
+        lambda: flow.first(flow.shield(flow.all(flow.event("n", int), step("never"))), flow.event("never")),
+        lambda: flow.all(flow.begin(flow.event("n", int))),
+    ],
+)
+def test_the_code_receives_the_error_of_a_wrong_event_once(group: Callable[[], Any]) -> None:
+    async def code() -> Any:
+        try:
+            await group()
+        except Problem as problem:
+            return [str(problem.detail), await flow.event("n")]
+
+    driver = event(Driver(code, Position("1")).start(BEGIN), "n", "five")
+    event(driver, "n", 6)
+    assert driver.ended is not None
+    assert (driver.ended.value[0].endswith("must be int, not str."), driver.ended.value[1]) == (True, 6)
+
+
+def test_a_wrong_event_whose_error_the_code_does_not_receive_is_kept() -> None:
+    async def code() -> Any:
+        with suppress(Problem):
+            await flow.all(flow.event("n", int), flow.event("n", int), step("fails"))
+        return await flow.event("n")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(done(driver, "0.2", error="no"))
+    event(driver, "n", "five")
+    assert driver.ended is not None
+    assert driver.ended.value == "five"
+
+    async def twice() -> Any:
+        with suppress(Problem):
+            await flow.all(flow.event("n", int), flow.event("n", int))
+        return await flow.event("n")
+
+    driver = Driver(twice, Position("1")).start(BEGIN)
+    event(event(driver, "n", "first"), "n", "second")
+    assert driver.ended is not None
+    assert driver.ended.value == "second"
+
+
+def test_a_log_of_a_release_that_lost_an_event_of_a_map_is_replayed_as_it_was() -> None:
+    async def code() -> Any:
+        with suppress(Problem):
+            await flow.map(lambda name: flow.event(name) if name == "a" else step(name), ["a", "fails"])
+        return await flow.event("a")
+
+    driver = event(Driver(code, Position("1", committed=3)).start(BEGIN), "a", 7)
+    driver.apply(done(driver, "0.1.0", error="no"))
+    assert (driver.ended, kept(driver)) == (None, {})
+
+
+def test_a_log_of_a_release_in_which_a_first_success_began_no_time_out_is_replayed_as_it_was() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("fails"))
+        await step("a")
+        return await flow.wait_for(flow.first_success(handle, step("b")), 60)
+
+    driver = Driver(code, Position("1", committed=3)).start(BEGIN)
+    driver.apply(done(driver, "0", error="no"))
+    driver.apply(done(driver, "1"))
+    assert [pending.command.signature for pending in driver.pending.values()] == ["step shop.b"]

@@ -5,7 +5,8 @@ import logging
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -497,6 +498,27 @@ def test_an_inline_step_cannot_change_lists_of_the_code_so_a_replay_has_the_same
     run.event("go")
     harness.run()
     assert run.status().result == [2, 2, 1, {"a": []}]
+
+
+class Pair(NamedTuple):
+    words: list[str]
+
+
+def test_an_inline_step_cannot_change_a_received_set_nor_what_is_in_a_named_tuple_or_a_partial(
+    harness: Harness,
+) -> None:
+    def change(tags: set[str], pair: Pair) -> int:
+        tags.add("x")
+        pair.words.append("x")
+        return len(tags) + len(pair.words)
+
+    async def tagged(tags: set[str]) -> list[Any]:
+        pair = Pair([])
+        seen = [await flow.run(change, tags, pair), await flow.run(partial(change, tags, pair=pair))]
+        await flow.run(tags.add, "y")
+        return [*seen, sorted(tags), pair.words]
+
+    assert result_of(harness, tagged, tags={"a"}) == [3, 3, ["a"], []]
 
 
 def test_thousands_of_coroutines_that_do_not_wait_are_not_a_loop(harness: Harness) -> None:

@@ -38,7 +38,8 @@ class Transport:
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self.base_url = base_url
-        self._tokens = Tokens(token or default_token) if token or not base_url.startswith("http://") else None
+        is_encrypted = httpx.URL(base_url).scheme == "https"  # in lower case, as it will be called
+        self._tokens = Tokens(token or default_token) if token or is_encrypted else None
         self._retry_seconds = retry_seconds
         self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport)
 

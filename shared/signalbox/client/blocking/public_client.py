@@ -28,7 +28,8 @@ class Client:
 
     - ``base_url``: as `signalbox deploy` shows it, with ``/`` or ``/PREFIX-`` at its end.
     - ``token``: returns an identity token for the URL of a function; by default, that of the environment's service
-      account or of the person who is signed in with gcloud. ``http://`` gets no token, unless `token` is given.
+      account or of the person who is signed in with gcloud. Only ``https://`` gets that one. A person's token is valid
+      for every function, so the receiver may call whatever the person may: name only hosts that you trust.
     - ``retry_seconds``: how long a call is repeated if it gets no answer, or 429, 502, 503 or 504.
     - ``transport``: httpx's, for a proxy or a test.
     """
@@ -80,9 +81,9 @@ class Client:
         ``Idempotency-Key``, which all its attempts share. Raises `ApiError`, and `Unavailable`.
         """
         key = keyed(str(uuid.uuid4())) if method == "POST" else {}
-        route, _, query = path.strip("/").partition("?")
-        segments = (unquote(segment) for segment in route.split("/")) if route else ()
-        asked = {**parse_qs(query), **(parameters or {})}
+        route, _, query = path.partition("?")
+        segments = [unquote(segment) for segment in route.strip("/").split("/")] if route.strip("/") else []
+        asked = {**parse_qs(query, keep_blank_values=True), **(parameters or {})}
         return self._transport.json(method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})})
 
     def semaphore(self, name: str) -> Semaphore:

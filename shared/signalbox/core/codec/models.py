@@ -6,7 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 from uuid import UUID
 
 from signalbox.core.codec.json_forms import OBJECT, WrongValue, check, same_when_read, text_of_error
@@ -14,7 +14,7 @@ from signalbox.core.codec.json_forms import sorted_items as in_order
 from signalbox.core.codec.json_types import type_name
 from signalbox.core.codec.sorted_sets import SETS, SORTED
 
-_WITHOUT_SETS = {bool, int, float, str, bytes, type(None), datetime, date, Decimal, UUID}
+_WITHOUT_SETS = (bool, int, float, str, bytes, type(None), datetime, date, Decimal, UUID)
 _SETS = (set, frozenset)
 
 
@@ -68,15 +68,18 @@ def _place_of(error: Exception, at: str) -> str:
     return f"{at}{place}: {first['msg']}"
 
 
-def _may_have_sets(annotation: Any, seen: set[Any]) -> bool:
-    if annotation in _WITHOUT_SETS or annotation in seen:
+def _may_have_sets(annotation: Any, seen: set[int]) -> bool:
+    if id(annotation) in seen or (isinstance(annotation, type) and annotation in _WITHOUT_SETS):
         return False
     if (fields := getattr(annotation, "model_fields", None)) is not None:
-        seen.add(annotation)
-        return any(_may_have_sets(field.annotation, seen) for field in fields.values())
+        seen.add(id(annotation))
+        computed = [field.return_type for field in annotation.model_computed_fields.values()]
+        types = [*(field.annotation for field in fields.values()), *computed]
+        return annotation.model_config.get("extra") == "allow" or any(_may_have_sets(part, seen) for part in types)
     if (inner := get_args(annotation)) and get_origin(annotation) not in _SETS:
-        return any(_may_have_sets(part, seen) for part in inner if not isinstance(part, str | int))
-    return not (isinstance(annotation, type) and issubclass(annotation, Enum))
+        parts = inner[:1] if get_origin(annotation) is Annotated else inner
+        return any(_may_have_sets(part, seen) for part in parts if not isinstance(part, str | int))
+    return annotation is not None and not (isinstance(annotation, type) and issubclass(annotation, Enum))
 
 
 def _names(value: Any) -> list[tuple[str, str]]:
@@ -87,31 +90,52 @@ def _names(value: Any) -> list[tuple[str, str]]:
     return [(name, field.serialization_alias or field.alias or name) for name, field in fields.items()]
 
 
+def _written_names(value: Any) -> list[tuple[str, str]]:
+    computed = getattr(type(value), "model_computed_fields", {})
+    further = [
+        *((name, field.alias or name) for name, field in computed.items()),
+        *((name, name) for name in _extra(value)),
+    ]
+    return [*_names(value), *further]
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    """Return the values that a model has beyond its fields, by name."""
+    return getattr(value, "model_extra", None) or {}
+
+
 def _sort(value: Any, written: Any) -> None:
     """Sort the lists in JSON that were written for sets: each process writes a set in another order."""
-    if isinstance(written, list):
-        if isinstance(value, _SETS):
-            written[:] = in_order(written)
-        elif isinstance(value, list | tuple):
+    if getattr(type(value), "__pydantic_root_model__", False):
+        _sort(value.root, written)
+    elif isinstance(written, list):
+        if isinstance(value, list | tuple | set | frozenset):
             for item, part in zip(value, written, strict=False):
                 _sort(item, part)
+        if isinstance(value, _SETS):
+            written[:] = in_order(written)
     elif isinstance(written, dict):
         if isinstance(value, dict):
             for item, part in zip(value.values(), written.values(), strict=False):
                 _sort(item, part)
-        for name, shown in _names(value):
-            if shown in written:
+        for name, shown in _written_names(value):
+            if isinstance(written.get(shown), list | dict):
                 _sort(getattr(value, name), written[shown])
 
 
 def _sorted(value: Any) -> Any:
     """Return a value whose sets iterate in the same order in every process."""
-    if isinstance(value, SETS):
-        return value if type(value) not in SORTED else SORTED[type(value)](value)
-    if type(value) in (list, tuple):
-        return type(value)(map(_sorted, value))
-    if type(value) is dict:
+    kind: Any = type(value)
+    if issubclass(kind, SETS):
+        return SORTED.get(kind, kind)([_sorted(item) for item in value])
+    if kind in (list, tuple):
+        return kind([_sorted(item) for item in value])
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return kind._make([_sorted(item) for item in value])
+    if kind is dict:
         return {name: _sorted(item) for name, item in value.items()}
     for name, _ in _names(value):
         object.__setattr__(value, name, _sorted(getattr(value, name)))
+    for name, item in _extra(value).items():
+        value.model_extra[name] = _sorted(item)
     return value

@@ -72,4 +72,9 @@ def _sorted(members: Iterable[Any]) -> list[Any]:
 
 
 def _place(member: Any) -> tuple[str, Any]:
+    """Return a key by which a member is sorted. Python orders sets by inclusion, which is no order of all of them."""
+    if isinstance(member, frozenset):
+        return "frozenset", sorted(map(_place, member))
+    if isinstance(member, tuple):
+        return "tuple", [*map(_place, member)]
     return type(member).__name__, member.value if isinstance(member, Enum) else member

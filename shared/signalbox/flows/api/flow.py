@@ -14,6 +14,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.codec.json_types import SCALARS
+from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
@@ -40,12 +41,12 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
 from signalbox.flows.machine.stuck import Cancelled
-from signalbox.flows.machine.tree import Handle, earliest
+from signalbox.flows.machine.tree import Handle, earliest, of_kit
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
 from signalbox.tasks.model.attempts import TaskContext
-from signalbox.tasks.requests.signatures import result_codec
+from signalbox.tasks.requests.signatures import plain_result, result_codec
 
 if TYPE_CHECKING:
     from signalbox.tasks.api import Call
@@ -143,18 +144,27 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
 
 
 def _own_copy(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a method of a list, dictionary or set as that of a copy, and all other functions unchanged."""
+    """Return a method of a list, dictionary or set as that of a copy, and all other functions unchanged.
+
+    The arguments of a `partial` are copied as those of `run`.
+    """
+    if isinstance(function, partial):
+        return partial(function.func, *_copied(function.args), **_copied(function.keywords))
     of = getattr(function, "__self__", None)
-    return getattr(_copied(of), function.__name__) if type(of) in (list, dict, set) else function
+    return getattr(_copied(of), function.__name__) if type(of) in (list, dict, *_SETS) else function
+
+
+_SETS = (set, SORTED[set])
 
 
 def _copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
     """Return a deep copy of lists, dictionaries, sets and tuples; other objects in them are not copied."""
     kind, memo = type(value), {} if memo is None else memo
-    if kind is set:
-        return set(value)
-    if kind is tuple:
-        return tuple([_copied(item, memo) for item in value])
+    if kind in _SETS:
+        return kind(value)
+    if isinstance(value, tuple) and (kind is tuple or hasattr(kind, "_make")):
+        items = [_copied(item, memo) for item in value]
+        return tuple(items) if kind is tuple else kind._make(items)
     if kind not in (list, dict) or id(value) in memo:
         return memo.get(id(value), value)
     memo[id(value)] = copy = value.copy()
@@ -167,9 +177,9 @@ def _result_of(function: Callable[..., Any]) -> Codec:
     """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
-    annotation = getattr(function, "__annotations__", {}).get("return")
-    if annotation is None or annotation in SCALARS:  # most often
-        return JSON
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    if annotation is None or annotation is Any or annotation in SCALARS:  # most often
+        return plain_result(type(None) if annotation is None else annotation)
     try:
         hints = get_type_hints(function)
     except NameError:  # a type that is known only to a type checker
@@ -429,6 +439,7 @@ class AsCompleted(Generic[T]):
         return handle
 
 
+@of_kit
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     """Wait for a command, and return its result. After `timeout_seconds`, abandon the command, as `first` does.
 
@@ -441,6 +452,7 @@ async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     return cast("T", result)
 
 
+@of_kit
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
     """Call a function for each of many items, and await each result. At most `at_once` items are in progress at a time.
 
@@ -449,14 +461,16 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
-    results: dict[int, T] = {}
+    driver, results = running_flow("flow.map"), dict[int, T]()
     left = iter(enumerate(items))
 
     failed = False
 
+    @of_kit
     async def take() -> None:
         nonlocal failed
-        while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins nothing
+        # code that catches its cancel begins no further call
+        while not failed and not driver.cancels and (taken := next(left, None)):
             number, item = taken
             try:
                 results[number] = await function(item)

@@ -12,7 +12,7 @@ import difflib
 import inspect
 import linecache
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -88,6 +88,24 @@ REASONS: dict[str, str] = {
 """The reason not to call a function, by the longest prefix of its full name. An empty reason allows the call."""
 
 
+CLOCKS = frozenset(
+    {
+        "datetime.date.today",
+        "datetime.datetime.now",
+        "datetime.datetime.today",
+        "datetime.datetime.utcnow",
+        "time.gmtime",
+        "time.localtime",
+        "time.strftime",
+        "time.time",
+        "time.time_ns",
+    }
+)
+"""The functions that return the time of the machine."""
+
+IGNORES_TRAVEL = "returns the machine's time, which the harness does not move: use TaskContext.now()"
+
+
 class FlowWarning(UserWarning):
     """A flow's code makes a call that a replay would repeat, or that would differ."""
 
@@ -118,15 +136,33 @@ def check(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
 
 def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[Finding]:
     """Return the calls that a flow's code should not make. If its source cannot be read, return an empty list."""
-    seen: dict[Callable[..., Any], list[Finding]] = {}
+    return _in_order(finding for function in _reached(code) for finding in _findings(function, is_task))
+
+
+def clock_reads(code: Callable[..., Any]) -> list[Finding]:
+    """Return the calls in a task's code that read the machine's clock."""
+    return _in_order(
+        Finding(inspect.getfile(function), call.lineno, f"{ast.unparse(call.func)}() {IGNORES_TRAVEL}")
+        for function in _reached(code)
+        for call in _calls(_nodes(function))
+        if _named(call.func, function)[1] in CLOCKS
+    )
+
+
+def _in_order(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(set(findings), key=lambda finding: (finding.file, finding.line))
+
+
+def _reached(code: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return a function, and the functions of the same module that it calls, also through others."""
+    seen: dict[Callable[..., Any], None] = {}
     unseen = [code]
     while unseen:
         function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of the function it wraps
         if function not in seen:
-            seen[function] = list(_findings(function, is_task))
+            seen[function] = None
             unseen += _called(function)
-    unique = {finding for found in seen.values() for finding in found}
-    return sorted(unique, key=lambda finding: (finding.file, finding.line))
+    return list(seen)
 
 
 def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> Iterator[Finding]:

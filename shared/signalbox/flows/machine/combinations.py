@@ -10,7 +10,7 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import SHIELD_PATCH, Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -98,6 +98,7 @@ class Group:
         self._results: list[Any] = []
         self._left = 0
         self._error: CallOutcome | None = None
+        self._failed: Node | None = None
         self._cancel: CallOutcome | None = None
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
@@ -115,19 +116,24 @@ class Group:
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
         for number, item in self._items:
+            before = len(self.tree.ready)
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
-            if self._takes_one and self.stops():
+            if self._takes_one and self.stops(before):
                 return
 
     @property
     def _takes_one(self) -> bool:
         return self._mode in (Mode.FIRST, Mode.SUCCESS)
 
-    def stops(self) -> bool:
-        """Return whether a kept event has decided a `first`: its later commands must not take another event.
+    def stops(self, before: int) -> bool:
+        """Return whether the item that was added last decides a `first`: its later items must not take another event.
 
-        Before the patch, it stopped as soon as anything in the flow was decided. There was no `first_success` then.
+        `before` is the number of outcomes that were on their way before the item was added. Before `ANY_PATCH`, the
+        group stopped as soon as anything in the flow was decided. There was no `first_success` then.
         """
+        if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before, self.parent)
+            return self._left == 0
         if self._children[-1].decided or self._mode is Mode.SUCCESS:
             return self._children[-1].decided
         return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
@@ -137,7 +143,7 @@ class Group:
             return
         self._done[slot] = True
         if self._mode is Mode.FIRST:
-            self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
+            self._decide_by(slot, outcome)
             return
         if self._mode is Mode.SUCCESS:
             self.take_success(slot, outcome)
@@ -145,7 +151,7 @@ class Group:
         self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
         self._left -= 1
         if outcome.failed and not (self._mode is Mode.SETTLED and isinstance(outcome.exception(), Problem)):
-            self._fail(outcome)
+            self._fail(slot, outcome)
         if self._left == 0:
             self._end(self._error or CallOutcome(self._results))
 
@@ -153,14 +159,14 @@ class Group:
         """Decide the group with a success. After a failure, add the items that are left, and wait for the others."""
         error = outcome.exception()
         if not isinstance(error, Problem):
-            self._decide(outcome if error else CallOutcome(First((self._keys[slot], outcome.value))))
+            self._decide_by(slot, outcome)
             return
         self._results[slot] = error
         self._left -= 1
         if self._left:
             self.parent.repeat_cancel(self)
-        else:
-            self._decide(CallOutcome(raised=self._all_failed()))
+        else:  # the code receives all of the errors, so nothing is abandoned
+            self.tree.ready.append((self.parent, self.slot, CallOutcome(raised=self._all_failed())))
         if self._left:
             self._place()
 
@@ -179,15 +185,21 @@ class Group:
     def shielded(self) -> bool:
         return any(child.shielded for child in self._children)
 
+    def _decide_by(self, slot: int, outcome: CallOutcome) -> None:
+        """Decide the group with the outcome of one of its nodes."""
+        if outcome.failed:
+            self._failed = self._children[slot]
+        self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
+
     def _decide(self, outcome: CallOutcome) -> None:
         self._left = 0
         for child in self._open():
             child.abandon()
         self._end(outcome)
 
-    def _fail(self, outcome: CallOutcome) -> None:
+    def _fail(self, slot: int, outcome: CallOutcome) -> None:
         if self._error is None:
-            self._error = outcome
+            self._error, self._failed = outcome, self._children[slot]
             self._cancel_open(cancelled("another command of the group failed"))
 
     def _cancel_open(self, outcome: CallOutcome) -> None:
@@ -202,8 +214,9 @@ class Group:
             node.cancel(self._cancel)
 
     def _end(self, outcome: CallOutcome) -> None:
+        """Report an outcome. If it is an error, abandon the nodes, except the one whose error the code receives."""
         if outcome.failed:
-            self.abandon()
+            self._abandon_all_but(self._failed)
         self.tree.ready.append((self.parent, self.slot, outcome))
 
     def _open(self) -> Iterator[Node]:
@@ -222,20 +235,28 @@ class Group:
         if self._takes_one:
             self._decide(outcome)
             return True
-        self._error = outcome
+        self._error, self._failed = outcome, None
         self._cancel_open(outcome)
         return True
 
     def abandon(self) -> None:
+        self._abandon_all_but(None)
+
+    def _abandon_all_but(self, kept: Node | None) -> None:
         self._left = 0
         for child in self._children:
-            child.abandon()
+            if child is not kept:
+                child.abandon()
         self._release_locks()
 
     def _release_locks(self) -> None:
-        """Release the locks that coroutines have returned."""
+        """Release the locks that the group has taken, also those that coroutines have returned.
+
+        The code still holds a lock that the group has only renewed, and can await again a handle that has taken one.
+        """
         for lock in locks_in(self._results):
-            if not any(handle.has(lock) for handle in self.tree.handles):
+            is_handles = any(handle.has(lock) for handle in self.tree.handles)
+            if not is_handles and (lock.is_below(self._path) or not self.tree.patched(RECEIVED_PATCH)):
                 lock.release()
 
 

@@ -50,7 +50,7 @@ from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.codec.json_forms import JSON, WrongValue, decode
+from signalbox.core.codec.json_forms import WrongValue, decode, is_plain
 from signalbox.core.codec.json_types import copied
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain
@@ -85,6 +85,7 @@ from signalbox.flows.machine.stuck import (
     too_large,
 )
 from signalbox.flows.machine.tree import (
+    RECEIVED_PATCH,
     Branch,
     Handle,
     HandleWait,
@@ -316,7 +317,8 @@ class Driver:
     def _resume(self) -> "Driver":
         resumed: Counter[int] = Counter()
         for _ in range(BRANCHES_MAX):
-            self.keep_reclaimed()
+            if not self._passes_groups():
+                self.keep_reclaimed()
             if not self.ready:
                 break
             parent, slot, outcome = self.ready.popleft()
@@ -340,6 +342,22 @@ class Driver:
             detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
             raise too_large(detail, self.location)
         return self
+
+    def _passes_groups(self) -> bool:
+        """Return whether the next outcome goes to a group: its failure may cancel a wait for an event to keep again."""
+        goes_to_code = not self.ready or isinstance(self.ready[0][0], Branch)
+        return bool(self.reclaimed) and not goes_to_code and self.patched(RECEIVED_PATCH)
+
+    def deliver(self, first: int, end: Parent | None = None) -> None:
+        """Deliver the outcomes of `ready` from a position on, up to code or `end`, which receive them later."""
+        at = first
+        while at < len(self.ready):
+            parent, slot, outcome = self.ready[at]
+            if isinstance(parent, Branch) or parent is end:
+                at += 1
+            else:
+                del self.ready[at]
+                parent.got(slot, outcome)
 
     def _loops(self, times: int) -> Stuck:
         return too_large(f"The code was resumed {times:,} times without waiting: it loops.", self.location)
@@ -454,6 +472,11 @@ class Driver:
         """The path of the branch whose code runs."""
         return self.runs.path if self.runs else ""
 
+    @property
+    def cancels(self) -> bool:
+        """Whether a cancel has reached the branch whose code runs. Before the patch, always False."""
+        return self.runs is not None and self.runs.cancelled and self.patched(RECEIVED_PATCH)
+
     def patched(self, name: str) -> bool:
         """Return whether the code of a patch runs at this position of the log."""
         return self.position.patched(name)
@@ -511,6 +534,15 @@ class Driver:
                 self.release(pending.path)
             case NextEvent(event=name) if event and self.patched(KEPT_PATCH):
                 self.reclaimed.append((event[0], name, event[1]))
+
+    def kept_events(self) -> list[tuple[str, Any]]:
+        """Return the names and the values of the kept events, in the order of their arrival."""
+        kept = [
+            (number, name, value)
+            for name, values in self.kept.items()
+            for number, value in zip(self.kept_numbers[name], values, strict=True)
+        ]
+        return [(name, value) for _, name, value in sorted(kept, key=itemgetter(0))]
 
     def keep_reclaimed(self) -> None:
         """Keep the reclaimed events, unless a command waits for them."""
@@ -594,7 +626,7 @@ class Driver:
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
     """Return an outcome of the log, with a new result object that the code may change. Raises `Stuck`."""
     codec, result = pending.command.codec, outcome.result
-    if codec is JSON:
+    if is_plain(codec):
         return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
     try:
         return outcome if outcome.object else CallOutcome(decode(codec, result, "the result", stored=True))

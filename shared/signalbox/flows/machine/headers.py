@@ -108,8 +108,7 @@ def new_entries(turn: FlowTurn) -> list[Message]:
     """
     if turn.continued is None:
         return turn.applied
-    kept = turn.driver.kept.items()
-    events = [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
+    events = [Event(name, value, _known(turn.now)) for name, value in turn.driver.kept_events()]
     reason = turn.driver.due_cancel
     return [*([] if reason is None else [Cancel(reason, _known(turn.now))]), *events]
 

@@ -7,10 +7,10 @@ code never receives its outcome, so the locks in the outcome are released, and t
 
 import inspect
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import Context
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
 from signalbox.core.flow_hooks import Awaited
@@ -31,6 +31,7 @@ from signalbox.flows.problems import CommandCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 CLOSES_MAX = 1_000
 """The number of waits in a clean-up that `Branch.close` skips. Code with more waits catches every exception in a loop.
@@ -42,6 +43,16 @@ UNENDING: list[Any] = []
 
 SHIELD_PATCH = "signalbox.shields"
 """The patch with which a shield only delays a cancel: the cancel waits for other shields, and not for ended ones."""
+
+RECEIVED_PATCH = "signalbox.received"
+"""The patch for what a group receives.
+
+- An item that ends as soon as it begins ends its handle at once, and decides its `first` before the next item begins.
+- An outcome has passed through all groups before a kept event goes to another wait, and before a cancel is repeated.
+- A group that fails keeps the events, and releases the locks, that `flow.wait_for` and `flow.map` in it have received.
+- It releases no lock that it has only renewed.
+- A map that is cancelled begins no further call.
+"""
 
 
 class Parent(Protocol):
@@ -110,6 +121,10 @@ class Tree(RunningFlow, Protocol):
         """Send the outcome of a command to its parent."""
         ...
 
+    def deliver(self, first: int, end: "Parent | None" = None) -> None:
+        """Deliver the outcomes of `ready` from a position on, up to code or `end`, which receive them later."""
+        ...
+
     def reclaim(self, pending: "PendingCommand") -> None:
         """Release the lock, or keep the event, that a command has received for code that never receives it."""
         ...
@@ -170,8 +185,9 @@ class Branch:
         self._waits = 0
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
+        self._received: list[Node] | None = [] if getattr(code, "cr_code", None) in KIT_CODE else None
         self._is_passed_on = False
-        self._cancelled = False
+        self.cancelled = False
         self._has_ended = False
         self.context: Context = copy_of(tree.runs.context) if tree.runs else kit_context()
         self.context.run(enter, tree)
@@ -238,6 +254,8 @@ class Branch:
             self.tree.ready.append((self, 0, due))
             return
         self._waits_for = self.tree.place(item, path, self, 0, self.location)
+        if self._received is not None and is_kits(self._code):
+            self._received.append(self._waits_for)
         if due and self._waits_for.cancel(due):
             self.cancel_due = None
 
@@ -252,18 +270,20 @@ class Branch:
 
         The error is raised only once, so that the code can wait during its clean-up.
         """
-        if not self._cancelled:
-            self._cancelled = True
+        if not self.cancelled:
+            self.cancelled = True
             if self._waits_for is None or not self._waits_for.cancel(outcome):
                 self.cancel_due = outcome
         return True
 
     def pass_on(self, outcome: CallOutcome) -> None:
         """Raise a cancel that the last execution has not received at the first `await`, even if it is shielded."""
-        self._cancelled = self._is_passed_on = True
+        self.cancelled = self._is_passed_on = True
         self.cancel_due = outcome
 
     def repeat_cancel(self, node: Node) -> None:
+        if self._waits_for is None:
+            return  # not all of the item has begun: the cancel follows then
         if self.cancel_due and not node.decided and self.tree.patched(SHIELD_PATCH) and node.cancel(self.cancel_due):
             self.cancel_due = None
 
@@ -276,7 +296,11 @@ class Branch:
         raise AssertionError("a `first` has no branches below it")
 
     def abandon(self) -> None:
+        """Abandon what a function of the kit has received. Code of the user has received its outcomes."""
         assert self._has_ended, "a `first` has no branches below it"
+        if self._received and self.tree.patched(RECEIVED_PATCH):
+            for node in self._received:
+                node.abandon()
 
     def close(self) -> None:
         """Close the code. If the code waits in its clean-up, close it again there.
@@ -294,6 +318,25 @@ class Branch:
         UNENDING.append(self._code)
         detail = "The code catches every exception and then waits again, so that it never ends. Catch `Exception`"
         raise misused(detail, self.location)
+
+
+KIT_CODE: set[CodeType] = set()
+"""The code of the coroutines of the kit, which await what the code of a flow gives them."""
+
+
+def of_kit(function: F) -> F:
+    """Mark a coroutine function as the kit's."""
+    KIT_CODE.add(function.__code__)
+    return function
+
+
+def is_kits(code: Any) -> bool:
+    """Return whether a coroutine of the kit waits itself, not through code of the user."""
+    while isinstance(code, CoroutineType):
+        if code.cr_code not in KIT_CODE:
+            return False
+        code = code.cr_await
+    return True
 
 
 def discard(item: Any) -> None:
@@ -358,8 +401,12 @@ class Shielded:
         return self
 
     def got(self, _: int, outcome: CallOutcome) -> None:
+        """Pass the outcome on. It may decide a group around, which a cancel that has waited then leaves as it is."""
         self._ended = True
+        before = len(self.tree.ready)
         self.tree.ready.append((self.parent, self.slot, outcome))
+        if not isinstance(self.parent, Branch) and self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before)
         self.parent.repeat_cancel(self)
 
     def repeat_cancel(self, _: Node) -> None:
@@ -419,7 +466,11 @@ class Handle(Awaited[T]):
 
     def begin(self, location: str) -> None:
         """Add the item to the tree, under the handle's path."""
+        before = len(self.tree.ready)
         self._node = self.tree.place(self.item, self.path, self, 0, location)
+        if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before)
+            self.tree.keep_reclaimed()
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Receive the outcome of the command, and pass it on to the nodes that await it."""

@@ -5,7 +5,9 @@ attempts/{operation} the starts, and the last error
 
 from collections.abc import Callable
 from dataclasses import field
+from datetime import datetime
 
+from signalbox.core import wall_clock
 from signalbox.core.lazy_dataclasses import dataclass
 
 
@@ -36,6 +38,10 @@ class TaskContext:
     def seconds_left(self) -> float:
         """Return the seconds until Cloud Tasks delivers the task again, while this attempt still runs."""
         return max(0.0, self._seconds_left())
+
+    def now(self) -> datetime:
+        """Return the present time in UTC. In a test, that of the harness, which `travel` moves."""
+        return wall_clock.now()
 
     def cancelled(self) -> bool:
         """Return whether the result is not needed, because the unit's batch has ended. May be a few seconds old."""

@@ -5,8 +5,10 @@ const KEY = "signalbox-console-key"; // of `signalbox console`, whose program an
 
 const given = /^#key=([\w-]+)$/.exec(location.hash);
 if (given) {
-  localStorage.setItem(KEY, given[1]); // of this port: no other page reads it
   history.replaceState(null, "", location.pathname);
+  // Any site can open this page with a key that it has made up, so only one that the server accepts replaces the stored one.
+  const tried = await fetch("/console/about", { cache: "no-store", headers: { "X-Signalbox-Console": given[1] } }).catch(() => {});
+  if (tried?.ok) localStorage.setItem(KEY, given[1]); // of this port: no other page reads it
 }
 
 /** Return the headers of a read. */

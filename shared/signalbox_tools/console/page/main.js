@@ -39,9 +39,18 @@ let entries = 0;
 /** Return the page that the address names: its module, its parts, and its query. */
 function current() {
   const [path, asked = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...parts] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const [name, ...parts] = path.split("/").filter(Boolean).map(decoded);
   const known = Object.hasOwn(PAGES, name ?? "") ? name : FIRST;
   return { name: known, parts, query: Object.fromEntries(new URLSearchParams(asked)) };
+}
+
+/** Return a segment of an address as text, or as it is if it is not encoded as one. */
+function decoded(segment) {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
 }
 
 /** Read the page again and show it; `moved` says that it is another one than before. */

@@ -29,7 +29,6 @@ from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
-from signalbox_tools.local.cloud_tasks.task_attempts import Executions
 from signalbox_tools.local.injected_faults import Chaos, parse
 
 HOUSEKEEPING_SECONDS = 60
@@ -45,12 +44,6 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
     parser.add_argument(
         "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
-    )
-    parser.add_argument(
-        "--executions",
-        type=Executions,
-        default=Executions.ANSWERED,
-        help="what TaskExecutionCount counts: answered, documented",
     )
     return parser.parse_args(argv)
 
@@ -102,7 +95,6 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
             tombstones=Tombstones(),
             clock=time.time,
             chaos=options.chaos,
-            executions=options.executions,
             tombstone_seconds=options.tombstone_seconds,
         )
     )

@@ -178,6 +178,8 @@ async def _on_disk(task: QueuedTask) -> None:
 
 def _page(names: list[str], after: str, size: int, size_max: int) -> tuple[list[str], str]:
     """Return a page of the sorted names and the next token, which is the last name of the page."""
+    if size < 0:
+        raise invalid_argument("The page size must not be negative")
     rest = sorted(name for name in names if name > after)
     page = rest[: min(size or size_max, size_max)]
     return page, page[-1] if len(page) < len(rest) else ""

@@ -96,8 +96,7 @@ def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
     }
     if progress.last_status is not None:
         headers["X-CloudTasks-TaskPreviousResponse"] = str(progress.last_status)
-    if progress.last_reason:
-        headers["X-CloudTasks-TaskRetryReason"] = progress.last_reason
+        headers["X-CloudTasks-TaskRetryReason"] = ""  # Cloud Tasks has texts for App Engine targets only
     return headers
 
 

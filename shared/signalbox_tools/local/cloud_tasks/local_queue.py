@@ -215,7 +215,7 @@ class LocalQueue:
     def _retry(self, task: QueuedTask, answer: DispatchResult, began_at: float, now: float) -> None:
         own = task.spec.HasField("retry_config")
         retries = retries_of(task.spec.retry_config if own else self.message.retry_config)
-        task.progress = task.progress.failed(answer, retries, self._context.executions, began_at, now)
+        task.progress = task.progress.failed(answer, retries, began_at, now)
         if task.progress.expired(retries, seconds_of(task.spec.create_time), now):
             self.counts.dropped += 1
             self.remove(task.spec.name)

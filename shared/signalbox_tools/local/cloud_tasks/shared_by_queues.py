@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
-from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Executions, Progress
+from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Progress
 from signalbox_tools.local.injected_faults import Chaos
 
 Deliver = Callable[[Message, Progress], Awaitable[DispatchResult]]
@@ -25,5 +25,4 @@ class QueueContext:
     tombstones: Tombstones
     clock: Callable[[], float]
     chaos: Chaos
-    executions: Executions
     tombstone_seconds: float

@@ -1,31 +1,18 @@
 """The attempts of one task so far, and the consequences of an attempt.
 
 Two counts travel with every delivery. `X-CloudTasks-TaskRetryCount` is the number of attempts before this one, whatever
-their result. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, which has two
-interpretations. ANSWERED (the default): the worker responded, with any status; failed connections and exceeded
-deadlines do not count. DOCUMENTED: as Google's documentation describes the header, a 5xx response does not count
-either. So if a worker answers 500 each time, the first interpretation counts up to its limit, and the second one counts
-nothing.
+their result. `X-CloudTasks-TaskExecutionCount` is the number of those that were executions: the worker responded, and
+not with a 5xx. Google's documentation describes it so, and Cloud Tasks sends it so for HTTP targets. So if a worker
+answers 500 each time, the second count stays 0.
 """
 
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from signalbox_tools.local.cloud_tasks.queue_rules import RETENTION_SECONDS, RetryPolicy
 
 THROTTLING_STATUSES = frozenset({429, 503})
 DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
 """The reasons for a missing response, as names of `google.rpc.Code`: a passed deadline, or a failed connection."""
-
-
-class Executions(Enum):
-    """The attempts that count as executions."""
-
-    ANSWERED = "answered"
-    DOCUMENTED = "documented"
-
-    def counts(self, status: int | None) -> bool:
-        return status is not None and (self is Executions.ANSWERED or status < 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +29,10 @@ class DispatchResult:
     @property
     def succeeded(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def counts_as_execution(self) -> bool:
+        return self.status is not None and self.status < 500
 
     @property
     def throttles(self) -> bool:
@@ -76,9 +67,7 @@ class Progress:
             last_responded_at=None,
         )
 
-    def failed(
-        self, answer: DispatchResult, retries: RetryPolicy, executions: Executions, began_at: float, now: float
-    ) -> "Progress":
+    def failed(self, answer: DispatchResult, retries: RetryPolicy, began_at: float, now: float) -> "Progress":
         """End an attempt that did not succeed and set the time of the next one.
 
         The backoff begins at `began_at`: now, or for a forced run the time of its request. A longer `Retry-After`
@@ -90,7 +79,7 @@ class Progress:
             self,
             due_at=max(backoff_until, now + answer.retry_after_seconds),
             responses=self.responses + answered,
-            executions=self.executions + executions.counts(answer.status),
+            executions=self.executions + answer.counts_as_execution,
             last_responded_at=now if answered else None,
             last_status=answer.status,
             last_reason=answer.reason,

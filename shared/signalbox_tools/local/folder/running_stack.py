@@ -1,17 +1,27 @@
-"""The address of a folder's local stack, in a file that the stack writes when it is up and removes when it ends."""
+"""The address of a folder's local stack, in a file that the stack writes when it is up and removes when it ends.
+
+A clone or an archive may also contain such a file. So its addresses count only if they are of this machine: no
+command calls another host because of the file.
+"""
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from signalbox.adapters.settings import EMBEDDED
 from signalbox_tools import http_client
 
 FILE = "stack.json"
+NONE_RUNS = "No local stack runs here. Start one: signalbox dev"
 RESPONSE_SECONDS_MAX = 5.0
+HERE = re.compile(r"(http://)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/?")
+STORES = ("FIRESTORE_EMULATOR_HOST", "SIGNALBOX_STORE_ADDRESS")
+"""The variables that name the store. The first is ``embedded`` if the second has the address."""
 
 
 class NoStack(Exception):
@@ -58,8 +68,17 @@ class RunningStack:
     def of(cls, folder: Path) -> Self:
         """Return the stack that runs on a folder. Raises `NoStack`."""
         try:
-            stack = cls(**json.loads((folder / FILE).read_text("utf-8")))
-            os.kill(stack.pid, 0)
-        except (OSError, ValueError, TypeError) as error:
-            raise NoStack("No local stack runs here. Start one: signalbox dev") from error
-        return stack
+            with (folder / FILE).open("rb") as file:
+                is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+                stack = cls(**{**json.load(file), "folder": str(folder)})
+            if is_own and stack.pid > 0 and all(map(HERE.fullmatch, stack._addresses())):
+                os.kill(stack.pid, 0)
+                return stack
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise NoStack(NONE_RUNS) from error
+        raise NoStack(f"{NONE_RUNS} ({folder / FILE} is of another user, or names another machine.)")
+
+    def _addresses(self) -> Iterable[str]:
+        stores = [self.environment.get(name, "") for name in STORES]
+        store = stores[1] if stores[0] == EMBEDDED else stores[0]
+        return (self.base_url, self.queues_url, self.events_url, store, self.environment["CLOUD_TASKS_EMULATOR_HOST"])

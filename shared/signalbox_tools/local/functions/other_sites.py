@@ -20,15 +20,24 @@ from werkzeug.wrappers import Request
 from signalbox.adapters.http.cors import ANY_ORIGIN
 from signalbox.adapters.http.responses import problem_response
 from signalbox.catalogue.reading import Catalogue
-from signalbox.core.problems import PermissionDenied
+from signalbox.core.problems import PermissionDenied, Problem
 from signalbox_tools.function_deployments import Deployment, deployments_of
 from signalbox_tools.local.loopback import names_this_machine
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+ADDRESS_CHARACTERS_MAX = 32_768
+"""More than Google's front ends accept. Routing takes a third of a second for 40,000 slashes."""
+
 OWN_SITE = frozenset({"same-origin", "none"})
 SAFE = frozenset({"GET", "HEAD"})
+
+
+class AddressTooLong(Problem):
+    """The address of the request is too long."""
+
+    status = 414
 
 
 def guarded(catalogue: Catalogue, app: "WSGIApplication") -> "WSGIApplication":
@@ -37,6 +46,10 @@ def guarded(catalogue: Catalogue, app: "WSGIApplication") -> "WSGIApplication":
 
     def door(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
+        if len(str(environ.get("RAW_URI", ""))) > ADDRESS_CHARACTERS_MAX:
+            return problem_response(AddressTooLong("An address has at most 32,768 characters."))(
+                environ, start_response
+            )
         detail = _refused_host(request) or _refused_page(request, origins.get(request.path.split("/")[1], frozenset()))
         if detail:
             return problem_response(PermissionDenied(detail))(environ, start_response)

@@ -2,10 +2,14 @@
 
 In the cloud, Cloud Run's own log of requests has them, under the same trace. The labels are in a context variable,
 which a request has, but not the threads that it may start.
+
+A caller chooses most of them, so each is cut: refused requests of another site's page could fill the log with long
+addresses. The token in the address of a callback, whose holder may use it, is left out.
 """
 
 import io
 import json
+import re
 import sys
 import threading
 import time
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 BODY_BYTES_MAX = 2**20
+LABEL_CHARACTERS_MAX = 500
+TOKEN = re.compile(r"(?<=/callbacks/)[^/?#]+")
 CONSOLE = "console"
 """The page whose reads, one every two seconds, the terminal does not show."""
 
@@ -60,6 +66,14 @@ def current_labels() -> Mapping[str, Any]:
 
 def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
     """Return the labels of a request, from its address and headers, and for a task from its body."""
+    return {name: _cut(value) if isinstance(value, str) else value for name, value in _labels_of(environ).items()}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LABEL_CHARACTERS_MAX else f"{text[:LABEL_CHARACTERS_MAX]}…"
+
+
+def _labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
     path = str(environ.get("RAW_URI") or environ.get("PATH_INFO", ""))
     function = path.lstrip("/").partition("?")[0].partition("/")[0].replace("-", "_")
     if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
@@ -71,7 +85,7 @@ def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
         return {"kind": "event", "function": function, "id": unquote(environ.get("HTTP_CE_DOCUMENT", ""))}
     by_console = {"page": CONSOLE} if environ.get("HTTP_REFERER", "").endswith(f"/{CONSOLE}") else {}
     method = environ.get("REQUEST_METHOD", "")
-    return {"kind": "http", "function": function, "method": method, "path": path, **by_console}
+    return {"kind": "http", "function": function, "method": method, "path": TOKEN.sub("…", path), **by_console}
 
 
 def _task(environ: "WSGIEnvironment") -> dict[str, str]:
@@ -83,7 +97,7 @@ def _task(environ: "WSGIEnvironment") -> dict[str, str]:
     try:
         envelope = json.loads(body)
         return {"task_name": str(envelope["task"]), "id": _about(envelope)}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {"task_name": "", "id": ""}
 
 

@@ -40,6 +40,7 @@ from signalbox_tools.local.functions.iam import AuthorizedQueue, check_may_invok
 from signalbox_tools.local.functions.other_sites import guarded
 from signalbox_tools.local.functions.request_labels import LabelledLog, labelled
 from signalbox_tools.local.functions.time_outs import TimeOuts
+from signalbox_tools.local.functions.unread_bodies import read_to_their_end
 from signalbox_tools.local.store.local_store import local_store
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def application(catalogue: str) -> "WSGIApplication":
         connect()
         return app(environ, start_response)
 
-    return connected
+    return read_to_their_end(connected)
 
 
 def _sent_to(app: "WSGIApplication") -> invocations.Send:

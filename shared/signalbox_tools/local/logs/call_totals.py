@@ -1,10 +1,11 @@
 """Sum up the functions' log: one JSON line for each handled call, with its reads, writes and tasks."""
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
+
+from signalbox_tools.local.logs.log_entries import entry_of
 
 SUMMED = ("reads", "writes", "deletes", "round_trips", "tasks")
 
@@ -53,8 +54,4 @@ class LogStats:
 def _object(line: bytes) -> Mapping[str, object]:
     if b'"handled"' not in line:  # most lines are of another kind: do not parse them
         return {}
-    try:
-        said = json.loads(line)
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
+    return entry_of(line) or {}

@@ -12,6 +12,8 @@ POLL_SECONDS_QUIET = 0.5
 
 QUIET_READS = 20
 BYTES_AT_ONCE = 2**20
+CUT = " … (a line of more than 1 MiB, whole in the log)"
+SHOWN_OF_A_LONG_LINE = 1_000
 
 
 class LogFollower:
@@ -21,6 +23,7 @@ class LogFollower:
         self, files: Sequence[Path], show: Callable[[Iterable[tuple[str, str]]], None], from_end: bool = False
     ) -> None:
         self._offsets = {file: file.stat().st_size if from_end else 0 for file in files}
+        self._in_a_long_line = dict.fromkeys(files, False)
         self._show = show
         self._stopping = threading.Event()
         self._thread = kept_thread("logs", self._run)
@@ -52,10 +55,19 @@ class LogFollower:
                 return []
             with file.open("rb") as log:
                 log.seek(self._offsets[file])
-                whole, _, _ = log.read(BYTES_AT_ONCE).rpartition(b"\n")
+                read = log.read(BYTES_AT_ONCE)
         except OSError:
             return []
-        if not whole:
-            return []
+        whole, end, _ = read.rpartition(b"\n")
+        if not end:
+            return self._begun(file, read) if len(read) == BYTES_AT_ONCE else []
         self._offsets[file] += len(whole) + 1
-        return whole.decode("utf-8", "replace").split("\n")
+        lines = whole.decode("utf-8", "replace").split("\n")
+        rest_of_a_long_line, self._in_a_long_line[file] = self._in_a_long_line[file], False
+        return lines[1:] if rest_of_a_long_line else lines
+
+    def _begun(self, file: Path, read: bytes) -> list[str]:
+        """Skip a part of a line that is longer than a read; return the line's first characters, once."""
+        self._offsets[file] += len(read)
+        was_begun, self._in_a_long_line[file] = self._in_a_long_line[file], True
+        return [] if was_begun else [read[:SHOWN_OF_A_LONG_LINE].decode("utf-8", "replace") + CUT]

@@ -3,14 +3,16 @@
 A traceback is cut to the user's frames, below a line that names the task or request; a repetition is not shown.
 
 The input is the JSON lines of the functions' log, and the plain lines of the other services. Colours only on a
-terminal; ``LOG=json`` passes everything on as it is.
+terminal; ``LOG=json`` passes the lines on.
+
+User code and callers choose parts of a line. So no line raises an error here, none takes more than a screen, and the
+terminal obeys none.
 """
 
 import json
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -19,23 +21,25 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from signalbox_tools.local.functions.request_labels import CONSOLE
+from signalbox_tools.local.logs.log_entries import entry_of, object_of, time_of
 from signalbox_tools.local.logs.tracebacks import cut, has_own_frame
 from signalbox_tools.local.services.command_lines import READY
-from signalbox_tools.terminal_text import visible, visible_lines
+from signalbox_tools.terminal_text import visible
 
 SHOWN_OF_A_KIND = 3
 KIND_FOLDED = 10
 """If more successful lines of one kind arrive together, only the first few are shown."""
 
 TRACES_REMEMBERED = 50
+SCREEN_CHARACTERS = 2_000
+"""A line of 25 rows of 80 characters. The log has the whole line."""
+
+TRACE_LINES_MAX = 200
 
 LABELS = ("kind", "path", "method", "id", "task_name", "attempt", "page")
 CHANGES = ("writes", "deletes", "tasks")
 NOT_SHOWN = frozenset({"severity", "message", "time", "function", "service", *LABELS, "task"})
 KINDS = {"http": "cyan", "task": "magenta", "event": "blue", "schedule": "green"}
-NUMBERS = ("status", "attempt", "milliseconds")
-"""Values that are numbers in the kit's lines. A line in which one is not a number was printed by a user's code."""
-
 QUIET_SERVICES = frozenset({"firestore"})
 LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
 
@@ -59,18 +63,23 @@ class Terminal:
             if self._machine:
                 self._raw(json.dumps({"severity": "NOTICE", "message": text, "exception": trace}))
                 return
-            self._write(Text(text, style="bold red" if text.startswith("not ") else "bold green"))
+            self._write(Text(shown(text), style="bold red" if text.startswith("not ") else "bold green"))
             self._traceback(trace if self._full else cut(trace))
             self._traces_shown.clear()
+
+    def shows(self, service: str, line: str) -> bool:
+        """Return whether a line is written, by itself or folded with others."""
+        return self._machine or _shown(service, line) is not None
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write lines that arrived together."""
         with self._lock:
             if self._machine:
                 for service, line in lines:
-                    self._raw(line if line.startswith("{") else json.dumps({"service": service, "message": line}))
+                    is_json = object_of(line) is not None
+                    self._raw(visible(line) if is_json else json.dumps({"service": service, "message": line}))
                 return
-            entries = [entry for service, line in lines if (entry := parsed(service, line)) and not is_idle(entry)]
+            entries = [entry for service, line in lines if (entry := _shown(service, line))]
             for _, group in groupby(entries, key=_fold_key):
                 self._fold(list(group))
 
@@ -93,22 +102,22 @@ class Terminal:
 
     def _printed(self, entry: Mapping[str, Any]) -> None:
         name = str(entry.get("function") or entry.get("service", ""))
-        line = Text.assemble((f"{name} │ ", "yellow"), overflow="fold")
-        line.append_text(Text(str(entry.get("text", ""))))
+        line = Text.assemble((shown(f"{name} │ "), "yellow"), overflow="fold")
+        line.append(shown(str(entry.get("text", ""))))
         self._write(line)
 
     def _message(self, entry: Mapping[str, Any], message: str) -> None:
         severity = str(entry.get("severity", "INFO"))
         style = "bold red" if severity == "ERROR" else "yellow" if severity == "WARNING" else "dim"
         values = {name: value for name, value in entry.items() if name not in NOT_SHOWN and "/" not in name}
-        trace = str(values.pop("exception", ""))
+        trace = str(values.pop("exception", "")).strip()
         is_refusal = "problem" in entry and not has_own_frame(trace)  # its detail is enough
         trace = trace if self._full else "" if is_refusal else cut(trace)
         earlier = self._shown_before(entry, trace)
-        shown = [f"{name}={value}" for name, value in values.items() if value not in ("", None)]
-        shown += [f"{trace.strip().splitlines()[-1]}  (traceback: {earlier})"] if earlier else []
-        said = f"{_clock(entry)} {severity.lower():7} {_subject(entry)}: {message}  {'  '.join(shown)}"
-        self._write(Text(visible(said.rstrip()), style=style))
+        more = [f"{name}={_text(value)}" for name, value in values.items() if value not in ("", None)]
+        more += [f"{trace.splitlines()[-1]}  (traceback: {earlier})"] if earlier else []
+        said = f"{_clock(entry)} {severity.lower():7} {_subject(entry)}: {message}  {'  '.join(more)}"
+        self._write(Text(shown(said.rstrip()), style=style))
         self._traceback("" if earlier else trace)
 
     def _shown_before(self, entry: Mapping[str, Any], trace: str) -> str:
@@ -126,7 +135,7 @@ class Terminal:
     def _traceback(self, trace: str) -> None:
         if trace:
             syntax = Syntax("", "pytb", theme="ansi_dark", background_color="default")
-            text = syntax.highlight(visible_lines(trace))
+            text = syntax.highlight("\n".join(map(shown, _screens_of(trace))))
             text.rstrip()
             self._write(text)
 
@@ -140,18 +149,18 @@ class Terminal:
 
 def parsed(service: str, line: str) -> dict[str, Any] | None:
     """Return a line's values, or None if it is not shown. A line that is not JSON is a message of its service."""
-    if line.startswith("{"):
-        try:
-            values = {"service": service, **json.loads(line)}
-        except (ValueError, RecursionError):
-            values = {}
-        if values and all(isinstance(values.get(name, 0), int | float) for name in NUMBERS):
-            return values
-    if service == "functions":
+    if line.startswith("{") and (entry := entry_of(line)) is not None:
+        return {"service": service, **entry}
+    if service in ("functions", ""):
         return {"message": "printed", "service": service, "text": line}
     level = LEVEL.match(line)
     worth = service not in QUIET_SERVICES and level is not None and level[1] not in ("DEBUG", "INFO")
     return {"message": "printed", "service": service, "text": line} if worth else None
+
+
+def _shown(service: str, line: str) -> dict[str, Any] | None:
+    entry = parsed(service, line)
+    return None if entry is None or is_idle(entry) else entry
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
@@ -166,8 +175,9 @@ def is_idle(entry: Mapping[str, Any]) -> bool:
 def request_line(entry: Mapping[str, Any]) -> Text:
     """Return the line of a request: its time, name, result and duration."""
     kind, status = str(entry.get("kind", "http")), int(entry.get("status", 0))
-    line = Text.assemble((f"{_clock(entry)} ", "dim"), (f"{entry.get('method') or kind:8} ", KINDS.get(kind, "")))
-    line.append(f"{visible(_what(entry, kind)):46} ", style="")
+    method = shown(str(entry.get("method") or kind)[:20])
+    line = Text.assemble((f"{_clock(entry)} ", "dim"), (f"{method:8} ", KINDS.get(kind, "")))
+    line.append(f"{shown(_what(entry, kind)):46} ", style="")
     line.append(f"{status} ", style="green" if status < 400 else "yellow" if status < 500 else "bold red")
     line.append(f"{entry.get('milliseconds', 0):7.0f} ms", style="dim")
     if (attempt := entry.get("attempt", 1)) > 1:
@@ -202,7 +212,27 @@ def _fold_key(entry: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _clock(entry: Mapping[str, Any]) -> str:
+    at = time_of(entry)
+    return at.strftime("%H:%M:%S") if at else " " * 8
+
+
+def shown(text: str) -> str:
+    """Return a text as it is written: on one line, with its hidden characters as escapes, and at most a screen."""
+    whole = visible(text[: SCREEN_CHARACTERS + 1])
+    return whole if len(whole) <= SCREEN_CHARACTERS else f"{whole[:SCREEN_CHARACTERS]} … ({len(text):,} characters)"
+
+
+def _text(value: object) -> str:
     try:
-        return datetime.fromisoformat(str(entry["time"])).astimezone().strftime("%H:%M:%S")
-    except (KeyError, ValueError):
-        return " " * 8
+        return str(value)
+    except (ValueError, RecursionError):  # too many digits, or too many levels
+        return "…"
+
+
+def _screens_of(trace: str) -> Iterable[str]:
+    """Return the lines of a traceback, without its middle if there are too many."""
+    lines = trace.split("\n")
+    if len(lines) <= TRACE_LINES_MAX:
+        return lines
+    half = TRACE_LINES_MAX // 2
+    return (*lines[:half], f"… {len(lines) - 2 * half:,} lines …", *lines[-half:])

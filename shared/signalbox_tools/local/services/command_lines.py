@@ -42,7 +42,8 @@ SERVER_OPTIONS = (
     "--no-control-socket",
     "--limit-request-line=0",
 )
-"""The options of gunicorn, which serves the functions. Like functions-framework, it does not limit addresses."""
+"""The options of gunicorn, which serves the functions. It does not limit addresses, for it could only limit them to
+8 KB: `other_sites` refuses long ones."""
 
 
 def services(layout: StackLayout) -> list[Service]:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from signalbox import Problem, flow
+from signalbox.core.problems import LeaseEnded
 from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
-from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, GroupNode, Shield, ShieldNode
+from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, Shield
 from tests.simulation.worlds.flow_trees.handles import Handle
 from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome
 
@@ -37,9 +38,7 @@ class Model:
     ended: Outcome | None = None
     generation: int = 0
     is_cancelled: bool = False
-    has_kept_again: bool = False
     is_refusing: bool = False
-    cancelled_in: dict[tuple[str, str], int] = field(default_factory=dict)
     entries: int = 0
     branch: Branch = field(init=False)
 
@@ -62,8 +61,6 @@ class Model:
                 self.ready.popleft()()
             elif self.branch.outcome is not None:
                 self.end_code(self.branch.outcome)
-            elif self.has_kept_again and len({name for name, _ in self.passed_on}) > 1:
-                raise Open  # the place of an event that was kept again, among those of other names
             elif self.passed_on:
                 self.entries += 1
                 self.receive(*self.passed_on.pop(0))
@@ -94,13 +91,6 @@ class Model:
         at = next((at for at, (kept, _) in enumerate(self.kept) if kept == name), None)
         return [] if at is None else [self.kept.pop(at)[1]]
 
-    def check_open(self, event: str) -> None:
-        """Raise `Open` if the event or the end of another part may decide a group that waits for the event."""
-        waiting = [leaf for leaf in self.pending if leaf.command.key == ("event", event)]
-        is_late = self.cancelled_in.get(("event", event)) == self.entries
-        if is_late or any(isinstance(leaf.around, GroupNode | ShieldNode) for leaf in waiting):
-            raise Open
-
     def pass_on(self) -> None:
         """Pass events that have been kept again on to commands that wait for them already."""
         for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
@@ -118,15 +108,17 @@ class Model:
 
     # --- entries ---
 
-    def end(self, label: str, value: Any = None, error: str = "") -> None:
+    def end(self, kind: str, label: str, value: Any = None, error: str = "") -> None:
         """End a pending command."""
         self.entries += 1
-        [leaf] = [leaf for leaf in self.pending if leaf.command.label == label and leaf.command.kind != "event"]
+        [leaf] = [leaf for leaf in self.pending if leaf.command.key == (kind, label)]
         self.pending.remove(leaf)
-        if leaf.command.kind == "lock":
+        problem = Problem(error) if error else None
+        if kind == "lock":
             self.locks.add(label)
-            value = Lock(label, self)
-        leaf.end(Outcome(error=Problem(error)) if error else Outcome(value))
+        elif kind == "renew" and label not in self.locks:
+            problem = LeaseEnded("released")
+        leaf.end(Outcome(Lock(label, self) if kind in ("lock", "renew") else value, problem))
         self.settle()
 
     def event(self, name: str, value: Any) -> None:
@@ -144,6 +136,13 @@ class Model:
         else:
             self.pending.remove(leaf)
             leaf.end(Outcome(value))
+
+    def terminate(self) -> None:
+        """End the run as cancelled, without its code."""
+        self.entries += 1
+        self.pending.clear()
+        self.locks.clear()
+        self.ended = Outcome(error=flow.Cancelled())
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""
@@ -164,6 +163,11 @@ class Lock:
 
     def release(self) -> None:
         self.model.locks.discard(self.semaphore)
+
+    def renew(self) -> Command:
+        if self.semaphore not in self.model.locks:
+            raise LeaseEnded("released")
+        return Command("renew", self.semaphore, self.model)
 
 
 # --- the functions for the code ---

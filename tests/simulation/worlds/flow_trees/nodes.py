@@ -144,7 +144,6 @@ class Leaf(Node):
     def cancel(self) -> None:
         if self.is_open:
             self.model.pending.remove(self)
-            self.model.cancelled_in[self.command.key] = self.model.entries
             self.end(Outcome(error=flow.Cancelled()))
 
     def undo(self) -> None:
@@ -154,5 +153,3 @@ class Leaf(Node):
             self.model.locks.discard(self.command.label)
         elif self.outcome.error is None and self.command.kind == "event":
             self.model.keep(self.command.label, self.outcome.value)
-            self.model.has_kept_again = True
-            self.model.check_open(self.command.label)

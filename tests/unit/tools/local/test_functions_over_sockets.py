@@ -82,6 +82,17 @@ def test_a_whole_body_is_stored(server: tuple[str, int], framing: bytes, sent: b
     assert get(server, b"/documents/whole") == 200
 
 
+@pytest.mark.parametrize("size", [1_200_000, 12_000_000])
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+def test_a_client_that_sends_too_much_receives_the_refusal(
+    server: tuple[str, int], size: int, connection: bytes
+) -> None:
+    for _ in range(3):
+        request = HEAD % (b"large", b"Connection: " + connection + b"\r\n" + LENGTH % size) + b"x" * size
+        status, body = exchange(server, request)
+        assert (status, json.loads(body)["type"]) == (413, "urn:signalbox:problem:too-large")
+
+
 def test_an_address_is_as_long_as_in_the_cloud(server: tuple[str, int]) -> None:
     conditions = b"&".join(b"where=n%d==" % n + b"x" * 1_400 for n in range(14))
     assert len(conditions) > 4 * 4_094  # gunicorn's own limit of a request line

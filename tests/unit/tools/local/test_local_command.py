@@ -1,12 +1,17 @@
 """`signalbox dev`: its variables are checked before anything starts; a change during the start is not lost."""
 
+import os
+import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from signalbox.adapters.settings import from_environment
 from signalbox_tools.cli.main import main
+from signalbox_tools.local import child_processes
 from signalbox_tools.local import serving as command
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.local.reloading.watcher import Watcher
@@ -23,6 +28,7 @@ class Interrupted:
     base_url, store = ADDRESS, "embedded"
 
     def __init__(self, folder: Path) -> None:
+        self.settings = from_environment({"FIRESTORE_EMULATOR_HOST": "127.83.12.201:20000"})
         self.folder = folder
         self.calls: list[str] = []
 
@@ -57,6 +63,33 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Interrupted:
 def test_files_are_watched_before_the_stack_starts_and_reloaded_after(interrupted: Interrupted) -> None:
     assert main(["dev"]) == 0
     assert interrupted.calls == ["watch", "enter", "start", "stop", "exit"]
+
+
+def test_files_of_a_stack_are_of_this_user_only(interrupted: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = interrupted.folder / "kept"
+
+    def written() -> None:
+        kept.mkdir()
+        (kept / "saved.json").touch()
+        with (kept / "service.log").open("wb") as log:
+            child_processes.start((sys.executable, "-c", f"open({str(kept / 'tasks')!r}, 'w')"), output=log).wait()
+
+    monkeypatch.setattr(interrupted, "start", written)
+    before = os.umask(0o022)
+    os.umask(before)
+    assert main(["dev"]) == 0
+    made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (kept, *kept.iterdir())}
+    assert made == {"kept": 0o700, "saved.json": 0o600, "service.log": 0o600, "tasks": 0o600}
+    assert os.umask(before) == before
+
+
+@pytest.mark.parametrize(("host", "said"), [("127.0.0.1:20000", True), ("127.83.12.201:20000", False), ("", False)])
+def test_a_start_says_whether_pages_can_find_the_emulator(
+    interrupted: Interrupted, capsys: pytest.CaptureFixture[str], host: str, said: bool
+) -> None:
+    interrupted.settings = from_environment({"FIRESTORE_EMULATOR_HOST": host})
+    assert main(["dev"]) == 0
+    assert ("can find the emulator and change its data" in capsys.readouterr().out) == said
 
 
 def test_a_change_before_the_start_is_reported_after_it(tmp_path: Path) -> None:

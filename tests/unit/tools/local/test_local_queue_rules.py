@@ -26,7 +26,6 @@ from signalbox_tools.local.cloud_tasks.task_attempts import (
     DEADLINE_EXCEEDED,
     UNAVAILABLE,
     DispatchResult,
-    Executions,
     Progress,
 )
 
@@ -124,34 +123,27 @@ def test_a_tombstone_holds_its_name_until_its_end() -> None:
 def test_an_attempt_is_counted_when_it_begins_and_its_answer_when_it_comes() -> None:
     progress = Progress(NOW).dispatched(NOW + 1)
     assert (progress.dispatches, progress.responses, progress.first_dispatched_at) == (1, 0, NOW + 1)
-    progress = progress.failed(DispatchResult(404, "no"), FOREVER, Executions.ANSWERED, NOW + 2, NOW + 2).dispatched(
-        NOW + 12
-    )
+    progress = progress.failed(DispatchResult(404, "no"), FOREVER, NOW + 2, NOW + 2).dispatched(NOW + 12)
     assert (progress.dispatches, progress.responses, progress.executions) == (2, 1, 1)
     assert (progress.first_dispatched_at, progress.last_dispatched_at, progress.due_at) == (NOW + 1, NOW + 12, NOW + 12)
 
 
-@pytest.mark.parametrize(
-    ("status", "answered", "documented"), [(404, 1, 1), (429, 1, 1), (500, 1, 0), (503, 1, 0), (None, 0, 0)]
-)
-def test_which_attempts_are_executions_depends_on_the_reading(
-    status: int | None, answered: int, documented: int
-) -> None:
+@pytest.mark.parametrize(("status", "executions"), [(404, 1), (429, 1), (500, 0), (503, 0), (None, 0)])
+def test_an_attempt_that_the_worker_answered_without_a_5xx_is_an_execution(status: int | None, executions: int) -> None:
     progress, answer = Progress(NOW).dispatched(NOW), DispatchResult(status, DEADLINE_EXCEEDED)
-    assert progress.failed(answer, FOREVER, Executions.ANSWERED, NOW, NOW).executions == answered
-    assert progress.failed(answer, FOREVER, Executions.DOCUMENTED, NOW, NOW).executions == documented
+    assert progress.failed(answer, FOREVER, NOW, NOW).executions == executions
 
 
 def test_a_retry_after_that_is_longer_than_the_interval_wins() -> None:
     progress = Progress(NOW).dispatched(NOW)
     longer, shorter = DispatchResult(503, retry_after_seconds=60), DispatchResult(503, retry_after_seconds=5)
-    assert progress.failed(longer, FOREVER, Executions.ANSWERED, NOW, NOW).due_at == NOW + 60
-    assert progress.failed(shorter, FOREVER, Executions.ANSWERED, NOW, NOW).due_at == NOW + 10
+    assert progress.failed(longer, FOREVER, NOW, NOW).due_at == NOW + 60
+    assert progress.failed(shorter, FOREVER, NOW, NOW).due_at == NOW + 10
 
 
 def test_the_interval_after_a_forced_run_counts_from_its_request() -> None:
     progress = Progress(NOW + 1000).dispatched(NOW)
-    assert progress.failed(DispatchResult(500), FOREVER, Executions.ANSWERED, NOW, NOW + 8).due_at == NOW + 10
+    assert progress.failed(DispatchResult(500), FOREVER, NOW, NOW + 8).due_at == NOW + 10
 
 
 def test_only_2xx_succeeds_and_only_429_and_503_push_back() -> None:
@@ -180,9 +172,10 @@ def test_the_headers_hold_the_counts_and_the_previous_response() -> None:
         "X-CloudTasks-TaskExecutionCount": "0",
         "X-CloudTasks-TaskETA": "1700000000.000000",
     }
-    unanswered = progress.failed(DispatchResult(None, UNAVAILABLE), FOREVER, Executions.ANSWERED, NOW, NOW).dispatched(
-        NOW
-    )
-    assert headers_of(spec, unanswered)["X-CloudTasks-TaskRetryReason"] == UNAVAILABLE
+    unanswered = progress.failed(DispatchResult(None, UNAVAILABLE), FOREVER, NOW, NOW).dispatched(NOW)
+    assert "X-CloudTasks-TaskRetryReason" not in headers_of(spec, unanswered)
     assert "X-CloudTasks-TaskPreviousResponse" not in headers_of(spec, unanswered)
+    answered = progress.failed(DispatchResult(503, "busy"), FOREVER, NOW, NOW).dispatched(NOW)
+    assert headers_of(spec, answered)["X-CloudTasks-TaskPreviousResponse"] == "503"
+    assert headers_of(spec, answered)["X-CloudTasks-TaskRetryReason"] == ""
     assert headers_of(spec, unanswered)["X-CloudTasks-TaskRetryCount"] == "1"

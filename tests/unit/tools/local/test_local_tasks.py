@@ -20,7 +20,7 @@ from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.request_validation import validate_queue, validate_task
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
-from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Executions, Progress
+from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Progress
 from signalbox_tools.local.injected_faults import Chaos
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
@@ -132,7 +132,7 @@ class HeldJournal(TaskStorage):
 async def two_creates_of_one_name(path: Path, error: Exception | None) -> tuple[bool, list[object], set[str]]:
     """Create a task twice before it is on disk; return whether one was answered by then, the answers, the tasks."""
     storage = HeldJournal(path)
-    context = QueueContext(storage, no_delivery, Tombstones(), lambda: NOW, Chaos(), Executions.ANSWERED, 3600)
+    context = QueueContext(storage, no_delivery, Tombstones(), lambda: NOW, Chaos(), 3600)
     lines = QueueRegistry(context)
     await lines.configure([shaped_queue()])
     request = CreateTaskRequest(parent=QUEUE, task=new_task(name=f"{QUEUE}/tasks/t"))

@@ -75,6 +75,11 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str], int]] = {
     "the console by another name": ("console", "GET", {"Host": "127.0.0.1.evil.example"}, 403),
     "no name at all": ("desk", "POST", {"Host": ""}, 403),
     "a malformed name": ("desk", "POST", {"Host": "[::1"}, 403),
+    "a name with a user": ("desk", "POST", {"Host": "evil.example@127.0.0.1"}, 403),
+    "a name with a path": ("desk", "POST", {"Host": "127.0.0.1/.evil.example"}, 403),
+    "a name with a query": ("desk", "POST", {"Host": "localhost?.evil.example"}, 403),
+    "a port that is none": ("desk", "POST", {"Host": "127.0.0.1:x.evil.example"}, 403),
+    "a zone": ("desk", "POST", {"Host": "[::1%evil.example]"}, 403),
     "of another page": ("desk", "POST", {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}, 403),
     "of another page in an older browser": ("desk", "POST", {"Origin": "https://evil.example"}, 403),
     "of a page at another port": (
@@ -98,6 +103,13 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str], int]] = {
 def test_a_request_is_answered_or_refused_by_whose_it_is(client: Client, whose: str) -> None:
     path, method, headers, expected = REQUESTS[whose]
     assert status(client, f"/{path}", method, **headers) == expected
+
+
+def test_an_address_longer_than_googles_front_ends_accept_is_refused(client: Client) -> None:
+    for length, expected in ((32_768, 200), (32_769, 414), (2_000_000, 414)):
+        uri = f"/desk?{'a' * (length - 6)}"
+        asked = client.get("/desk", environ_overrides={"RAW_URI": uri}, headers={"Host": "127.0.0.1:8080"})
+        assert asked.status_code == expected
 
 
 def test_a_preflight_is_answered_for_a_permitted_page_alone(client: Client) -> None:

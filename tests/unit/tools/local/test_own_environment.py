@@ -99,6 +99,51 @@ def test_a_comment_behind_a_value_is_not_part_of_it(project: Catalogue, line: st
     assert own_environment(project)["STRIPE_KEY"] == value
 
 
+PEM = "-----BEGIN KEY-----\nMIIE=\n# no comment\n-----END KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (f'"{PEM}"', PEM),
+        (f"'{PEM}' # two lines", PEM),
+        ('"' + PEM.replace("\n", "\\n") + '"', PEM),
+        ('"' + PEM.replace("\n", "\r\n") + '"', PEM),
+        (r'"say \"hi\""', 'say "hi"'),
+        (r'"{\"a\": \"b\\n\"}" # JSON', '{"a": "b\\n"}'),
+        (r'"a\\"', "a\\"),
+        (r'"a\tb\$c"', "a\tb$c"),
+        (r'"C:\dir\1"', r"C:\dir\1"),
+        (r"'a\nb'", r"a\nb"),
+        (r"a\nb", r"a\nb"),
+        ('"a "b" c"', 'a "b" c'),
+        ("'it's'", "it's"),
+        ("a\u2028b\x85c", "a\u2028b\x85c"),
+        ("", ""),
+        ('""', ""),
+        ("a=b=", "a=b="),
+    ],
+)
+def test_a_value_may_have_escapes_and_several_lines(project: Catalogue, text: str, value: str) -> None:
+    (project.root / ".env").write_bytes(f"\nSTRIPE_KEY={text}\nMAIL_KEY=2\n".encode())
+    assert own_environment(project) == {"SHOP": "Print", "STRIPE_KEY": value, "MAIL_KEY": "2"}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_file_of_secrets_in_another_encoding_is_refused_with_its_line(project: Catalogue, encoding: str) -> None:
+    (project.root / ".env").write_bytes("MAIL_KEY=2\nSTRIPE_KEY=größe\n".encode(encoding))
+    line = {"latin-1": 2, "utf-16": 1}[encoding]
+    with pytest.raises(CatalogueError, match=rf"\.env:{line}: it is not UTF-8: save the file in this encoding"):
+        own_environment(project)
+
+
+@pytest.mark.parametrize(("text", "line"), [('A="1\n2"\n\nB\n', 4), ("=a\n", 1), ("# a\nexport A\n", 2)])
+def test_a_line_that_is_no_variable_is_refused_with_its_number(project: Catalogue, text: str, line: int) -> None:
+    (project.root / ".env").write_text(text)
+    with pytest.raises(CatalogueError, match=rf"\.env:{line}: write NAME=value"):
+        own_environment(project)
+
+
 def test_a_secret_without_a_value_is_refused_before_anything_starts(project: Catalogue) -> None:
     (project.root / ".env").write_text("STRIPE_KEY=1\n")
     with pytest.raises(CatalogueError, match=r"functions.quilt: the secret mail:3 has no value here: .* MAIL_KEY=…"):

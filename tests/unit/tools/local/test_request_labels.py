@@ -74,6 +74,18 @@ def test_a_request_is_labelled_by_what_it_is(environ: dict[str, Any], labels: di
     assert labels_of(environ) == labels
 
 
+def test_labels_that_a_caller_chooses_are_cut_and_have_no_token_of_a_callback() -> None:
+    flood = labels_of({"RAW_URI": "/" + "a" * 2_000_000, "REQUEST_METHOD": "GET"})
+    assert len(json.dumps(flood)) < 1_200
+    signed = labels_of({"RAW_URI": "/shop/callbacks/eyJhIjoxfQ.c2lnbmVk?from=mail", "REQUEST_METHOD": "POST"})
+    assert signed["path"] == "/shop/callbacks/…?from=mail"
+    deep = '{"task": "t", "payload": {"key": ' + "[" * 100_000 + "]" * 100_000 + "}}"
+    for body in (deep, '{"task": "t", "operation": "o", "payload": [1]}'):
+        stream = io.BytesIO(body.encode())
+        headers = {"HTTP_X_CLOUDTASKS_QUEUENAME": "q", "CONTENT_LENGTH": str(len(body)), "wsgi.input": stream}
+        assert labels_of({"PATH_INFO": "/albums", **headers})["kind"] == "task"
+
+
 def test_the_body_of_a_task_can_still_be_read() -> None:
     environ = task({"operation": "o1", "task": "t", "payload": {}})
     labels_of(environ)

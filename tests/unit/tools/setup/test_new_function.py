@@ -41,9 +41,28 @@ def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypa
     monkeypatch.setenv("PORT", "8123")
     assert "curl -X POST http://127.0.0.1:8123/ink-levels/a" in make("ink_levels", Project.at(project))
     (project / ".local").mkdir()
-    running = RunningStack(str(project / ".local"), os.getpid(), "http://127.0.0.1:8081/", "embedded", "", "", {})
+    places = {"FIRESTORE_EMULATOR_HOST": "127.7.7.7:8082", "CLOUD_TASKS_EMULATOR_HOST": "127.0.0.1:8083"}
+    urls = ("http://127.0.0.1:8081/", "emulator", "http://127.0.0.1:8084", "http://127.0.0.1:8085")
+    running = RunningStack(str(project / ".local"), os.getpid(), *urls, places)
     running.announce()
     assert "curl -X POST http://127.0.0.1:8081/paper-levels/a" in make("paper_levels", Project.at(project))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        *((word, f"Python has a word {word}") for word in ("class", "def", "lambda", "async")),
+        *((word, f"Python has a function or type {word}") for word in ("print", "list")),
+        *((word, f"the new main.py has the name {word}") for word in ("app", "start", "show", "work", "batch")),
+    ],
+)
+def test_a_name_that_its_own_code_would_hide_is_refused(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "signalbox.yaml").write_text("functions:\n  shop: {}\n")
+    (tmp_path / "functions" / "shop").mkdir(parents=True)
+    (tmp_path / "functions" / "shop" / "main.py").write_text("shop = print\n")
+    with pytest.raises(CannotMake, match=why):
+        make(name, Project.at(tmp_path))
+    assert not (tmp_path / "functions" / name).exists()
 
 
 def test_its_test_is_next_to_it_and_in_no_zip(project: Path) -> None:
