@@ -44,6 +44,10 @@ _DIGITS_MAX = 18
 """The digits of an index: no list is longer, and Python refuses to parse thousands of digits."""
 
 
+_INDEX_LETTERS_MAX = 3 * _DIGITS_MAX + 2
+"""The characters of an index or a slice. A longer one applies to nothing, and is not parsed for each list."""
+
+
 PASSED = object()
 """A mark for a value that a step visits and that is not a result. The mark lets the visit be counted."""
 
@@ -73,7 +77,9 @@ def _variable(_: Any, name: str, scope: Scope) -> Iterator[Any]:
 
 
 def _items(value: Any, index: str, _: Scope) -> Iterator[Any]:
-    if not isinstance(value, list | str) or max(map(len, index.split(":"))) > _DIGITS_MAX:
+    if not isinstance(value, list | str) or len(index) > _INDEX_LETTERS_MAX:
+        return
+    if max(map(len, index.split(":"))) > _DIGITS_MAX:
         return
     if _INDEX.fullmatch(index) and -len(value) <= int(index) < len(value):
         yield value[int(index)]
@@ -181,8 +187,8 @@ class _Run:
         for step in selector.split():
             if not selected:
                 break
-            take = STEPS.get(step[0], no_results)
-            taken = (one for value in selected for one in self._counted(take(value, step[1:], scope)))
+            take, name = STEPS.get(step[0], no_results), step[1:]  # once: a long name is not copied for each value
+            taken = (one for value in selected for one in self._counted(take(value, name, scope)))
             selected = self._distinct(taken)
         return selected
 
@@ -215,8 +221,8 @@ class _Run:
                 yield value
 
     def _scan(self, text: str) -> None:
-        """Count the scan of a text, which a reference repeats for each of its results."""
-        self._step(len(text) // LIMITS.transform_letters_per_step)
+        """Count the scan of a text, which a reference repeats for each of its results. An empty one counts, too."""
+        self._step(1 + len(text) // LIMITS.transform_letters_per_step)
 
     def _step(self, count: int = 1) -> None:
         self._steps -= count

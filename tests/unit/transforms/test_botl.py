@@ -1,6 +1,7 @@
 """bOTL, revision 1: each row of the language's table, its limits, and that no data can become a selector."""
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -188,3 +189,16 @@ def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
     source = {"l": list(range(100)), "big": "x" * (OUTPUT_BYTES_MAX // 2 + 1)}
     with pytest.raises(TransformFailed):
         apply(transform, source)
+
+
+@pytest.mark.parametrize("step", ["@" + ":" * 99_000, "@" + "1" * 99_000, *(kind + "k" * 99_000 for kind in ".>!")])
+def test_a_long_step_is_read_once_and_not_for_each_value(step: str) -> None:
+    source = [[at] if step[0] == "@" else {"a": at} for at in range(9_000)]
+    began = time.process_time()
+    assert apply([f"#@: {step}"], source) == []
+    assert time.process_time() - began < 0.7, "0.1 s; read for each value, it took 1.4 to 189 s"
+
+
+def test_a_selector_without_steps_is_counted() -> None:
+    with pytest.raises(TransformFailed, match="steps"):
+        apply(["{{}}" * 24_000] * 3, "")

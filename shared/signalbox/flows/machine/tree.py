@@ -185,6 +185,7 @@ class Branch:
         self._waits = 0
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
+        self._failed: Node | None = None
         self._received: list[Node] | None = [] if getattr(code, "cr_code", None) in KIT_CODE else None
         self._is_passed_on = False
         self.cancelled = False
@@ -205,7 +206,7 @@ class Branch:
             raise misused(detail, self._awaited_at)
         if self.cancel_due and not self._waits and not self._is_passed_on:
             outcome, self.cancel_due = self.cancel_due, None
-        self._waits_for = None
+        self._failed, self._waits_for = self._waits_for if outcome.failed else None, None
         try:
             item = self._resume(outcome)
         except StopIteration as stop:
@@ -215,6 +216,7 @@ class Branch:
         except (Problem, Cancelled) as error:
             if is_misuse(error) and (self.tree.begun or not isinstance(error, BadArgument)):
                 raise failed(error) from error
+            self._abandon_all_but(self._failed)
             self._end(CallOutcome(raised=error))
         else:
             self._wait_for(item)
@@ -298,9 +300,14 @@ class Branch:
     def abandon(self) -> None:
         """Abandon what a function of the kit has received. Code of the user has received its outcomes."""
         assert self._has_ended, "a `first` has no branches below it"
+        self._abandon_all_but(None)
+
+    def _abandon_all_but(self, kept: Node | None) -> None:
+        """Abandon what a function of the kit has received: it has failed, perhaps with the error of the node `kept`."""
         if self._received and self.tree.patched(RECEIVED_PATCH):
             for node in self._received:
-                node.abandon()
+                if node is not kept:
+                    node.abandon()
 
     def close(self) -> None:
         """Close the code. If the code waits in its clean-up, close it again there.
