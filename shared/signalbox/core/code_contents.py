@@ -13,6 +13,7 @@ by step (caches), instances (clients), and what the code itself assigns (counter
 """
 
 import dis
+import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
@@ -199,18 +200,17 @@ def _assigned_in(variables: Mapping[str, Any]) -> frozenset[str]:
     """
     package = str(variables.get("__name__")).partition(".")[0]
     of_users = package not in sys.stdlib_module_names and package != "signalbox"
-    if not of_users or "site-packages" in (variables.get("__file__") or ""):
-        return frozenset()
-    return _assigned_by(variables.get("__loader__"), str(variables.get("__name__")))
+    return _assigned_by(variables.get("__file__") or "") if of_users else frozenset()
 
 
 @lru_cache(maxsize=1024)
-def _assigned_by(loader: Any, module: str) -> frozenset[str]:
-    try:
-        code = loader.get_code(module)
-    except (AttributeError, ImportError, OSError, SyntaxError):
+def _assigned_by(path: str) -> frozenset[str]:
+    if "site-packages" in path or not path.endswith(".py"):
         return frozenset()
-    return _use_of(code).assigned if code else frozenset()
+    try:
+        return _use_of(compile("".join(linecache.getlines(path)), path, "exec", dont_inherit=True)).assigned
+    except SyntaxError:
+        return frozenset()
 
 
 # --- values ---
