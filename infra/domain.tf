@@ -126,6 +126,7 @@ resource "google_monitoring_uptime_check_config" "domain" {
 resource "google_monitoring_alert_policy" "certificate" {
   for_each              = local.domain
   display_name          = "${local.name_prefix}signalbox: The certificate ends soon"
+  severity              = "WARNING"
   combiner              = "OR"
   notification_channels = local.channels
   conditions {

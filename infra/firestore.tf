@@ -75,6 +75,10 @@ locals {
   # `signalbox destroy` keeps prod's data, and all settings on it.
   data_deletion_policy = var.environment == "prod" ? "ABANDON" : "DELETE"
 
+  # The indexes of single fields go with their database. A time to live is removed when it is no longer declared, as it would
+  # delete data.
+  index_deletion_policy = var.create_database ? "ABANDON" : local.data_deletion_policy
+
   expiring = {
     # The number of starts of a user's task. A missing record counts as zero, so deleting one early only lets a task run more
     # often. 31 days after the last start, Cloud Tasks has dropped the task.

@@ -88,14 +88,15 @@ resource "google_firestore_index" "composite" {
 }
 
 # While a new database creates its first indexes, it refuses changes of several indexes at once ("too much contention", 409). So
-# one field is changed first, then the others, and the composite indexes last. Destroying a setting removes it from the data.
-# prod's data is kept, and so are its settings.
+# one field is changed first, then the others, and the composite indexes last. A setting that is destroyed stays in the
+# database: resetting it is an operation of 30 to 120 seconds, for a database that is deleted next, or kept with its data. Only in
+# a database that Terraform did not create, and outside prod, it is removed.
 resource "google_firestore_field" "first" {
   database   = local.database
   collection = "documents"
   field      = local.first_unindexed_field
   index_config {}
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_database.database]
 }
 
@@ -105,7 +106,7 @@ resource "google_firestore_field" "of_documents" {
   collection = "documents"
   field      = each.key
   index_config {}
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -115,7 +116,7 @@ resource "google_firestore_field" "unindexed" {
   collection = each.key
   field      = "*"
   index_config {}
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -133,7 +134,7 @@ resource "google_firestore_field" "searched" {
       }
     }
   }
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -148,7 +149,7 @@ resource "google_firestore_field" "searched_everywhere" {
       query_scope = "COLLECTION_GROUP"
     }
   }
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -163,7 +164,7 @@ resource "google_firestore_field" "searched_as_member" {
       query_scope  = "COLLECTION"
     }
   }
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -178,6 +179,6 @@ resource "google_firestore_field" "searched_as_array" {
       query_scope  = "COLLECTION"
     }
   }
-  deletion_policy = local.data_deletion_policy
+  deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_field.first]
 }

@@ -1,24 +1,79 @@
 # Alerts on log lines that matter from the first one: a threshold on their rate would hide it. Each is sent once an hour at most.
+# An ERROR line of the code is either in `error_lines` or has "No alert" in docs/operations.md; a test compares them.
 
 locals {
   service_names = join(" OR ", [for function in local.deployments : "\"${function.service}\""])
-  job_names     = join(" OR ", [for name in keys(local.schedules) : "\"${local.name_prefix}${name}\""])
-  errors        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\""
-  given_up      = "${local.errors} AND jsonPayload.message=(\"task abandoned\" OR \"event abandoned\" OR \"scheduled call abandoned\" OR \"call given up\")"
+  job_groups    = [for names in chunklist(keys(local.schedules), 30) : join(" OR ", [for name in names : "\"${local.name_prefix}${name}\""])]
+  pausable      = [for names in chunklist(concat(keys(local.queues), keys(local.schedules)), 30) : join("|", [for name in names : "${local.name_prefix}${name}"])]
+  errors        = "resource.type=\"cloud_run_revision\" AND severity=\"ERROR\" AND jsonPayload.database=\"${local.database}\""
 
-  log_alerts = merge({
+  # CRITICAL: work has stopped, or an intrusion was attempted. ERROR: some work waits for a person. WARNING: it can wait for a week.
+  error_lines = {
     refusals = {
-      title  = "Tasks cannot be enqueued"
-      filter = "${local.errors} AND jsonPayload.message=(\"deployment cannot enqueue\" OR \"task refused\")"
+      title    = "Tasks cannot be enqueued"
+      severity = "CRITICAL"
+      messages = ["deployment cannot enqueue", "task refused", "outbox tasks refused by the queue"]
+    }
+    unknown = {
+      title    = "Calls or records were refused"
+      severity = "CRITICAL"
+      messages = ["caller refused", "event refused", "outbox record kept aside"]
     }
     given_up = {
-      title  = "Tasks or events are given up"
-      filter = local.given_up
+      title    = "Tasks or events are given up"
+      severity = "ERROR"
+      messages = ["task abandoned", "event abandoned", "scheduled call abandoned", "call given up"]
     }
-    }, local.job_names == "" ? {} : {
-    schedules = {
-      title  = "A schedule's call failed" # Cloud Scheduler publishes no metric, only its log
-      filter = "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=(${local.job_names}) AND severity>=\"ERROR\" AND NOT httpRequest.status=503"
+    calls = {
+      title    = "Calls may be missing"
+      severity = "ERROR"
+      messages = ["task made fewer calls than before"]
+    }
+    stuck = {
+      title    = "Flows or objects are stuck"
+      severity = "ERROR"
+      messages = ["flow stuck", "turn refused"]
+    }
+    unreadable = {
+      title    = "Records cannot be read"
+      severity = "ERROR"
+      messages = ["batch cannot be swept", "completion cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
+    }
+    copies = {
+      title    = "Copies are wrong"
+      severity = "WARNING"
+      messages = ["copies had drifted", "copy refresh rejected", "document normalization rejected", "transform output is not an object"]
+    }
+    standings = {
+      title    = "Standings are wrong"
+      severity = "WARNING"
+      messages = ["standing had drifted, repaired", "yoke with an invalid id, not counted", "yoke refused, not counted", "yoke refused, not removed"]
+    }
+    archives = {
+      title    = "Runs are not archived"
+      severity = "WARNING"
+      messages = ["run not archived"]
+    }
+  }
+
+  log_alerts = merge({
+    for name, alert in local.error_lines : name => {
+      title    = alert.title
+      severity = alert.severity
+      filter   = "${local.errors} AND jsonPayload.message=(${join(" OR ", [for message in alert.messages : "\"${message}\""])})"
+    }
+    }, {
+    # Admin activity is always logged. A queue that is paused has no attempts, so no metric of it changes until 10,000 tasks wait.
+    for number, names in local.pausable : number == 0 ? "paused" : "paused-${number + 1}" => {
+      title    = "A queue or a schedule was paused"
+      severity = "WARNING"
+      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"\\.(PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
+    }
+    }, {
+    for number, names in local.job_groups : number == 0 ? "schedules" : "schedules-${number + 1}" => {
+      title    = "A schedule's call failed" # Cloud Scheduler publishes no metric, only its log
+      severity = "ERROR"
+      filter   = "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=(${names}) AND severity>=\"ERROR\" AND NOT httpRequest.status=503"
     }
   })
 }
@@ -27,7 +82,7 @@ locals {
 resource "google_logging_metric" "given_up" {
   name        = "${local.name_prefix}signalbox-given-up"
   description = "Tasks, events and scheduled calls that failed permanently."
-  filter      = local.given_up
+  filter      = local.log_alerts.given_up.filter
   metric_descriptor {
     metric_kind = "DELTA"
     value_type  = "INT64"
@@ -38,6 +93,7 @@ resource "google_logging_metric" "given_up" {
 resource "google_monitoring_alert_policy" "logged" {
   for_each              = local.log_alerts
   display_name          = "${local.name_prefix}signalbox: ${each.value.title}"
+  severity              = each.value.severity
   combiner              = "OR"
   notification_channels = local.channels
   conditions {
@@ -52,9 +108,15 @@ resource "google_monitoring_alert_policy" "logged" {
     content   = format(local.runbook, each.value.title, lookup(local.runbook_commands, each.key, "logs"))
   }
   alert_strategy {
-    auto_close = "3600s"
+    auto_close = startswith(each.key, "paused") ? "604800s" : "3600s" # no line says that a queue runs again: a person closes it, or a week does
     notification_rate_limit {
       period = "3600s"
+    }
+  }
+  lifecycle {
+    precondition {
+      condition     = length(each.value.filter) <= 2048
+      error_message = "The filter of the alert \"${each.value.title}\" has more than 2,048 characters. Shorten the names of the catalogue's schedules."
     }
   }
   depends_on = [google_project_service.api]

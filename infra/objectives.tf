@@ -87,6 +87,7 @@ resource "google_monitoring_slo" "objective" {
 resource "google_monitoring_alert_policy" "objective" {
   for_each              = var.objectives ? local.objectives : {}
   display_name          = "${local.name_prefix}signalbox: ${each.value.title}"
+  severity              = "WARNING"
   combiner              = "OR"
   notification_channels = local.channels
   dynamic "conditions" {

@@ -118,6 +118,17 @@ variable "alert_email" {
   }
 }
 
+variable "notification_channels" {
+  description = "More channels that alerts are sent to, beside `alert_email`: ids of Cloud Monitoring's channels, such as a webhook's, Pub/Sub's or PagerDuty's."
+  type        = set(string)
+  default     = []
+  nullable    = false
+  validation {
+    condition     = alltrue([for channel in var.notification_channels : can(regex("^projects/[^/]+/notificationChannels/[0-9]+$", channel))])
+    error_message = "notification_channels are ids such as projects/my-project/notificationChannels/123. See `gcloud beta monitoring channels list`."
+  }
+}
+
 variable "rights_seconds" {
   description = "Pause between granting rights and building the functions that need them, in seconds. Google names typically 2 minutes, potentially 7 or longer."
   type        = number

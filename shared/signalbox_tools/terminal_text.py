@@ -19,3 +19,8 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """Return a text with its hidden characters as JSON's escapes. Its line ends are kept."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 queue``, ``2 queues``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

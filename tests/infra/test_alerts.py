@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 POLICY = "google_monitoring_alert_policy"
 METRICS = {
     "cloudtasks.googleapis.com/queue/depth",
+    "cloudtasks.googleapis.com/queue/task_attempt_count",
     "cloudtasks.googleapis.com/queue/task_attempt_delays",
     "firestore.googleapis.com/api/request_count",
     "pubsub.googleapis.com/subscription/num_undelivered_messages",
@@ -25,6 +26,10 @@ METRICS = {
     "run.googleapis.com/request_count",
 }
 """Google's own: a policy on a metric that does not exist is refused. Cloud Scheduler has none."""
+
+
+FILTER_CHARACTERS_MAX, CONDITIONS_MAX = 2048, 6
+"""Limits of Cloud Monitoring, for a filter and for a policy."""
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +47,25 @@ def _conditions(policies: Iterator[dict[str, Any]]) -> Iterator[tuple[str, dict[
 
 def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> None:
     assert set(conditions) == {
+        "A queue or a schedule was paused",
         "A schedule's call failed",
+        "Calls may be missing",
+        "Calls or records were refused",
+        "Copies are wrong",
         "Events are not delivered",
         "Events were given up",
         "Functions are unavailable",
         "Firestore fails",
+        "Flows or objects are stuck",
         "Functions fail",
         "Functions have no free instance",
+        "Functions reject their queue",
         "No sweep is reported",
         "No sweep succeeds",
         "Queue depth is high",
+        "Records cannot be read",
+        "Runs are not archived",
+        "Standings are wrong",
         "Tasks are late",
         "Tasks cannot be enqueued",
         "Tasks or events are given up",
@@ -104,7 +118,7 @@ def test_every_alert_says_where_to_read_and_what_to_run(resources: Mapping[str, 
     for policy in (each.values for each in resources.values() if each.kind == POLICY):
         [said] = policy["documentation"]
         [row] = re.findall(r'row "([^"]+)"', said["content"])
-        assert f"| {row} |" in page
+        assert f"| {row} | {policy['severity']} |" in page
         [command, arguments] = re.findall(r"`signalbox (\w+) ([^`]+)`", said["content"])[0]
         assert command in cli.commands
         assert arguments == "-p demo-project -e prod --region us-central1"
@@ -149,13 +163,58 @@ def test_what_a_receiver_cannot_take_raises_an_alert_after_ten_minutes_and_until
     assert f'resource.labels.subscription_id="{kept}"' in given_up["filter"]
 
 
-def test_log_alerts_rest_on_lines_that_the_code_writes(conditions: Mapping[str, Any]) -> None:
-    logged = [each["filter"] for each in conditions.values() if each["kind"] == "condition_matched_log"]
-    messages = {text for each in logged for found in re.findall(r"message=\(([^)]+)\)", each) for text in quoted(found)}
-    code = "\n".join(path.read_text("utf-8") for path in (INFRA.parent / "shared").rglob("*.py"))
-    assert messages >= {"deployment cannot enqueue", "task refused", "task abandoned", "event abandoned"}
-    assert [text for text in messages if f'"{text}"' not in code] == []
-    assert max(map(len, logged)) < 20_000, "a limit of Cloud Logging"
+def test_alerts_on_lines_take_those_of_this_deployments_database(conditions: Mapping[str, Any]) -> None:
+    """Their filters name no function, so they are as short with 200 functions as with one."""
+    stuck = conditions["Flows or objects are stuck"]["filter"]
+    assert stuck == (
+        'resource.type="cloud_run_revision" AND severity="ERROR" AND jsonPayload.database="signalbox-prod"'
+        ' AND jsonPayload.message=("flow stuck" OR "turn refused")'
+    )
+
+
+def test_a_paused_queue_raises_an_alert_at_once_and_another_deployments_does_not(conditions: Mapping[str, Any]) -> None:
+    """A queue that is paused has no attempts, so `task_attempt_delays` has no points."""
+    paused = conditions["A queue or a schedule was paused"]["filter"]
+    methods, names = (re.compile(text) for text in re.findall(r'=~"([^"]+)"', paused.replace("\\\\", "\\")))
+    assert methods.search("google.cloud.tasks.v2.CloudTasks.PauseQueue")
+    assert not methods.search("google.cloud.tasks.v2.CloudTasks.ResumeQueue")
+    assert names.search("projects/p/locations/us-central1/queues/tasks")
+    assert names.search("projects/p/locations/us-central1/jobs/sweep")
+    assert not names.search("projects/p/locations/us-central1/queues/dev-tasks")
+
+
+@pytest.mark.parametrize("code", ["401", "403", "404", "permission_denied", "PERMISSION_DENIED", "unauthenticated"])
+def test_attempts_that_cloud_run_refuses_raise_an_alert(conditions: Mapping[str, Any], code: str) -> None:
+    """Google does not document the values of the label, so the filter takes each form."""
+    rejected = conditions["Functions reject their queue"]
+    [pattern] = re.findall(r'regex\.full_match\("([^"]+)"\)', rejected["filter"])
+    assert re.fullmatch(pattern, code)
+    assert not re.fullmatch(pattern, "ok")
+    assert rejected["filter"].startswith(rejected["denominator_filter"])
+
+
+def test_filters_stay_within_the_limit_with_two_hundred_functions(
+    google: GoogleProvider, zips: Path, tmp_path: Path
+) -> None:
+    made = Workspace(tmp_path, google, zips)
+    names = [f"own_function_number_{number:03}" for number in range(200)]
+
+    def add(rows: dict[str, Any]) -> None:
+        like = rows["deployments"]["tasks"]
+        rows["deployments"] |= {each: like | {"function": each, "segment": each.replace("_", "-")} for each in names}
+
+    made.edit_rows(add)
+    for each in names:
+        (tmp_path / "dist" / f"{each}.zip").write_bytes(b"zip")
+    made.initialise()
+    filters, logged = made.value("[values(local.thresholds)[*].filters, values(local.log_alerts)[*].filter]")
+    assert max(map(len, filters)) <= CONDITIONS_MAX
+    assert (
+        max(map(len, [*(text for each in filters for text in each), *made.value("local.service_filters"), *logged]))
+        <= FILTER_CHARACTERS_MAX
+    )
+    failing = " ".join(made.value("local.thresholds.failures.filters"))
+    assert [each for each in names if failing.count(f'"{each.replace("_", "-")}"') != 1] == []
 
 
 def test_the_jobs_whose_errors_are_watched_are_those_of_the_catalogue(conditions: Mapping[str, Any]) -> None:
@@ -175,10 +234,19 @@ def test_alerts_go_to_the_address_that_was_set(resources: Mapping[str, Resource]
     assert told == [[channel.values["id"]]] * len(told)
 
 
+def test_alerts_also_go_to_channels_that_exist(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
+    other = "projects/demo-project/notificationChannels/123"
+    made = Workspace(tmp_path, google, zips, alert_email=None, notification_channels=[other])
+    made.initialise()
+    assert "not sent to anyone" not in " ".join(made.plan().stdout.split())
+    told = [each.values["notification_channels"] for each in made.planned().values() if each.kind == POLICY]
+    assert told == [[other]] * len(told)
+
+
 def test_the_plan_warns_if_alerts_have_no_recipient(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, alert_email=None)
     made.initialise()
-    assert "not sent to anyone: set `alert_email`" in " ".join(made.plan().stdout.split())
+    assert "not sent to anyone: set `alert_email` or `notification_channels`" in " ".join(made.plan().stdout.split())
 
 
 def quoted(text: str) -> list[str]:

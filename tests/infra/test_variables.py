@@ -26,6 +26,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
     ({"deployers": "user:ann@example.com"}, "deployers is one group, as group:deployers@example.com"),
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
+    ({"notification_channels": ["ops@example.com"]}, "notification_channels are ids such as projects/my-project/"),
     ({"billing_account": "my account"}, "billing_account is an id such as 0123AB-CDEF01-234567"),
     ({"budget": 0}, "budget is a whole number of the billing account's currency"),
     ({"log_retention_days": 0}, "log_retention_days is a whole number of days from 1 to 3650"),

@@ -64,11 +64,12 @@ class Workspace:
         for root in (self.infra, self.infra / "bootstrap"):
             (root / "backend_override.tf").write_text(google.states.backend())
 
-    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, check: bool = True, given: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command of Terraform's. Raises `TerraformError` when it fails, unless `check` is False."""
         ended = subprocess.run(
-            ["terraform", *command, *(["-no-color"] if command[0] != "fmt" else [])],
+            ["terraform", *command, *(["-no-color"] if command[0] not in ("fmt", "console") else [])],
             cwd=self.infra,
+            input=given,
             env=self.google.environment() | self.environment,
             capture_output=True,
             text=True,
@@ -107,6 +108,11 @@ class Workspace:
         if ended.returncode not in (NOTHING_TO_DO, SOMETHING_TO_DO):
             raise TerraformError(ended.stdout + ended.stderr)
         return ended.returncode == SOMETHING_TO_DO
+
+    def value(self, expression: str) -> Any:
+        """Return the value of an expression that needs no resource."""
+        said = self.run("console", *self.arguments(), given=f"jsonencode({expression})\n").stdout
+        return json.loads(json.loads(said))
 
     def shown(self, folder: str = ".") -> dict[str, Any]:
         """Return the output of ``terraform show -json`` for the folder's state."""

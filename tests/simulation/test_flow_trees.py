@@ -41,6 +41,11 @@ def problem(item: Tree) -> Tree:
     return tree("try", program(*awaits(item)), program(), label="problem")
 
 
+def swallowing(item: Tree) -> Tree:
+    """Return a statement that awaits an item, and catches its cancel."""
+    return tree("try", program(*awaits(item)), program(), label="swallowed")
+
+
 def shield(item: Tree) -> Tree:
     return tree("shield", item)
 
@@ -149,6 +154,63 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
         ),
         [Entry("event", "a", 1), ends("s")],
         False,
+    ),
+    "a map that is cancelled waits for a shield and begins no further call": (
+        program(*awaits(tree("map", shield(step("s")), shield(step("t")), label="1"))),
+        [CANCEL, ends("s")],
+        False,
+    ),
+    "a map whose call catches its cancel begins no further call": (
+        program(
+            *awaits(tree("map", tree("code", tree("block", swallowing(step("s"))), label="c"), step("t"), label="1"))
+        ),
+        [CANCEL],
+        False,
+    ),
+    "a group in a map that failed gives back its event": (
+        program(problem(tree("map", tree("all", event("a"), step("t")), step("s"), label="2")), *awaits(event("a"))),
+        [Entry("event", "a", 1), fails("s")],
+        False,
+    ),
+    "a lock that a failed group has renewed is still held": (
+        program(
+            tree(
+                "locked",
+                program(
+                    problem(tree("all", tree("renew", step("x"), label="l"), step("s"))),
+                    *awaits(event("a")),
+                ),
+                label="l",
+            )
+        ),
+        [ends("l", "lock"), ends("l", "renew"), fails("s"), Entry("event", "a", 1)],
+        False,
+    ),
+    "a run whose deadline is over cleans up": (
+        program(tree("try", program(*awaits(step("s"))), program(*awaits(step("t"))), label="finally")),
+        [Entry("deadline"), ends("t")],
+        True,
+    ),
+    "a deadline has no effect on a run that has been cancelled": (
+        program(tree("try", program(*awaits(step("s"))), program(*awaits(step("t"))), label="finally")),
+        [CANCEL, Entry("deadline"), ends("t")],
+        True,
+    ),
+    "a run that is terminated runs no clean-up": (
+        program(
+            tree(
+                "locked",
+                program(tree("try", program(*awaits(step("s"))), program(*awaits(step("t"))), label="finally")),
+                label="l",
+            )
+        ),
+        [ends("l", "lock"), Entry("terminate")],
+        True,
+    ),
+    "inline steps of a group end one after another in their turn": (
+        program(problem(tree("all", tree("run", label="r1"), tree("run", label="r3"))), *awaits(step("s"))),
+        [ends("s")],
+        True,
     ),
     "a shield that fails decides the group that a cancel waited for": (
         program(*awaits(tree("wait_for", tree("all", event("a"), shield(step("s"))), label="t"))),

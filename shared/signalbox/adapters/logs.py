@@ -81,10 +81,14 @@ def noted() -> Iterator[dict[str, float]]:
 
 
 class JsonLog:
-    """A log that writes JSON lines. An exception among the values is written as its traceback."""
+    """A log that writes JSON lines. An exception among the values is written as its traceback.
 
-    def __init__(self, project: str) -> None:
+    An ERROR line also has the deployment's database, by which the alerts of a deployment find its lines.
+    """
+
+    def __init__(self, project: str, database: str = "") -> None:
         self._project = project
+        self._deployment = {"database": database} if database else {}
 
     def note(self, **seconds: float) -> None:
         durations = _noted.get()
@@ -96,7 +100,7 @@ class JsonLog:
         self._write("INFO", message, values)
 
     def error(self, message: str, /, **values: object) -> None:
-        self._write("ERROR", message, values)
+        self._write("ERROR", message, {**values, **self._deployment})
 
     def span(self, recorded: RecordedSpan) -> None:
         tracing.record(recorded)

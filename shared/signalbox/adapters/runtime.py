@@ -89,7 +89,7 @@ def bind(chosen: Ports | None) -> Ports | None:
 
 def log() -> Log:
     """Return the log without connecting: a refusal must not wait for a store."""
-    return _ports.log if _ports is not None else JsonLog(settings().project)
+    return _ports.log if _ports is not None else JsonLog(settings().project, settings().database)
 
 
 def connect(chosen: Settings, store: Store | None = None) -> Ports:
@@ -98,7 +98,7 @@ def connect(chosen: Settings, store: Store | None = None) -> Ports:
     from signalbox.adapters.cost_meter import metered
     from signalbox.adapters.system_clock import SystemClock
 
-    lines = JsonLog(chosen.project)
+    lines = JsonLog(chosen.project, chosen.database)
     return metered(Ports(store or firestore(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
 
 

@@ -207,6 +207,21 @@ class Module:
                 found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
         return found
 
+    def through(self) -> dict[str, str]:
+        """Return the places of ``flow.callback(…, through="NAME")``, by NAME, if NAME is a constant."""
+        found: dict[str, str] = {}
+        for call in (node for node in self._nodes if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith(".callback") and self._kit_name(_owner(call.func)) == "flow":
+                named = [each.value for each in call.keywords if each.arg == "through"]
+                for name in (each.value for each in named if isinstance(each, ast.Constant)):
+                    found.setdefault(str(name), f"{self._path}:{call.lineno}")
+        return found
+
+    def callbacks(self) -> str:
+        """Return the place of ``app.callbacks()``, or an empty text."""
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._is_decorator(node, CALLBACKS))
+        return next((f"{self._path}:{call.lineno}" for call in calls), "")
+
     def archives(self) -> dict[str, str]:
         """Return the places of the buckets of archives of flows, by bucket. Raises `CatalogueError`."""
         found: dict[str, str] = {}
@@ -482,6 +497,11 @@ def _name_of(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _owner(node: ast.expr) -> ast.expr:
+    """Return the expression before the last dot."""
+    return node.value if isinstance(node, ast.Attribute) else node
 
 
 def _is_bound_to(value: ast.expr, known: set[str], makers: set[str]) -> bool:

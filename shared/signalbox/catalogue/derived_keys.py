@@ -72,6 +72,10 @@ class Usage:
     """The places of ``invoke("NAME", …)``, by NAME; an empty text stands for a name that is not a constant."""
     rights: Mapping[str, str] = field(default_factory=dict)
     """The places where it imports public names that need a right, by name."""
+    through: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``flow.callback(…, through="NAME")``, by NAME."""
+    callbacks: str = ""
+    """The place of ``app.callbacks()``, or an empty text."""
     archives: Mapping[str, str] = field(default_factory=dict)
     """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
 
@@ -110,6 +114,8 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
     invokes: dict[str, str] = {}
     rights: dict[str, str] = {}
     archives: dict[str, str] = {}
+    through: dict[str, str] = {}
+    callbacks = ""
     otherwise = ""
     modules = with_apps([Module(path, parsed(path, source)) for path, source in sources])
     for (path, _), module in zip(sources, modules, strict=True):
@@ -133,6 +139,8 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         invokes = {**module.invoked(), **invokes}
         rights = {**module.rights(), **rights}
         archives = {**module.archives(), **archives}
+        through = {**module.through(), **through}
+        callbacks = callbacks or module.callbacks()
         otherwise = otherwise or module.made_otherwise()
     return Usage(
         tasks,
@@ -152,6 +160,8 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         parameters,
         invokes,
         rights,
+        through,
+        callbacks,
         archives,
     )
 
@@ -205,7 +215,7 @@ def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
         return {"event": _first(usage.events)}
     served = {**usage.routes, **usage.objects, **usage.flows}
     return given(
-        people=_first(served) if served or not (called or scheduled) else None,
+        people=(_first(served) or MAIN) if served or not (called or scheduled) else None,
         queue=_first(called) if called else None,
         event=next((place for place, *_ in usage.handlers.values()), None),
         schedule="" if scheduled else None,

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import field
+from difflib import get_close_matches
 from keyword import iskeyword
 from pathlib import Path
 
@@ -109,7 +110,7 @@ class Function:
         self._archives_are_buckets()
         self._needs_no_right_if_isolated()
         self._network_can_be_joined()
-        refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
+        refuse(not (self.folder / "main.py").is_file(), missing(self.folder))
         self._instance_can_be_had()
 
     def _can_be_invoked(self) -> None:
@@ -263,3 +264,13 @@ class Function:
     def signature_type(self) -> str:
         """The signature type of functions-framework: ``http`` or ``cloudevent``."""
         return "cloudevent" if self._for_events else "http"
+
+
+def missing(folder: Path) -> str:
+    """Return why a folder has no function, with the folder next to it whose name resembles its name."""
+    if folder.is_dir():
+        return f"there is no main.py in its folder {folder}"
+    siblings = [each.name for each in folder.parent.iterdir() if each.is_dir()] if folder.parent.is_dir() else []
+    near = get_close_matches(folder.name, siblings, 1)
+    remedy = f"; did you mean {near[0]!r}?" if near else ": make it, or correct the entry"
+    return f"there is no folder {folder}{remedy}"

@@ -23,12 +23,12 @@ import yaml
 from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
 from signalbox.catalogue.derived_keys import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
 from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
-from signalbox.catalogue.function_entries import Function, url_segment
+from signalbox.catalogue.function_entries import Function, missing, url_segment
 from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.whole_catalogue import ONE_EACH, Catalogue, closest
-from signalbox.core.kit_names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
+from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, KIT, LINK_FAN_OUT, WRITERS
 from signalbox.core.surface.field_rules import metadata_of
 
 __all__ = [
@@ -133,6 +133,8 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
     writers = _document_writers(sections)
     if writers == KIT:
         sections = _without_events_of_documents(sections)
+    if not _are_documents_verified(sections):
+        sections = _without_nightly_verifications(sections)
     sections, places = _with_code(sections, root)
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
@@ -157,12 +159,30 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
 def _document_writers(sections: Mapping[str, Any]) -> str:
     """Return the value of `written_by` in the section `documents`. Raises `CatalogueError`."""
     declared = _mapping("documents", sections.get("documents") or {})
-    refuse(
-        bool(declared.keys() - {"written_by"}), f"documents: unknown keys {sorted(declared.keys() - {'written_by'})}"
-    )
+    unknown = sorted(declared.keys() - {"written_by", "verified"})
+    refuse(bool(unknown), f"documents: unknown keys {unknown}")
     writers = declared.get("written_by", ANYONE)
     refuse(writers not in WRITERS, f"documents: written_by is {writers!r}; choose from {', '.join(WRITERS)}")
     return str(writers)
+
+
+VERIFYING = "verifications"
+"""The function that the nightly schedule calls."""
+
+
+def _are_documents_verified(sections: Mapping[str, Any]) -> bool:
+    """Return the value of `verified` in the section `documents`. Raises `CatalogueError`."""
+    verified = _mapping("documents", sections.get("documents") or {}).get("verified", True)
+    refuse(not isinstance(verified, bool), f"documents: verified is {verified!r}; choose true or false")
+    return bool(verified)
+
+
+def _without_nightly_verifications(sections: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the sections without the schedule of the nightly verification, which can still be started by hand."""
+    schedules = _mapping("schedules", sections.get("schedules") or {})
+    called = {name: each.get("function") for name, each in schedules.items() if isinstance(each, dict)}
+    others = {name: each for name, each in schedules.items() if called.get(name) != VERIFYING}
+    return {**sections, "schedules": others}
 
 
 def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -211,6 +231,7 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
             functions[name], places[where] = completed(functions[name], usage, scheduled=name in called)
         except CatalogueError as error:
             raise CatalogueError(f"{where}: {error}") from None
+        _check_callbacks(functions, read, name, usage)
         if _document_writers(sections) == KIT:
             check_writer(name, functions[name], usage)
     return {**sections, "functions": functions, "schedules": schedules, "triggers": triggers}, places
@@ -220,13 +241,36 @@ def _usage(root: Path, name: str, entry: Mapping[str, Any]) -> Usage | None:
     """Return the declarations in a function's code, or None if the code cannot be parsed and its entry has all keys."""
     folder = _folder(root, name, entry)
     if not (folder / "main.py").is_file():
-        return None  # the entry is refused later
+        if "invoked_by" in entry:
+            return None  # the entry is refused later
+        raise CatalogueError(f"functions.{name}: {missing(folder)}")
     try:
         return usage_of(python_files(folder))
     except CatalogueError as error:
         if entry.keys() >= set(FROM_CODE):
             return None
         raise CatalogueError(f"functions.{name}: {error}") from None
+
+
+def _check_callbacks(
+    functions: Mapping[str, Mapping[str, Any]], read: Mapping[str, Usage], name: str, usage: Usage
+) -> None:
+    """Check that ``flow.callback(through=NAME)`` names an open function with the same key that serves callbacks.
+
+    Raises `CatalogueError`: otherwise the run would send an address that answers 404.
+    """
+    for through, place in usage.through.items():
+        said = f'functions.{name}: {place} calls flow.callback(through="{through}"), and '
+        refuse(through not in functions, f"{said}there is no such function{closest(through, functions)}")
+        refuse(
+            through in read and not read[through].callbacks,
+            f"{said}{through} does not serve callbacks: add app.callbacks() to its code",
+        )
+        refuse(not functions[through].get("public"), f"{said}{through} is not open: add public: true to its entry")
+        own, other = (
+            (functions[each].get("secrets") or {}).get(CALLBACK_KEYS, "no secret") for each in (name, through)
+        )
+        refuse(own != other, f"{said}their {CALLBACK_KEYS} are {own} and {other}: name the same secret in both entries")
 
 
 def _folder(root: Path, name: str, entry: Mapping[str, Any]) -> Path:

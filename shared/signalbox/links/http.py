@@ -18,10 +18,10 @@ routes = Routes("verifications")
 def begin_verification(ports: Ports, request: Request) -> Response:
     """Start a verification, which compares all copies with their sources and repairs them.
 
-    If one is running, return it.
+    If one is running, return it. The nightly schedule compares a part of the documents.
     """
-    operation = request.operation or ports.store.new_id()
-    return Response(202, VerificationShown.of(verifications.begin(ports, operation)))
+    operation, nightly = request.operation or ports.store.new_id(), request.schedule is not None
+    return Response(202, VerificationShown.of(verifications.begin(ports, operation, nightly=nightly)))
 
 
 @routes.on("GET", "/", answers={200: VerificationsShown})

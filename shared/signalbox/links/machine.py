@@ -32,17 +32,42 @@ from signalbox.links.model import VERIFICATIONS, Finding, Verification
 
 
 def begin(
-    run: str, last: Verification | None, own: Verification | None, now: datetime
+    run: str, last: Verification | None, own: Verification | None, now: datetime, begun: Verification | None = None
 ) -> Decision[Verification | None, Verification]:
     """Begin the verification `run`, unless it exists or the last one is still running.
 
-    The state is None in those cases.
+    The state is None in those cases. `begun` is a part of a cycle; by default the verification is of all documents.
     """
     running = own or (last if last and last.is_running(now) else None)
     if running:
         return Decision(None, running)
-    begun = Verification(run, now, now)
+    begun = begun or Verification(run, now, now)
     return Decision(begun, begun, (verification_task(begun),))
+
+
+def next_part(run: str, before: Verification | None, now: datetime) -> Verification:
+    """Return the nightly verification that follows the nightly one `before`."""
+    if before is None or before.reached_end:
+        stored = before.looked_before + before.found.looked if before else 0
+        return Verification(run, now, now, part=1, stored=stored, documents_max=_part_documents(stored, 1))
+    part = before.part + 1
+    return Verification(
+        run,
+        now,
+        now,
+        cursor=before.cursor,
+        part=part,
+        looked_before=before.looked_before + before.found.looked,
+        stored=before.stored,
+        documents_max=_part_documents(before.stored, part),
+    )
+
+
+def _part_documents(stored: int, part: int) -> int:
+    """Return the documents after which a part ends, or 0 for the last part, and for a cycle that has to count first."""
+    if stored <= LIMITS.verify_part_documents_min or part >= LIMITS.verify_parts:
+        return 0
+    return max(-(-stored // LIMITS.verify_parts), LIMITS.verify_part_documents_min)
 
 
 def count_page(

@@ -1,7 +1,11 @@
 """Verifications, and the paths and fields of links in records.
 
-A verification is one walk over all documents. It is a chain of pages in the order of keys. Its record has the key after
-which the next page begins, so each page is counted once, however often its task is delivered.
+A verification is one walk over all documents, or over a part of them. It is a chain of pages in the order of keys. Its
+record has the key after which the next page begins, so each page is counted once, however often its task is delivered.
+
+A nightly verification is a part of a cycle: it begins where the part before it ended, and compares a seventh of the
+documents that the last cycle counted. So each document is compared once a week. The seventh part has no bound, so a
+cycle ends after seven nights even if documents were added meanwhile.
 """
 
 from collections.abc import Mapping
@@ -21,7 +25,9 @@ LINKED = (RESERVED, "linked")
 VERIFICATIONS = "verifications"
 
 CURRENT = "walks/verification"
-"""The record with the id of the verification that began last, so that two do not begin at once."""
+"""The record with the ids of the verification (`run`) and of the nightly one (`part`) that began last, so that two do
+not begin at once.
+"""
 
 
 def verification_path(run: str) -> str:
@@ -54,9 +60,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification, which walks over all documents. Times are the server's.
+    """A verification. Times are the server's.
 
-    `cursor` is the last key verified, and `ended_at` is None until the end.
+    - `cursor` is the last key verified, and `ended_at` is None until the end.
+    - `part` is the number of a nightly verification in its cycle, from 1; 0 if it is not nightly.
+    - `documents_max` ends the part after the page that reaches it; 0 is no bound.
+    - `looked_before` are the documents that the earlier parts of the cycle compared.
+    - `stored` are the documents that the last cycle compared; 0 if there was none.
+    - `reached_end` is whether no document follows `cursor`.
+
+    The record has the last five only if the verification is nightly.
     """
 
     run: str
@@ -66,6 +79,16 @@ class Verification:
     pages: int = 0
     found: Finding = Finding()
     ended_at: datetime | None = None
+    part: int = 0
+    documents_max: int = 0
+    looked_before: int = 0
+    stored: int = 0
+    reached_end: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this verification compares all documents."""
+        return self.part <= 1 and not self.documents_max
 
     @classmethod
     def from_record(cls, run: str, data: Mapping[str, Any] | None) -> Self | None:
@@ -75,6 +98,9 @@ class Verification:
     def to_record(self) -> dict[str, Any]:
         record = asdict(self)
         del record["run"]
+        if not self.part:
+            for name in ("part", "documents_max", "looked_before", "stored", "reached_end"):
+                del record[name]
         return record
 
     def is_running(self, now: datetime) -> bool:
@@ -87,11 +113,14 @@ class Verification:
 
     def with_page(self, found: Finding, last_key: str, now: datetime, *, more: bool) -> "Verification":
         """Return the verification after a page that ends with a key."""
+        total = self.found.plus(found)
+        is_full = 0 < self.documents_max <= total.looked
         return replace(
             self,
             moved_at=now,
             cursor=last_key,
             pages=self.pages + 1,
-            found=self.found.plus(found),
-            ended_at=None if more else now,
+            found=total,
+            ended_at=None if more and not is_full else now,
+            reached_end=not more,
         )

@@ -19,6 +19,12 @@ class VerificationShown:
     state: Literal["running", "ended"]
     begun_at: datetime
     ended_at: datetime | None = None
+
+    part: Annotated[int, Range(1)] | None = None
+    """The number of this nightly verification among those that together compare all documents; none if this one
+    compares all of them.
+    """
+
     pages: Count
 
     looked: Count
@@ -43,6 +49,7 @@ class VerificationShown:
             state="running" if walk.ended_at is None else "ended",
             begun_at=walk.begun_at,
             ended_at=walk.ended_at,
+            part=None if walk.is_whole else walk.part,
             pages=walk.pages,
             looked=found.looked,
             drifted=found.drifted,

@@ -124,7 +124,9 @@ class FunctionTable:
         origins, opened = self._catalogue.origins, {**self._catalogue.open_functions, **self._open}
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
         chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
-        chosen = replace(chosen, calling_queues=self._calling_queues(), timeouts=self._timeouts())
+        chosen = replace(chosen, calling_queues=self._calling_queues())
+        timeouts = {name: each.timeout_seconds for name, each in self._catalogue.functions.items()}
+        chosen = replace(chosen, timeouts={**timeouts, **chosen.timeouts})
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
         classes = {**self._catalogue.object_classes, **self._classes}
         flows = {**self._catalogue.flow_functions, **self._flows}
@@ -225,9 +227,6 @@ class FunctionTable:
     def _calling_queues(self) -> dict[str, frozenset[str]]:
         """Return the queues that call each function. A function that a test has added may name any queue."""
         return {name: queues for name, queues in self._catalogue.calling_queues.items() if name not in self._added}
-
-    def _timeouts(self) -> dict[str, int]:
-        return {name: function.timeout_seconds for name, function in self._catalogue.functions.items()}
 
 
 def _placeholders(catalogue: Catalogue) -> dict[str, str]:

@@ -19,12 +19,26 @@ def of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
         for option in (
             click.option("--region", default="", help="Region (default: the environment's, else us-central1)."),
             click.option("--environment", "-e", default="dev", show_default=True, help="NAME of NAME.tfvars.json."),
-            click.option("--project", "-p", default="", required=required, help=f"{where[0].upper()}{where[1:]}."),
+            click.option(
+                "--project",
+                "-p",
+                default=None if required else "",
+                required=required,
+                callback=_named if required else None,
+                help=f"{where[0].upper()}{where[1:]}.",
+            ),
         ):
             command = option(command)
         return command
 
     return added
+
+
+def _named(context: click.Context, option: click.Parameter, project: str) -> str:
+    """Refuse an empty project, as of a variable that is not set."""
+    if not project:
+        raise click.MissingParameter(ctx=context, param=option)
+    return project
 
 
 def target_of(project: str, environment: str, region: str) -> "Target":

@@ -10,6 +10,7 @@ import click
 from signalbox_tools.cli.function_commands import (
     JSON_LINES,
     Command,
+    NothingToDo,
     arguments_of,
     json_of,
     of_a_place,
@@ -24,6 +25,9 @@ from signalbox_tools.terminal_text import visible, visible_lines
 if TYPE_CHECKING:
     from signalbox.client.blocking.batches import Batch
     from signalbox.client.blocking.objects_and_flows import Run
+
+ENDED = frozenset({"completed", "failed", "cancelled"})
+ON_LIVE_RUNS = frozenset({"cancel", "terminate", "resume"})
 
 FOLLOWED_SECONDS = 1.0
 """The interval at which the progress of a batch is read."""
@@ -174,7 +178,14 @@ def _on_runs(
                 _follow(of.act_on_all(action, state=state, label=label, reason=reason))
                 return
             ids = [each["id"] for each in of.runs(state, label)]
-        on_each(ids, lambda each: act(of.run(each)))
+        on_each(ids, lambda each: _act(of.run(each), act, action))
+
+
+def _act(run: "Run", act: Callable[["Run"], object], action: str) -> None:
+    """Act on a run. Raises `NothingToDo` for a run that has ended, which accepts most actions without an effect."""
+    if action in ON_LIVE_RUNS and (state := run.show()["state"]) in ENDED:
+        raise NothingToDo(f"nothing to {action}: the run is {state}")
+    act(run)
 
 
 def _follow(batch: "Batch") -> None:

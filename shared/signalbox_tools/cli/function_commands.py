@@ -148,6 +148,10 @@ def time_of(text: str) -> datetime:
     return moment
 
 
+class NothingToDo(Exception):
+    """An action that would have no effect. The message has the reason."""
+
+
 def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
     """Act on each, with a progress bar. Refusals are printed and set the status to 1; the other calls continue."""
     from signalbox.client import ApiError
@@ -157,7 +161,7 @@ def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
         for each in bar:
             try:
                 act(each)
-            except ApiError as error:
+            except (ApiError, NothingToDo) as error:
                 refused.append(f"{each}: {error}")
     for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} done."):
         click.echo(visible(line), err=True)

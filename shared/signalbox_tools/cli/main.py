@@ -19,7 +19,7 @@ from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_tools.cli import flow_commands, function_commands
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
-from signalbox_tools.terminal_text import visible, visible_lines
+from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox_tools.deploy.deployment_steps import Deployment
@@ -370,7 +370,7 @@ def _still(name: str, text: str) -> None:
                 from signalbox_tools.local import queue_pauses
 
                 getattr(queue_pauses, name)(RunningStack.of(Project.find().state), *chosen)
-                counts = f"{len(chosen[1])} schedules and {len(chosen[0])} queues"
+                counts = f"{counted(len(chosen[1]), 'schedule')} and {counted(len(chosen[0]), 'queue')}"
                 click.echo(f"{name.capitalize()}d {counts} of the local stack.")
 
 

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.project import KIT
+from signalbox.catalogue.reading import load
 from signalbox_tools.costs.bill import (
     Line,
     Usage,
@@ -27,10 +29,12 @@ HELP = {
     "copies": "documents that embed each put document (at most 100)",
     "pairs": "waits on semaphores that are granted, with their task and signal",
     "units": "units of batches",
+    "per_task": "units of a batch that share a task (per_task)",
     "calls": "calls of objects",
     "steps": "steps of flows",
+    "documents": "documents in the database, which nightly verifications read once a week",
     "stored_gib": "GiB in the database, with its indexes",
-    "writers": "anyone, or kit: only the kit writes documents",
+    "writers": "anyone, or kit, as documents.written_by in the catalogue; the catalogue's own by default",
 }
 
 
@@ -39,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="signalbox cost", description=__doc__)
     for field in fields(Usage):
         option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, type=type(field.default), default=field.default, help=HELP[field.name])
+        default = _declared_writers() if field.name == "writers" else field.default
+        names = (option, "--written-by") if field.name == "writers" else (option,)
+        parser.add_argument(*names, dest=field.name, type=type(field.default), default=default, help=HELP[field.name])
     parser.add_argument("--multi-region", action="store_true", help="a database in a multi-region, at twice the price")
     parser.add_argument("--free-tier", action="store_true", help="subtract the free tiers, as for a separate project")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -53,6 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     sys.stdout.write(json.dumps(_json(lines), indent=1) + "\n" if as_json else table(lines))
     return 0
+
+
+def _declared_writers() -> str:
+    """Return `documents.written_by` of the project's catalogue, or the default if there is none that can be read."""
+    try:
+        return load().document_writers
+    except (CatalogueError, OSError):
+        return str(Usage().writers)
 
 
 def table(lines: list[Line]) -> str:

@@ -11,6 +11,7 @@ A month's bill also has the costs of an idle deployment and of stored data. With
 the free amounts, which Google grants once for a billing account, or for one database of a project.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -44,15 +45,18 @@ class WrongUsage(ValueError):
 class Usage:
     """Operations in a month. `copies` are the documents that embed each put document.
 
-    `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes.
+    `documents` are those that the database stores, which nightly verifications read. `per_task` units of a batch share
+    a task. `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes.
     """
 
     puts: int = 0
     copies: int = 0
     pairs: int = 0
     units: int = 0
+    per_task: int = 1
     calls: int = 0
     steps: int = 0
+    documents: int = 0
     stored_gib: float = 0.0
     writers: str = "anyone"
 
@@ -63,16 +67,30 @@ class Usage:
                 raise WrongUsage(f"{each.name} is {value}: it must not be negative")
         if self.copies > COPIES_MAX:
             raise WrongUsage(f"copies is {self.copies}: it must be at most {COPIES_MAX}, the copies of one page")
+        if not 1 <= self.per_task <= PER_TASK_MAX:
+            raise WrongUsage(f"per_task is {self.per_task}: it must be 1 to {PER_TASK_MAX}")
         if self.writers not in WRITERS:
             raise WrongUsage(f"writers is {self.writers!r}: choose from {', '.join(WRITERS)}")
 
 
 COPIES_MAX = 100
 
+PER_TASK_MAX = 100
+
+NIGHTS_OF_A_CYCLE = 7
+"""Nightly verifications that together read each document once, above `NIGHTLY_MIN` documents a night."""
+
+NIGHTLY_MIN = 10_000
+
+PAGE_OF_A_VERIFICATION = 300
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The cost of one operation: its rows in the table of a subject, and its requests; `events` of these are events."""
+    """The cost of one operation: its rows in the table of a subject, and its requests; `events` of these are events.
+
+    `shares` has the shares of rows that do not count whole, and `seconds` the processor time of a request.
+    """
 
     name: str
     count: int
@@ -81,6 +99,8 @@ class Part:
     requests: float
     events: float = 0
     variables: Mapping[str, int] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = CPU_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +147,32 @@ def _puts(usage: Usage) -> Part:
 def _others(usage: Usage) -> list[Part]:
     return [
         Part("waits that are granted, with their task and signal", usage.pairs, "semaphores", PAIR, 3),
-        Part("units of batches", usage.units, "batches", ("unit",), 1.015),
+        _units(usage),
         Part("calls of objects", usage.calls, "objects", ("call",), 1),
         Part("steps of flows", usage.steps, "flows", ("step",), 1),
+        _verified(usage),
     ]
+
+
+def _units(usage: Usage) -> Part:
+    """Return the units of batches. The table has the rows of one unit a task and of 20; others lie on their line."""
+    name = f"units of batches, {usage.per_task} in a task" if usage.per_task > 1 else "units of batches"
+    alone = (1 / usage.per_task - 1 / 20) / (1 - 1 / 20)
+    shares = {"unit": alone, "grouped": 1 - alone}
+    seconds = CPU_SECONDS + (usage.per_task - 1) * UNIT_SECONDS
+    rows = ("unit", "grouped")
+    return Part(name, usage.units, "batches", rows, 0.015 + 1 / usage.per_task, shares=shares, seconds=seconds)
+
+
+UNIT_SECONDS = 0.001
+"""Processor time of a further unit of a task: half a millisecond on one core of a laptop, doubled for a vCPU."""
+
+
+def _verified(usage: Usage) -> Part:
+    """Return the documents that the nightly verifications of a month compare."""
+    part = max(usage.documents / NIGHTS_OF_A_CYCLE, min(usage.documents, NIGHTLY_MIN))
+    row = "verified_copy" if usage.copies else "verified"
+    return Part("documents verified", round(DAYS * part), "verifications", (row,), 1 / PAGE_OF_A_VERIFICATION)
 
 
 PAIR = ("wait", "claim", "signal")
@@ -162,7 +204,7 @@ def month_of(
 
 SWEEPS = DAYS * 24 * 60
 SCHEDULES = 3
-METRIC_REFERENCES = 14
+METRIC_REFERENCES = 16
 """Metrics in the conditions of a deployment's alerts; a share of requests has two."""
 
 
@@ -207,13 +249,14 @@ def _free(lines: Sequence[Line], prices: Mapping[str, Any], multi_region: bool) 
 
 
 def _line(part: Part, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
-    taken = {name: sum(_figure(rows[part.subject][row], name, part.variables) for row in part.rows) for name in TAKEN}
+    taken = {name: sum(_share(part, rows, row, name) for row in part.rows) for name in TAKEN}
     store, run = prices["firestore"], prices["run"]
     factor = store["multi_region"] if multi_region else 1
     requests = part.count * part.requests
     operations = sum(taken[f"{each}s"] * store[each] for each in ("read", "write", "delete"))
     second = run["vcpu_second"] + GIB * run["gib_second"]
-    low, high = requests * CPU_SECONDS, requests * run["rounded_up_to_seconds"]
+    billed = run["rounded_up_to_seconds"]
+    low, high = requests * part.seconds, requests * billed * math.ceil(part.seconds / billed)
     task_operations = part.count * taken["tasks"] * prices["tasks"]["operations_a_task"]
     log_gib = requests * LOG_BYTES / 2**30
     return Line(
@@ -238,6 +281,10 @@ def _line(part: Part, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_
 
 
 TAKEN = ("reads", "writes", "deletes", "tasks")
+
+
+def _share(part: Part, rows: Mapping[str, Any], row: str, name: str) -> float:
+    return part.shares.get(row, 1.0) * _figure(rows[part.subject][row], name, part.variables)
 
 
 def _figure(row: Mapping[str, Any], name: str, variables: Mapping[str, int]) -> float:

@@ -15,7 +15,7 @@ import httpx
 from signalbox_tools import http_client
 from signalbox_tools.deploy import project_facts, token_hosts
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.prerequisites import is_service_account
+from signalbox_tools.deploy.prerequisites import is_federated, is_service_account
 from signalbox_tools.deploy.programs import CommandFailed, Run
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 
@@ -122,6 +122,11 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
     return found
 
 
+WORKFORCE_HINT = """An identity of a workforce pool has no identity token, and so cannot call functions. Call as an
+account on which you have the role Service Account Token Creator, and run the command again:
+gcloud config set auth/impersonate_service_account signalbox-deployer@{project}.iam.gserviceaccount.com"""
+
+
 def tokens_to_call(target: Target, run: Run) -> Callable[[str], str]:
     """Return the tokens of gcloud's account for a deployment that a command calls.
 
@@ -150,7 +155,8 @@ def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
             audience = [f"--audiences={key}"] if key else []
             outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
             if not outcome.ok and not key:
-                raise CommandFailed(outcome.error.strip())
+                remedy = f"\n{WORKFORCE_HINT.format(project=target.project)}" if is_federated(account) else ""
+                raise CommandFailed(f"{outcome.error.strip()}{remedy}")
             kept[key] = outcome.text.strip() if outcome.ok else _generated(target, account, key, run, outcome.error)
         return kept[key]
 

@@ -11,7 +11,9 @@ question each, then the plan.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from signalbox.core.ports import Store
 from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
@@ -20,6 +22,7 @@ from signalbox_tools.deploy import (
     deployed_place,
     lost_tasks,
     project_facts,
+    recorded_tasks,
     resource_adoption,
     smoke,
     state_bucket,
@@ -37,6 +40,7 @@ from signalbox_tools.deploy.rollback_and_restore import Recovery
 from signalbox_tools.deploy.smoke import Site
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
+from signalbox_tools.terminal_text import counted
 
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
@@ -65,6 +69,7 @@ class Deployment:
     clock: Clock = REAL
     base_url: str = ""
     forward: bool = False
+    database: Callable[[Target, Run], Store] = recorded_tasks.database
 
     @property
     def recovery(self) -> Recovery:
@@ -170,6 +175,9 @@ class Deployment:
         lost_tasks.refuse_lost_data(self.target, plan)
         for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
             self.say(warning)
+        records = partial(self.database, self.target, self.run)
+        for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
+            self.say(warning)
         if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
 
@@ -188,7 +196,7 @@ class Deployment:
             name = lock_of(project.catalogue).name
             self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
         working_copy.renew(project)
-        self.say(f"Packaged {len(zips)} functions.")
+        self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)

@@ -13,10 +13,14 @@ NAMED_BY = ("name", "location", "project")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings."""
+    """The addresses of resources that would be created, changed, replaced, destroyed and imported, and the warnings.
+
+    `kept` are those that would be changed in place or not at all.
+    """
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     destroyed: tuple[str, ...] = ()
     imported: tuple[str, ...] = ()
@@ -44,6 +48,7 @@ def read(document: Mapping[str, Any]) -> Plan:
     return Plan(
         created=created,
         changed=_with(changes, ["update"]),
+        kept=_with(changes, ["no-op"], ["update"]),
         replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
         destroyed=_with(changes, ["delete"]),
         imported=tuple(each["address"] for each in changes if each["change"].get("importing")),

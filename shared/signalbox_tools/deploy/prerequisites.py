@@ -221,8 +221,15 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 def member(account: str) -> str:
-    """Name an account as IAM does."""
+    """Name an account as IAM does. gcloud names an identity of a workforce pool as IAM does."""
+    if is_federated(account):
+        return account
     return f"{'serviceAccount' if is_service_account(account) else 'user'}:{account}"
+
+
+def is_federated(account: str) -> bool:
+    """Return whether an account is an identity of a workforce or workload pool. It has no identity token."""
+    return account.startswith(("principal://", "principalSet://"))
 
 
 def is_service_account(account: str) -> bool:

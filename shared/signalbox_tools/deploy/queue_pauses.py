@@ -12,6 +12,7 @@ from typing import Any
 
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run
+from signalbox_tools.terminal_text import counted
 
 PAUSED, RUNNING = "PAUSED", "RUNNING"
 SCHEDULES, QUEUES = ("scheduler", "jobs"), ("tasks", "queues")
@@ -36,13 +37,13 @@ class Stillness:
         """Pause schedules, then queues. Raises `CommandFailed`."""
         schedules = self._set(SCHEDULES, "pause", PAUSED)
         queues = self._set(QUEUES, "pause", PAUSED)
-        self.say(f"Paused {schedules} schedules and {queues} queues.\n{STILL}")
+        self.say(f"Paused {counted(schedules, 'schedule')} and {counted(queues, 'queue')}.\n{STILL}")
 
     def resume(self) -> None:
         """Resume queues, then schedules. Raises `CommandFailed`."""
         queues = self._set(QUEUES, "resume", RUNNING)
         schedules = self._set(SCHEDULES, "resume", RUNNING)
-        self.say(f"Resumed {queues} queues and {schedules} schedules.")
+        self.say(f"Resumed {counted(queues, 'queue')} and {counted(schedules, 'schedule')}.")
 
     def _set(self, kind: tuple[str, str], command: str, wanted: str) -> int:
         """Bring the queues or schedules into a state; return the number of those that changed."""
@@ -63,7 +64,7 @@ class Stillness:
         what = "queue" if kind == QUEUES else "schedule"
         return (
             f"There is no {what} of {target.environment} in {target.region} of {target.project}: none of "
-            f"{', '.join(sorted(own))}. If the deployment is in another region, name it with --region (make: REGION=…), "
+            f"{', '.join(sorted(own))}. If the deployment is in another region, name it with --region (make: REGION=…) "
             f'or set "region" in {target.own_file}.'
         )
 

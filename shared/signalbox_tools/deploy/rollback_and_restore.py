@@ -34,9 +34,12 @@ RESTORED = """Restored into {database}, once the operation that `gcloud firestor
 shows has ended: minutes to hours. {old} is unchanged. To switch, set in {file}
   "database": "{database}",
   "create_database": false
-and run signalbox deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the
-other database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore"
+and run signalbox deploy; outside prod, its plan would destroy {old}. A backup has no security
+rules: if you have any, release them again. Tasks in the queues name units and leases of the other database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore"
 in docs/operations.md has the order."""
+
+NOT_PROTECTED = """{database} has no point-in-time recovery and no delete protection yet: Google refuses both until it
+is filled. Run this command again before you switch; it then sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,22 @@ class Recovery:
             agreed(self.agree, f"Restore it into the new database {database}?")
             source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
             self._gcloud("firestore", "databases", "restore", source, into)
+        self._protect(database)
         self.say(RESTORED.format(database=database, old=self.target.database, file=self.target.own_file))
+
+    def _protect(self, database: str) -> None:
+        """Set what a restored database lacks and prod's has: point-in-time recovery and delete protection.
+
+        A backup has neither, and Terraform does not manage a database that it did not create.
+        """
+        settings = self.target.settings or {}
+        if settings.get("environment") != "prod":
+            return
+        command = ("firestore", "databases", "update", f"--database={database}", "--enable-pitr", "--delete-protection")
+        try:
+            self._gcloud(*command)
+        except CommandFailed as error:
+            self.say(f"{error}\n{NOT_PROTECTED.format(database=database)}")
 
     def _listed(self, *command: str) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*command, "--format=json") or "[]")

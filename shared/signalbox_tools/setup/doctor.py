@@ -14,6 +14,7 @@ from signalbox_tools.catalogue_lock import lock_of, text_of
 from signalbox_tools.local.store import firestore_emulator
 from signalbox_tools.packaging.function_checks import check_all
 from signalbox_tools.setup import upgrade
+from signalbox_tools.terminal_text import counted
 
 PYTHON_MIN = (3, 11)
 LISTED_MAX = 5
@@ -64,7 +65,7 @@ def _of(project: Project) -> Iterator[Finding]:
         yield Finding("catalogue", str(error), well=False)
         return
     own = [each.name for each in catalogue.functions.values() if not catalogue.is_of_the_kit(each)]
-    yield Finding("catalogue", f"{len(own)} functions of yours: {', '.join(own)}")
+    yield Finding("catalogue", f"{counted(len(own), 'function')} of yours: {', '.join(own)}")
     yield _checked("functions", "import nothing that the cloud lacks", lambda: check_all(catalogue, project.kit.root))
     yield _lock(project, catalogue)
     if project.own:
@@ -104,4 +105,6 @@ def _lock(project: Project, catalogue: Catalogue) -> Finding:
     changed = [f"{line[0]}{line[1:].strip()}" for line in differences if line[0] in "+-"]
     if not changed:
         return Finding(file.name, "is what would be deployed")
-    return Finding(file.name, f"{len(changed)} lines would change: {_listed(changed)}; see `signalbox catalogue`")
+    return Finding(
+        file.name, f"{counted(len(changed), 'line')} would change: {_listed(changed)}; see `signalbox catalogue`"
+    )

@@ -141,19 +141,25 @@ def cost_tables() -> str:
 USERS = {
     "1,000,000 waits on semaphores": Usage(pairs=1_000_000),
     "1,000,000 units of batches": Usage(units=1_000_000),
+    "1,000,000 units of batches, 20 in a task (`per_task`)": Usage(units=1_000_000, per_task=20),
     "1,000,000 steps of flows": Usage(steps=1_000_000),
     "10,000,000 puts with ten copies elsewhere": Usage(puts=10_000_000, copies=10),
     "the same, if only the kit writes documents": Usage(puts=10_000_000, copies=10, writers="kit"),
+    "the nightly verifications of 11,000,000 stored documents, ten of eleven with a copy": Usage(
+        documents=11_000_000, copies=10
+    ),
 }
 """Example users of a month."""
 
 MONTHS = {
-    "small: 20,000 steps, 50,000 puts; 1 GiB": Usage(steps=20_000, puts=50_000, stored_gib=1),
-    "busy: 1,000,000 steps, 500,000 waits, 1,000,000 puts with ten copies; 10 GiB": Usage(
-        steps=1_000_000, pairs=500_000, puts=1_000_000, copies=10, stored_gib=10
+    "small: 20,000 steps, 50,000 puts; 500,000 documents, 1 GiB": Usage(
+        steps=20_000, puts=50_000, documents=500_000, stored_gib=1
     ),
-    "large: 20,000,000 steps, 10,000,000 puts with ten copies by the kit only; 100 GiB": Usage(
-        steps=20_000_000, puts=10_000_000, copies=10, writers="kit", stored_gib=100
+    "busy: 1,000,000 steps, 500,000 waits, 1,000,000 puts with ten copies; 5,000,000 documents, 10 GiB": Usage(
+        steps=1_000_000, pairs=500_000, puts=1_000_000, copies=10, documents=5_000_000, stored_gib=10
+    ),
+    "large: 20,000,000 steps, 10,000,000 puts with ten copies by the kit only; 50,000,000 documents, 100 GiB": Usage(
+        steps=20_000_000, puts=10_000_000, copies=10, writers="kit", documents=50_000_000, stored_gib=100
     ),
 }
 """Whole bills of three users, with the idle deployment, stored data and free amounts."""
@@ -170,7 +176,7 @@ def bills() -> str:
     steps = lines["1,000,000 steps of flows"].total
     ours = ("Signalbox", money_range(*steps), "nothing else; an idle deployment costs cents")
     others = [
-        (f"[{name}]({each['page']})", money_range(*map(float, each["million"])), each["also"])
+        (f"[{name}]({each['page']}){_read(each)}", money_range(*map(float, each["million"])), each["also"])
         for name, each in prices["rivals"].items()
     ]
     head = ("a month of", "requests", "Firestore", "computing", "total")
@@ -185,6 +191,11 @@ def bills() -> str:
         _table(elsewhere, months),
     )
     return "\n\n".join(tables)
+
+
+def _read(rival: Json) -> str:
+    """Return when a rival's price was read, if that was not when the others were."""
+    return f" ({rival['read']})" if "read" in rival else ""
 
 
 def _steps_elsewhere(usage: Usage, prices: Json) -> list[str]:

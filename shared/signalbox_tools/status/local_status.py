@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -108,10 +108,11 @@ def entries(log: Path) -> Iterator[dict[str, Any]]:
                 yield entry
 
 
-def last_lines(log: Path, count: int) -> list[tuple[str, str]]:
-    """Return the last lines of a log with its service's name."""
+def last_lines(log: Path, count: int, is_shown: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+    """Return the last lines of a log that are shown, with its service's name."""
     with log.open("rb") as lines:
-        return [(log.stem, line.decode("utf-8", "replace").rstrip("\n")) for line in deque(lines, count)]
+        texts = (line.decode("utf-8", "replace").rstrip("\n") for line in lines)
+        return [(log.stem, text) for text in deque((text for text in texts if is_shown(log.stem, text)), count)]
 
 
 def follow(log: Path, show: Any) -> None:

@@ -45,6 +45,6 @@ def show_logs(source: CloudSource | RunningStack, terminal: Terminal, count: int
     if isinstance(source, CloudSource):
         terminal.show(("", json.dumps(entry)) for entry in source.log("", count))
         return
-    terminal.show(local_status.last_lines(source.functions_log, count))
+    terminal.show(local_status.last_lines(source.functions_log, count, terminal.shows))
     if follow:
         local_status.follow(source.functions_log, terminal.show)

@@ -3,9 +3,14 @@
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NoReturn
 
 import pytest
 
+from signalbox.core.ports import Put, Query
+from signalbox.core.problems import Unavailable
+from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
@@ -249,6 +254,15 @@ def test_a_plan_names_what_cannot_be_undone_and_what_is_public() -> None:
     assert (str(Plan()), Plan(outputs_change=True).empty) == ("No changes.", False)
 
 
+def now() -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def empty(*_: object) -> MemoryStore:
+    """Return a database without records."""
+    return MemoryStore(now)
+
+
 def destroys(*functions: str) -> str:
     """Return the JSON of a plan that destroys functions."""
     addresses = [f'module.function["{name}"].google_cloudfunctions2_function.function' for name in functions]
@@ -272,7 +286,7 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
         **{"terraform show": destroys("quilt_tasks", "old")}, **QUEUES, **{"gcloud tasks list --queue=dev-tasks": OLD}
     )
     script.answers["gcloud tasks list --queue=dev-flows"] = ""
-    flow = Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/")
+    flow = Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, "http://x/", database=empty)
     if goal == "saved":
         script.answers["terraform show"] = CREATES_ONE
         flow.plan()
@@ -295,7 +309,7 @@ def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_n
 ) -> None:
     script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
     said: list[str] = []
-    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
     assert [line for line in said if "not known" in line] == [
         "Warning: whether tasks wait for dev-old in the queue dev-flows is not known."
     ]
@@ -306,6 +320,59 @@ def test_the_queues_are_not_read_for_a_plan_that_destroys_no_function(place: dep
     script = Script(**QUEUES)
     assert Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     assert script.count("gcloud tasks list") == 0
+
+
+class Unreachable(MemoryStore):
+    """A database that does not answer."""
+
+    def query(self, _: Query) -> NoReturn:
+        raise Unavailable("no answer")
+
+
+def with_waiters(count: int) -> MemoryStore:
+    """Return a database in which tasks of the function `old` wait for a semaphore."""
+    store = MemoryStore(now)
+    waiter = {"state": "waiting", "since": 1, "continuation": {"function": "old", "task": "use"}}
+    waiters = [Put(f"semaphores/s/waiters/{n}", waiter) for n in range(count)]
+    store.commit([Put("semaphores/s", {"mode": "closed"}), *waiters])
+    return store
+
+
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_no_function_is_removed_while_records_have_tasks_for_it(place: deployment_target.Target, goal: str) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ""})
+    steps = Deployment(
+        place, lambda _: None, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: with_waiters(5)
+    )
+    with pytest.raises(
+        Aborted, match=r"functions that this plan removes \(old\).*\n  semaphores/s: 5 records that wait"
+    ):
+        getattr(steps, goal)()
+    assert script.count("terraform apply") == 0
+
+
+def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
+    place: deployment_target.Target,
+) -> None:
+    part = 'module.function["old_tasks"].google_cloudfunctions2_function.function'
+    whole = 'module.function["old"].google_cloudfunctions2_function.function'
+    at = {"name": "dev-old-tasks", "location": "us-central1"}
+    changes: dict[str, dict[str, object]] = {part: {"actions": ["delete"], "before": at}, whole: {"actions": ["no-op"]}}
+    script = Script(**{"terraform show": planned(changes)}, **QUEUES, **{"gcloud tasks list": ""})
+    assert Deployment(
+        place, lambda _: None, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: with_waiters(5)
+    ).deploy()
+
+
+def test_records_that_cannot_be_read_are_named_and_stop_nothing(place: deployment_target.Target) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ""})
+    said: list[str] = []
+    steps = Deployment(
+        place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: Unreachable(now)
+    )
+    assert steps.deploy()
+    [line] = [each for each in said if "records of the database" in each]
+    assert line == "Warning: whether records of the database signalbox-dev name old is not known: no answer"
 
 
 SHOP = 'module.function["shop"].google_cloudfunctions2_function.function'
@@ -343,7 +410,7 @@ def test_a_function_that_is_replaced_under_its_own_address_keeps_its_tasks(place
 def test_queues_that_cannot_be_listed_are_asked_one_by_one_and_named(place: deployment_target.Target) -> None:
     script = Script(**{"terraform show": destroys("old"), "gcloud tasks queues list": None, "gcloud tasks list": None})
     said: list[str] = []
-    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
     unknown = [line for line in said if line.startswith("Warning: whether tasks wait for dev-old in the queue dev-")]
     assert len(unknown) == len(place.catalogue.queues)
 

@@ -133,7 +133,7 @@ def test_its_tests_pass_and_so_do_strict_types_and_lint(shop: Shop) -> None:
     tested = shop.run("make", "test")
     assert (tested.returncode, "1 passed" in tested.stdout) == (0, True), tested.stdout
     checked = shop.run("make", "check")
-    assert (checked.returncode, "no issues found in 2 source files" in checked.stdout) == (0, True), checked.stdout
+    assert (checked.returncode, checked.stdout.count("no issues found in 1 source file")) == (0, 2), checked.stdout
 
 
 def test_a_wrong_argument_is_an_error_of_types(shop: Shop, tmp_path: Path) -> None:

@@ -160,6 +160,33 @@ def test_the_newest_complete_backup_is_restored_into_a_new_database() -> None:
     assert '"create_database": false' in said[-1]
 
 
+def test_a_restored_database_of_prod_gets_recovery_and_delete_protection_also_if_it_was_not_filled_at_first() -> None:
+    """Terraform does not manage a restored database, and a backup has none of its settings."""
+    backup = {"name": "b/2", "database": f"projects/{PROJECT}/databases/signalbox-prod", "state": "READY"}
+    script = Script(
+        **{
+            "gcloud firestore backups list": json.dumps([backup | {"snapshotTime": "2026-05-02T03:00:00Z"}]),
+            "gcloud firestore databases restore": "",
+        }
+    )
+    said: list[str] = []
+    prod = deployment_target.read(PROJECT, "prod")
+    Recovery(prod, said.append, lambda _: "y", script).restore()
+    assert "signalbox-prod-20260502-0300 has no point-in-time recovery and no delete protection yet" in "\n".join(said)
+    there = [{"name": f"projects/{PROJECT}/databases/signalbox-prod-20260502-0300"}]
+    script.answers |= {
+        "gcloud firestore databases list": json.dumps(there),
+        "gcloud firestore databases update": "",
+    }
+    said.clear()
+    Recovery(prod, said.append, lambda _: "", script).restore()
+    assert (
+        "update --database=signalbox-prod-20260502-0300 --enable-pitr --delete-protection --project="
+        in script.asked[-1]
+    )
+    assert "no delete protection yet" not in "\n".join(said)
+
+
 def test_without_a_backup_nothing_is_restored() -> None:
     with pytest.raises(Aborted, match="no finished backup of signalbox-dev in us-central1"):
         Recovery(DEV, lambda _: None, lambda _: "y", Script(**{"gcloud firestore backups list": "[]"})).restore()

@@ -40,6 +40,7 @@ def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch:
         **{
             "gcloud firestore backups list": json.dumps([backup | {"snapshotTime": "2026-05-02T03:00:00Z"}]),
             "gcloud firestore databases restore": "",
+            "gcloud firestore databases update": "",
             "gcloud scheduler jobs list": _listed("jobs", load().schedules, "ENABLED"),
             "gcloud tasks queues list --format=json": _listed("queues", load().queues, "RUNNING"),
             "gcloud scheduler jobs pause": "",
@@ -65,6 +66,8 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
     Recovery(place, said.append, lambda _: "y", project.run).restore()
     assert project.gcloud.count("gcloud scheduler jobs pause") == len(load().schedules)
     assert project.gcloud.count("gcloud firestore databases restore") == 1
+    protected = f"gcloud firestore databases update --database={NEW} --enable-pitr --delete-protection"
+    assert project.gcloud.count(protected) == 1
     _restore(project)
     place.variables.write_text(f'{place.variables.read_text()}\ndatabase = "{NEW}"\ncreate_database = false\n')
 

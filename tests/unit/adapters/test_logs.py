@@ -32,6 +32,16 @@ def test_a_value_cannot_take_the_place_of_severity_or_message(capsys: pytest.Cap
     assert (line["severity"], line["message"]) == ("ERROR", "true")
 
 
+def test_an_error_has_the_database_of_its_deployment_by_which_alerts_find_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = JsonLog("p", "signalbox-dev")
+    log.error("flow stuck", database="of a value")
+    assert last_line(capsys)["database"] == "signalbox-dev"
+    log.info("handled")
+    assert "database" not in last_line(capsys)
+
+
 def test_an_exception_is_written_as_its_traceback_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
     outer = ValueError("outer")
     outer.__cause__ = KeyError("inner")

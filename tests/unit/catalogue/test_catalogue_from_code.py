@@ -387,3 +387,61 @@ def test_the_function_may_be_made_in_another_file(tmp_path: Path) -> None:
     }
     usage = usage_of(files)
     assert (dict(usage.tasks), usage.otherwise) == ({"pack": "tasks.py:3"}, "")
+
+
+def test_a_missing_folder_is_refused_as_such(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"functions.orderz: there is no folder .*/orderz; did you mean 'orders'"):
+        parse({"functions": {"orderz": {}}, "queues": QUEUES}, folder_of_orders(tmp_path))
+    with pytest.raises(CatalogueError, match=r"functions.parts: there is no folder .*/nowhere: make it, or correct"):
+        parse({"functions": {"parts": {"folder": "functions/nowhere"}}, "queues": QUEUES}, tmp_path)
+    (tmp_path / "functions/empty").mkdir()
+    with pytest.raises(CatalogueError, match=r"functions.empty: there is no main.py in its folder .*/empty"):
+        parse({"functions": {"empty": {}}, "queues": QUEUES}, tmp_path)
+
+
+def folder_of_orders(root: Path) -> Path:
+    (root / "functions/orders").mkdir(parents=True)
+    (root / "functions/orders/main.py").write_text("orders = print\n")
+    return root
+
+
+CALLBACKS = {"SIGNALBOX_CALLBACK_KEYS": "callback-keys"}
+ASKS = "@app.flow\nasync def ask(): await flow.callback('approved', through='approvals', expires_seconds=60)"
+
+
+@pytest.mark.parametrize(
+    ("code", "entry", "approvals", "complaint"),
+    [
+        ("app.callbacks()", {"public": True, "secrets": CALLBACKS}, "approvals", ""),
+        (
+            "",
+            {"public": True, "secrets": CALLBACKS},
+            "approvals",
+            "approvals does not serve callbacks: add",
+        ),
+        (
+            "app.callbacks()",
+            {"secrets": CALLBACKS},
+            "approvals",
+            "approvals is not open: add public: true to",
+        ),
+        ("app.callbacks()", {"public": True}, "approvals", "are callback-keys and no secret: name the same secret"),
+        ("app.callbacks()", {"public": True, "secrets": CALLBACKS}, "approval", "no such function; did you mean 'app"),
+    ],
+)
+def test_the_function_of_a_callback_is_checked(
+    tmp_path: Path, code: str, entry: dict[str, Any], approvals: str, complaint: str
+) -> None:
+    (tmp_path / "functions/approvals").mkdir(parents=True)
+    source = f"from signalbox import Function\napp = Function('{approvals}')\n{code}\n@app.http('GET')\ndef a(b): ...\n"
+    (tmp_path / "functions/approvals/main.py").write_text(f"{source}{approvals} = app.entry_point()\n")
+    entries = {"orders": {"secrets": CALLBACKS}, approvals: {"folder": "functions/approvals", **entry}}
+    (tmp_path / "functions/orders").mkdir()
+    (tmp_path / "functions/orders/main.py").write_text(START + ASKS + END)
+    content = {"functions": entries, "queues": QUEUES}
+    if not complaint:
+        assert set(parse(content, tmp_path).functions) == {"orders", "approvals"}
+        return
+    with pytest.raises(CatalogueError, match=complaint) as refused:
+        parse(content, tmp_path)
+    assert 'functions.orders: main.py:5 calls flow.callback(through="approvals")' in str(refused.value)

@@ -469,6 +469,11 @@ def test_a_run_is_started_sent_events_and_followed(
     harness.travel(5)
     assert main(["flows", "tail", "shop", "checkout", "o-2"]) == 1
     assert "late" in capsys.readouterr().out
+    for action in ("cancel", "terminate", "resume"):
+        assert main(["flows", action, "shop", "checkout", "o-1", "o-2"]) == 1
+        said = capsys.readouterr().err
+        assert f"o-1: nothing to {action}: the run is completed\n" in said
+        assert said.endswith(f"o-2: nothing to {action}: the run is cancelled\n0 of 2 done.\n")
 
 
 @pytest.fixture

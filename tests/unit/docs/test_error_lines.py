@@ -1,4 +1,4 @@
-"""docs/operations.md explains each ERROR log line of the code, and no other."""
+"""docs/operations.md explains each ERROR log line of the code. Each has an alert, or a reason why it has none."""
 
 import ast
 import re
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
+ALERTS = (PROJECT / "infra" / "log_alerts.tf").read_text("utf-8")
 PAGE = (PROJECT / "docs" / "operations.md").read_text("utf-8")
 SOURCES = [*(PROJECT / "shared" / "signalbox").rglob("*.py"), *(PROJECT / "functions").rglob("*.py")]
 
@@ -51,10 +52,35 @@ def logged() -> set[str]:
     return {message for path in SOURCES for message in error_messages(path.read_text("utf-8"))}
 
 
+def explained() -> dict[str, str]:
+    """Return the text about each ERROR line, by its message."""
+    section = PAGE.partition("\n## ERROR lines")[2].partition("\n## ")[0]
+    parts = re.split(r"^### `(.+)`$", section, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def alerts_on_lines() -> list[tuple[str, str, list[str]]]:
+    """Return the title, severity and messages of each alert on ERROR lines."""
+    block = re.compile(r'title\s*= "(.+)"\n\s*severity = "(.+)"\n\s*messages = \[(.+)\]')
+    return [(title, severity, re.findall(r'"([^"]+)"', text)) for title, severity, text in block.findall(ALERTS)]
+
+
 def test_every_error_line_of_the_code_is_explained_and_no_other() -> None:
-    section = PAGE.partition("## ERROR lines")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^### `(.+)`$", section, re.MULTILINE)) == logged()
+    assert set(explained()) == logged()
     assert len(logged()) > 5
+
+
+def test_every_error_line_of_the_code_raises_one_alert_or_has_the_reason_why_none() -> None:
+    alerted = [message for _, _, messages in alerts_on_lines() for message in messages]
+    silent = [message for message, text in explained().items() if re.search(r"^No alert", text, re.MULTILINE)]
+    assert sorted(alerted + silent) == sorted(logged())
+
+
+def test_the_page_has_a_row_of_each_alert_on_lines_with_its_severity_and_a_link_to_each_line() -> None:
+    for title, severity, messages in alerts_on_lines():
+        [row] = re.findall(rf"^\| {title} \| {severity} \| .+$", PAGE, re.MULTILINE)
+        swept = [message for message in messages if message.endswith(" cannot be swept")]
+        assert [message for message in messages if message not in swept and f"[`{message}`](#" not in row] == []
 
 
 def test_messages_passed_through_a_field_are_found() -> None:

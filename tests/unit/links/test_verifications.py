@@ -23,6 +23,7 @@ from signalbox.links import tasks
 from signalbox.links.limits import LIMITS
 from signalbox.links.service import verifications
 from signalbox.links.shown import VerificationShown
+from tests.unit.cost_table import is_within, row_cost
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -57,7 +58,7 @@ def walked(world: OperationsPlatform, operation: str = "test") -> dict[str, Any]
 
 
 def report(**found: int) -> dict[str, Any]:
-    return {"run": "", "state": "ended", "drifted": 0, "moving": 0, "refused": 0, "repaired": 0, **found}
+    return {"run": "", "state": "ended", "part": None, "drifted": 0, "moving": 0, "refused": 0, "repaired": 0, **found}
 
 
 def forge(world: OperationsPlatform, key: str, **changes: Any) -> None:
@@ -149,7 +150,7 @@ def test_what_no_put_would_take_is_reported_left_and_counted(embedding: Operatio
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=5, drifted=1, refused=1)
     assert embedding.record("documents/new") == {"l": [{"key": "t"}] * 501}
-    assert [message for message, _ in embedding.reported] == ["document normalization rejected"]
+    assert [message for message, _ in embedding.reported] == ["document normalization rejected", "copies had drifted"]
 
 
 def test_a_recent_write_is_repaired_but_not_counted_as_drift(embedding: OperationsPlatform) -> None:
@@ -240,13 +241,110 @@ def test_a_walk_costs_a_read_a_document_one_a_target_and_little_a_page(embedding
     for number in range(26):
         embedding.put(f"d{number:02}", a={"key": "t"})
     embedding.settle()
-    assert embedding.cost_of(lambda: verifications.begin(embedding.ports, "test")) == Cost(
-        round_trips=5, reads=3, writes=3, deletes=1, tasks=1
-    )
+    nightly(embedding, 0)
+    begun = embedding.cost_of(lambda: verifications.begin(embedding.ports, "night 1", nightly=True))
+    assert begun == row_cost("verifications", "begin")
     targets, notes, transforms, own = 2, 1, 2, 2
     page = embedding.work()
     assert page == Cost(round_trips=7, reads=30 + targets + notes + transforms + own, writes=1)
     assert embedding.tasks == []
+
+
+def test_a_page_of_documents_without_links_costs_a_read_of_each() -> None:
+    world = OperationsPlatform()
+    for number in range(20):
+        world.put(f"d{number:02}", n=1)
+    world.settle()
+    verifications.begin(world.ports, "test")
+    assert world.work() == row_cost("verifications", "page", n=20)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_document_of_a_long_walk_costs_a_read_and_one_of_its_target(linked: bool) -> None:
+    world = OperationsPlatform()
+    for number in range(300):
+        world.put(f"t{number:03}", n=1)
+        world.put(f"a{number:03}", **({"l": {"key": f"t{number:03}"}} if linked else {"n": 1}))
+    world.settle()
+    verifications.begin(world.ports, "test")
+    first, second = world.work(), world.work()
+    if linked:
+        assert is_within("verifications", "verified_copy", first, 300)
+    else:
+        assert is_within("verifications", "verified", first, 300)
+    assert is_within("verifications", "verified", second, 300)
+
+
+def test_nightly_verifications_compare_all_documents_in_seven_parts(
+    embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
+    monkeypatch.setattr(LIMITS, "verify_part_documents_min", 3)
+    for number in range(24):
+        embedding.put(f"a{number:02}", n=1)
+    embedding.settle()
+    nights = [nightly(embedding, night) for night in range(10)]
+    assert [(each["part"], each["looked"]) for each in nights] == [
+        (None, 28),  # counts them
+        *[(part, 4) for part in range(1, 8)],
+        (1, 4),
+        (2, 4),
+    ]
+
+
+def test_the_seventh_part_has_no_bound_so_that_documents_added_meanwhile_delay_none(
+    embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 1)
+    monkeypatch.setattr(LIMITS, "verify_part_documents_min", 1)
+    nightly(embedding, 0)
+    for number in range(20):
+        embedding.put(f"z{number:02}", n=1)
+    embedding.settle()
+    looked = [nightly(embedding, night)["looked"] for night in range(1, 8)]
+    assert looked == [1] * 6 + [18]
+
+
+def test_a_small_database_is_compared_each_night_and_by_hand_always_all_of_it(
+    embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [nightly(embedding, night)["looked"] for night in range(3)] == [4, 4, 4]
+    monkeypatch.setattr(LIMITS, "verify_part_documents_min", 1)
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 1)
+    assert nightly(embedding, 3)["looked"] == 1
+    assert walked(embedding, "by hand") == report(pages=5, looked=4)
+    assert nightly(embedding, 4)["part"] == 2
+
+
+def test_an_abandoned_part_is_continued_where_it_ended(
+    embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 1)
+    verifications.begin(embedding.ports, "night 0", nightly=True)
+    embedding.work()
+    embedding.tasks.clear()
+    embedding.pass_time(LIMITS.verify_abandoned_seconds + 1)
+    assert nightly(embedding, 1)["looked"] == 3
+
+
+def nightly(world: OperationsPlatform, night: int) -> dict[str, Any]:
+    """Run a nightly verification to its end; return its report."""
+    run = verifications.begin(world.ports, f"night {night}", nightly=True).run
+    world.settle()
+    return asdict(VerificationShown.of(verifications.get(world.ports, run)))
+
+
+def test_a_walk_that_found_drift_ends_with_one_error_line(
+    embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
+    embedding.put("t", n=2)
+    lose_events(embedding)
+    walked(embedding)
+    [(message, values)] = embedding.reported
+    assert (message, values["drifted"], values["refused"]) == ("copies had drifted", 2, 0)
+    walked(embedding, "again")
+    assert len(embedding.reported) == 1
 
 
 MAIN = Path(__file__).parents[3] / "functions" / "verifications" / "main.py"

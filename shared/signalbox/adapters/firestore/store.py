@@ -18,6 +18,7 @@ import grpc
 from google.api_core import grpc_helpers
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.api_core.gapic_v1 import routing_header
+from google.auth.credentials import Credentials
 from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import firestore as types
@@ -93,11 +94,11 @@ Headers = list[tuple[str, str]]
 class FirestoreCalls:
     """The RPCs of the store, to one database. ``emulator`` is ``HOST:PORT``; empty: the cloud."""
 
-    def __init__(self, database: str, emulator: str) -> None:
+    def __init__(self, database: str, emulator: str, credentials: Credentials | None = None) -> None:
         self._metadata = [("google-cloud-resource-prefix", database)]
         if emulator:
             self._metadata.append(("authorization", "Bearer owner"))  # makes the emulator skip security rules
-        self._transport = _transport(emulator)
+        self._transport = _transport(emulator, credentials)
         self._batch_get = self._rpc("BatchGetDocuments", types.BatchGetDocumentsResponse, streams=True)
         self._run_query = self._rpc("RunQuery", types.RunQueryResponse, streams=True)
         self._run_aggregation = self._rpc("RunAggregationQuery", types.RunAggregationQueryResponse, streams=True)
@@ -151,10 +152,10 @@ class FirestoreCalls:
         return rpc
 
 
-def _transport(emulator: str) -> FirestoreGrpcTransport:
+def _transport(emulator: str, credentials: Credentials | None) -> FirestoreGrpcTransport:
     if emulator:
         return FirestoreGrpcTransport(channel=grpc.insecure_channel(emulator, options=CHANNEL_OPTIONS))
-    transport = FirestoreClient().transport
+    transport = FirestoreClient(credentials=credentials).transport
     assert isinstance(transport, FirestoreGrpcTransport), "the default transport"
     return transport
 
@@ -194,12 +195,15 @@ BATCH_BYTES_MAX = 3 * 1024 * 1024
 
 
 class FirestoreStore:
-    """A `Store` in one Firestore database. ``emulator`` is ``HOST:PORT``; empty: the cloud, by default credentials."""
+    """A `Store` in one Firestore database.
 
-    def __init__(self, project: str, database: str, emulator: str = "") -> None:
+    ``emulator`` is ``HOST:PORT``; empty: the cloud. None for `credentials`: the default ones.
+    """
+
+    def __init__(self, project: str, database: str, emulator: str = "", credentials: Credentials | None = None) -> None:
         self._database = f"projects/{project}/databases/{database}"
         self._root = f"{self._database}/documents"
-        self._calls = FirestoreCalls(self._database, emulator)
+        self._calls = FirestoreCalls(self._database, emulator, credentials)
 
     def close(self) -> None:
         """Close the connection."""

@@ -125,6 +125,17 @@ class Plain:
         return copied(value) if type(value) in (list, dict) else value
 
 
+class PlainResult(Plain):
+    """The type of a result whose values are JSON themselves.
+
+    A result is checked when the code returns it. A stored result is not checked again: it may have been returned by
+    code whose annotation was another one.
+    """
+
+    def decode(self, value: Any, at: str, stored: bool) -> Any:
+        return copied(value) if stored else super().decode(value, at, stored)
+
+
 JSON: Final[Codec] = Plain(Any)
 """The codec of any JSON, for values without an annotation."""
 

@@ -90,12 +90,33 @@ class SourceEdit:
 
 
 def _refuse(edit: CopyEdit) -> NoReturn:
-    source = json_values.canonical(edit.copy["key"])
+    at, copy = _edited_copy(edit.at, edit.copy, edit.patch)
+    source = json_values.canonical(copy["key"])
     detail = (
         f"This is a copy of the document {source}: edit that document, send nothing but the key, "
         "or write back with write_back=true."
     )
-    raise EditsACopy(detail, field=record_values.field_name(edit.at))
+    raise EditsACopy(detail, field=record_values.field_name(at))
+
+
+def _edited_copy(at: Path, copy: Content, patch: Content) -> tuple[Path, Content]:
+    """Return the innermost copy that has all changes of a patch, with its place: the copy itself, or one inside it."""
+    found, shown = (at, copy), copy
+    while len(changed := _changed_members(shown, patch)) == 1:
+        [name] = changed
+        inner, change = shown.get(name), patch[name]
+        if not isinstance(inner, dict) or not isinstance(change, dict):
+            break
+        if is_nested_link(inner) and change.get("key", inner["key"]) != inner["key"]:
+            break  # another link: an edit of the document that has the link
+        at, shown, patch = (*at, name), inner, change
+        found = (at, inner) if is_nested_link(inner) else found
+    return found
+
+
+def _changed_members(copy: Content, patch: Content) -> list[str]:
+    before = {name: {name: copy[name]} if name in copy else {} for name in patch}
+    return [name for name in patch if would_change(before[name], {name: patch[name]}, Null.IS_A_VALUE)]
 
 
 def patched(content: Content, patch: Content, null: Null, on_edit: Callable[[CopyEdit], None] = _refuse) -> Content:

@@ -46,7 +46,7 @@ from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
 from signalbox.tasks.model.attempts import TaskContext
-from signalbox.tasks.requests.signatures import result_codec
+from signalbox.tasks.requests.signatures import plain_result, result_codec
 
 if TYPE_CHECKING:
     from signalbox.tasks.api import Call
@@ -177,9 +177,9 @@ def _result_of(function: Callable[..., Any]) -> Codec:
     """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
-    annotation = getattr(function, "__annotations__", {}).get("return")
-    if annotation is None or annotation in SCALARS:  # most often
-        return JSON
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    if annotation is None or annotation is Any or annotation in SCALARS:  # most often
+        return plain_result(type(None) if annotation is None else annotation)
     try:
         hints = get_type_hints(function)
     except NameError:  # a type that is known only to a type checker
@@ -461,7 +461,7 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
-    results: dict[int, T] = {}
+    driver, results = running_flow("flow.map"), dict[int, T]()
     left = iter(enumerate(items))
 
     failed = False
@@ -469,7 +469,8 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     @of_kit
     async def take() -> None:
         nonlocal failed
-        while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins nothing
+        # code that catches its cancel begins no further call
+        while not failed and not driver.cancels and (taken := next(left, None)):
             number, item = taken
             try:
                 results[number] = await function(item)

@@ -50,7 +50,7 @@ from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.codec.json_forms import JSON, WrongValue, decode
+from signalbox.core.codec.json_forms import WrongValue, decode, is_plain
 from signalbox.core.codec.json_types import copied
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain
@@ -472,6 +472,11 @@ class Driver:
         """The path of the branch whose code runs."""
         return self.runs.path if self.runs else ""
 
+    @property
+    def cancels(self) -> bool:
+        """Whether a cancel has reached the branch whose code runs. Before the patch, always False."""
+        return self.runs is not None and self.runs.cancelled and self.patched(RECEIVED_PATCH)
+
     def patched(self, name: str) -> bool:
         """Return whether the code of a patch runs at this position of the log."""
         return self.position.patched(name)
@@ -621,7 +626,7 @@ class Driver:
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
     """Return an outcome of the log, with a new result object that the code may change. Raises `Stuck`."""
     codec, result = pending.command.codec, outcome.result
-    if codec is JSON:
+    if is_plain(codec):
         return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
     try:
         return outcome if outcome.object else CallOutcome(decode(codec, result, "the result", stored=True))

@@ -51,6 +51,7 @@ RECEIVED_PATCH = "signalbox.received"
 - An outcome has passed through all groups before a kept event goes to another wait, and before a cancel is repeated.
 - A group that fails keeps the events, and releases the locks, that `flow.wait_for` and `flow.map` in it have received.
 - It releases no lock that it has only renewed.
+- A map that is cancelled begins no further call.
 """
 
 
@@ -186,7 +187,7 @@ class Branch:
         self.cancel_due: CallOutcome | None = None
         self._received: list[Node] | None = [] if getattr(code, "cr_code", None) in KIT_CODE else None
         self._is_passed_on = False
-        self._cancelled = False
+        self.cancelled = False
         self._has_ended = False
         self.context: Context = copy_of(tree.runs.context) if tree.runs else kit_context()
         self.context.run(enter, tree)
@@ -269,15 +270,15 @@ class Branch:
 
         The error is raised only once, so that the code can wait during its clean-up.
         """
-        if not self._cancelled:
-            self._cancelled = True
+        if not self.cancelled:
+            self.cancelled = True
             if self._waits_for is None or not self._waits_for.cancel(outcome):
                 self.cancel_due = outcome
         return True
 
     def pass_on(self, outcome: CallOutcome) -> None:
         """Raise a cancel that the last execution has not received at the first `await`, even if it is shielded."""
-        self._cancelled = self._is_passed_on = True
+        self.cancelled = self._is_passed_on = True
         self.cancel_due = outcome
 
     def repeat_cancel(self, node: Node) -> None:

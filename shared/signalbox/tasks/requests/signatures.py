@@ -16,7 +16,7 @@ from typing import Any, Never, NoReturn, Self, Union, get_args, get_origin
 
 from signalbox.batches.model.units import Unit
 from signalbox.core.codec.annotations import codec_of, hints_of
-from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode, encode, is_plain
+from signalbox.core.codec.json_forms import JSON, Codec, PlainResult, WrongValue, decode, encode, is_plain
 from signalbox.core.codec.json_types import is_union, type_name
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.lazy_dataclasses import dataclass
@@ -209,4 +209,9 @@ def result_codec(function: Callable[..., Any], hints: Mapping[str, Any], own: tu
         return JSON
     name = getattr(function, "__name__", repr(function))
     codec = codec_of(Union[others], f"{name}: the result")  # noqa: UP007  its members are known at run time
-    return JSON if is_plain(codec) else codec
+    return plain_result(Union[others]) if is_plain(codec) else codec  # noqa: UP007  as above
+
+
+def plain_result(annotation: Any) -> Codec:
+    """Return the codec of the results of a type whose values are JSON themselves."""
+    return JSON if annotation is Any else PlainResult(annotation)

@@ -67,6 +67,10 @@ class Terminal:
             self._traceback(trace if self._full else cut(trace))
             self._traces_shown.clear()
 
+    def shows(self, service: str, line: str) -> bool:
+        """Return whether a line is written, by itself or folded with others."""
+        return self._machine or _shown(service, line) is not None
+
     def show(self, lines: Iterable[Line]) -> None:
         """Write lines that arrived together."""
         with self._lock:
@@ -75,7 +79,7 @@ class Terminal:
                     is_json = object_of(line) is not None
                     self._raw(visible(line) if is_json else json.dumps({"service": service, "message": line}))
                 return
-            entries = [entry for service, line in lines if (entry := parsed(service, line)) and not is_idle(entry)]
+            entries = [entry for service, line in lines if (entry := _shown(service, line))]
             for _, group in groupby(entries, key=_fold_key):
                 self._fold(list(group))
 
@@ -152,6 +156,11 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
     level = LEVEL.match(line)
     worth = service not in QUIET_SERVICES and level is not None and level[1] not in ("DEBUG", "INFO")
     return {"message": "printed", "service": service, "text": line} if worth else None
+
+
+def _shown(service: str, line: str) -> dict[str, Any] | None:
+    entry = parsed(service, line)
+    return None if entry is None or is_idle(entry) else entry
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:

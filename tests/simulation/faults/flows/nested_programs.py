@@ -36,7 +36,7 @@ def _closed_outside(branch: Branch) -> None:
                 innermost(branch._code).close()
 
 
-def _stops_at_anything(group: Group) -> bool:
+def _stops_at_anything(group: Group, _: int) -> bool:
     """Schedule no more commands of an `any` as soon as anything in the flow is decided."""
     return bool(group.tree.ready)
 

@@ -19,7 +19,7 @@ CANCEL_RATE, EVENT_RATE, ERROR_RATE = 0.08, 0.15, 0.3
 TURNS_RATE = 0.02
 """Programs that run in turns, through a store and a queue. They may continue as new. A turn costs milliseconds."""
 
-LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock")
+LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock", "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class Difference:
         return f"\n{in_python(self.case.program)}\n\n{entries}\n\n{differs}"
 
 
-def drawn_entry(rng: Random, pending: Sequence[str], number: int, *never: str) -> Entry:
+def drawn_entry(rng: Random, pending: Sequence[str], number: int, *, in_turns: bool) -> Entry:
     """Return what happens next to a run that waits."""
     drawn = rng.random()
     if drawn < CANCEL_RATE:
-        return Entry("cancel")
-    ending = [label for label in pending if not label.startswith(("event", *never))]
+        return Entry(rng.choice(("cancel", "cancel", "deadline", "terminate")) if in_turns else "cancel")
+    ending = [label for label in pending if not label.startswith(("event", "sleep") if in_turns else "event")]
     if drawn < CANCEL_RATE + EVENT_RATE or not ending:
         return Entry("event", rng.choice(EVENTS), number)
     kind, label = rng.choice(ending).split(" ")
-    failed = kind in ("step", "flow") and rng.random() < ERROR_RATE
-    return Entry(kind, label, number if kind in ("step", "flow") else 0, failed)
+    has_value = kind in ("step", "flow", "run")
+    return Entry(kind, label, number if has_value else 0, has_value and rng.random() < ERROR_RATE)
 
 
 def differs(model: Seen, library: Seen) -> tuple[str, Any, Any] | None:
@@ -76,7 +76,7 @@ class Case:
     def of(cls, seed: int) -> Case:
         rng = Random(f"flow trees {seed}")
         if rng.random() < TURNS_RATE:
-            drawing = Drawing(rng, LEAVES_IN_TURNS, generations=rng.randint(1, 2), size=6, shields=0.3)
+            drawing = Drawing(rng, LEAVES_IN_TURNS, generations=rng.randint(1, 2), size=6, shields=0.3, renews=False)
             return cls(drawing.program(), rng, in_turns=True)
         return cls(Drawing(rng, LEAVES).program(), rng)
 
@@ -91,7 +91,7 @@ class Case:
         applied = list[Entry]()
         library: DriverRun | TurnsRun | None = None
         try:
-            model = ModelRun(self.program, is_timed=not self.in_turns)
+            model = ModelRun(self.program, in_turns=self.in_turns)
             library = TurnsRun(self.program) if self.in_turns else DriverRun(self.program)
             entries = self._entries(model)
             if trace:
@@ -116,7 +116,7 @@ class Case:
     def _entries(self, model: ModelRun) -> Iterator[Entry]:
         if isinstance(self.entries, Random):
             for number in range(1, ENTRIES_MAX):
-                yield drawn_entry(self.entries, model.pending(), number, *(("sleep",) if self.in_turns else ()))
+                yield drawn_entry(self.entries, model.pending(), number, in_turns=self.in_turns)
         else:
             yield from (entry for entry in self.entries if entry.fits(model.pending()))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from signalbox import Problem, flow
 from tests.simulation.worlds.flow_trees.nodes import Item, Node, Open, Outcome, Settled
@@ -40,9 +40,8 @@ class GroupNode(Node):
         begun = len(self.children)
         while len(self.children) < len(self.group.items) and self.may_begin():
             item = self.group.items[len(self.children)]
-            if self.group.kind == "map":
-                item = Function(called(item))
-            self.children.append(self.model.node_of(item).begin(self))
+            node = MapCall(self.model, item) if self.group.kind == "map" else self.model.node_of(item)
+            self.children.append(node.begin(self))
         for child in self.children[begun:]:
             if child.outcome:
                 self.took(child)
@@ -76,19 +75,15 @@ class GroupNode(Node):
         return any(child.has_open_shield for child in self.children if child.is_open)
 
 
-async def called(function: Callable[[], Awaitable[Any]]) -> Any:
-    """Await what a call of a map returns."""
-    return await function()
-
-
 class AllOf(GroupNode):
     """All of the items. The first error cancels the others, except in `settled`."""
 
     error: BaseException | None = None
+    has_failed_call = False
 
     def may_begin(self) -> bool:
         open_now = sum(child.is_open for child in self.children)
-        return not (self.error or self.is_cancelled) and open_now < self.group.at_once
+        return not (self.error or self.is_cancelled or self.has_failed_call) and open_now < self.group.at_once
 
     def took(self, child: Node) -> None:
         assert child.outcome is not None
@@ -157,7 +152,7 @@ class FirstOf(GroupNode):
             self.end_without(losers, won if won.error else Outcome((at, won.value)))
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
-            self.end(Outcome(error=flow.AllFailed("all", errors)))  # type: ignore[arg-type]  a Mapping of errors that may also be other exceptions
+            self.end(Outcome(error=flow.AllFailed("all", cast("Mapping[int | str, Problem]", errors))))
         elif self.is_cancelled and not self.has_open_shield:
             self.end_without(self.children, Outcome(error=flow.Cancelled()))
 
@@ -270,8 +265,30 @@ class Branch(Node):
         return None
 
     def undo(self) -> None:
+        if not self.has_begun:
+            self.code.close()
         if self.waiting is not None and not self.is_users:
             self.waiting.drop()
+
+
+class MapCall(Branch):
+    """A call of a map. If the function is a coroutine function, its code is the user's."""
+
+    def __init__(self, model: Model, function: Callable[[], Awaitable[Any]]) -> None:
+        super().__init__(model, self.call(function), is_users=False)
+
+    async def call(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Await what the function returns, unless another call has failed by now. The first error counts at once."""
+        assert isinstance(self.around, AllOf)
+        if self.around.has_failed_call:
+            return None
+        item = function()
+        self.is_users = isinstance(item, Coroutine)
+        try:
+            return await item
+        except Problem:
+            self.around.has_failed_call = True
+            raise
 
 
 @dataclass(frozen=True, slots=True)

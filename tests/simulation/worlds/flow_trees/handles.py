@@ -50,6 +50,7 @@ class Handle(Node, Item):
         if self.outcome is not None:
             return False
         self.child.drop()
+        self.model.pass_on()
         self.decide(Outcome(error=flow.CommandCancelled("cancelled")))
         return True
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from signalbox import Problem, flow
+from signalbox.core.problems import LeaseEnded
 from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
 from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, Shield
 from tests.simulation.worlds.flow_trees.handles import Handle
@@ -107,15 +108,17 @@ class Model:
 
     # --- entries ---
 
-    def end(self, label: str, value: Any = None, error: str = "") -> None:
+    def end(self, kind: str, label: str, value: Any = None, error: str = "") -> None:
         """End a pending command."""
         self.entries += 1
-        [leaf] = [leaf for leaf in self.pending if leaf.command.label == label and leaf.command.kind != "event"]
+        [leaf] = [leaf for leaf in self.pending if leaf.command.key == (kind, label)]
         self.pending.remove(leaf)
-        if leaf.command.kind == "lock":
+        problem = Problem(error) if error else None
+        if kind == "lock":
             self.locks.add(label)
-            value = Lock(label, self)
-        leaf.end(Outcome(error=Problem(error)) if error else Outcome(value))
+        elif kind == "renew" and label not in self.locks:
+            problem = LeaseEnded("released")
+        leaf.end(Outcome(Lock(label, self) if kind in ("lock", "renew") else value, problem))
         self.settle()
 
     def event(self, name: str, value: Any) -> None:
@@ -133,6 +136,13 @@ class Model:
         else:
             self.pending.remove(leaf)
             leaf.end(Outcome(value))
+
+    def terminate(self) -> None:
+        """End the run as cancelled, without its code."""
+        self.entries += 1
+        self.pending.clear()
+        self.locks.clear()
+        self.ended = Outcome(error=flow.Cancelled())
 
     def cancel(self) -> None:
         """Cancel the run. A second cancel has no effect."""
@@ -153,6 +163,11 @@ class Lock:
 
     def release(self) -> None:
         self.model.locks.discard(self.semaphore)
+
+    def renew(self) -> Command:
+        if self.semaphore not in self.model.locks:
+            raise LeaseEnded("released")
+        return Command("renew", self.semaphore, self.model)
 
 
 # --- the functions for the code ---

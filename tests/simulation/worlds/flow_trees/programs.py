@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
 from signalbox import Problem, flow
 
 EVENTS = ("a", "b")
-LEAVES = ("step", "step", "step", "sleep", "event", "event", "lock", "flow")
+LEAVES = ("step", "step", "step", "sleep", "event", "event", "lock", "flow", "run")
 """The kinds of commands, each as often as it is drawn."""
 
 GROUPS = ("all", "first", "first_success", "settled")
@@ -57,8 +58,8 @@ class Tree:
         if self.kind == "code":
             yield from (item for statement in self.parts[0].parts for item in statement.parts if not is_statement(item))
         for at, part in enumerate(self.parts):
-            if self.kind in ("block", "all", "settled", "map", "as_completed") or (
-                self.kind in GROUPS and len(self.parts) > 1
+            if self.kind in ("block", "all", "settled", "as_completed") or (
+                self.kind in (*GROUPS, "map") and len(self.parts) > 1
             ):
                 yield replace(self, parts=self.parts[:at] + self.parts[at + 1 :])
             if self.kind == "block" and part.kind in ("try", "locked"):
@@ -97,6 +98,7 @@ class Run:
     trace: Trace
     generation: int = 0
     handles: dict[str, Any] = field(default_factory=dict)
+    locks: dict[str, Any] = field(default_factory=dict)
 
     async def main(self, program: Tree) -> Any:
         ended = await self.block(program, f"main {self.generation}")
@@ -128,9 +130,12 @@ class Run:
             case "try":
                 return await self.tried(tree, branch)
             case "locked":
-                async with self.commands.command("lock", self.labelled(tree.label)):
+                async with self.commands.command("lock", self.labelled(tree.label)) as self.locks[tree.label]:
                     self.note(branch, f"holds {tree.label}")
-                    return await self.block(tree.parts[0], branch)
+                    try:
+                        return await self.block(tree.parts[0], branch)
+                    finally:
+                        del self.locks[tree.label]
             case "begin":
                 self.handles[tree.label] = self.commands.begin(self.item(tree.parts[0]))
             case "cancel" if handle := self.handles.get(tree.label):
@@ -212,7 +217,10 @@ class Run:
             case "wait_for":
                 return commands.wait_for(self.item(tree.parts[0]), self.labelled(tree.label))
             case "map":
-                return commands.map([lambda part=part: self.item(part) for part in tree.parts], int(tree.label))  # type: ignore[misc]  mypy infers no type for a default of a lambda
+                return commands.map([partial(self.item, part) for part in tree.parts], int(tree.label))
+            case "renew":
+                lock = self.locks.get(tree.label)
+                return lock.renew() if lock else self.item(tree.parts[0])
             case "handle":
                 return self.handles.get(tree.label) or self.item(tree.parts[0])
             case "code":
@@ -250,7 +258,9 @@ class Drawing:
     size: int = 14
     shields: float = 0.15
     labels: int = 0
+    renews: bool = True
     handles: list[str] = field(default_factory=list)
+    renewable: list[str] = field(default_factory=list)
 
     def program(self) -> Tree:
         block = self.block(3)
@@ -272,7 +282,9 @@ class Drawing:
             mode = self.rng.choice(("problem", "cancelled", "swallowed", "finally", "finally"))
             return Tree("try", mode, (self.block(depth - 1), self.block(depth - 1, 2)))
         if self.size > 0 and depth > 0 and drawn < 0.36:
-            return Tree("locked", self.label("lock"), (self.block(depth - 1, 2),))
+            label = self.label("lock")
+            self.renewable += [label] * self.renews
+            return Tree("locked", label, (self.block(depth - 1, 2),))
         if drawn < 0.48:
             begun = Tree("begin", self.label("handle"), (self.item(2, code=False),))
             self.handles.append(begun.label)
@@ -302,13 +314,15 @@ class Drawing:
         if code and drawn < 0.6 + self.shields:
             return Tree("wait_for", self.label("time"), (self.item(depth - 1, code=False),))
         if code and drawn < 0.63 + self.shields:
-            items = tuple(self.leaf() for _ in range(self.rng.randint(0, 4)))
+            items = tuple(self.item(depth - 1, code=True) for _ in range(self.rng.randint(1, 4)))
             return Tree("map", str(self.rng.randint(1, 3)), items)
         kind = self.rng.choice(("all", "all", "all", "first", "first_success", "settled"))
         inside = code and kind in ("all", "settled")
         return Tree(kind, "", tuple(self.item(depth - 1, code=inside) for _ in range(self.rng.randint(1, 3))))
 
     def leaf(self) -> Tree:
+        if self.renewable and self.rng.random() < 0.3:
+            return Tree("renew", self.renewable.pop(), (Tree("step", self.label("step")),))
         kind = self.rng.choice(self.leaves)
         return Tree(
             kind, self.rng.choice(EVENTS) if kind == "event" else self.label(kind if kind != "sleep" else "time")
@@ -339,7 +353,10 @@ def _lines(tree: Tree, branches: list[str]) -> list[str]:
             catch = {"problem": "except Problem:", "finally": "finally:"}.get(tree.label, "except flow.Cancelled:")
             return ["try:", *body, catch, *handler, *(["    raise"] if tree.label == "cancelled" else [])]
         case "locked":
-            return [f'async with flow.lock("{tree.label}"):', *_statements(tree.parts[0], branches, "    ")]
+            return [
+                f'async with flow.lock("{tree.label}") as {tree.label}:',
+                *_statements(tree.parts[0], branches, "    "),
+            ]
         case "begin":
             return [f"{tree.label} = flow.begin({_text(tree.parts[0], branches)})"]
         case "cancel":
@@ -369,6 +386,10 @@ def _text(tree: Tree, branches: list[str]) -> str:
             return f'flow.{tree.kind}("{tree.label}")'
         case "handle":
             return tree.label
+        case "run":
+            return f"flow.run({tree.label})"
+        case "renew":
+            return f"{tree.label}.renew()"
         case "wait_for":
             return f'flow.wait_for({items[0]}, "{tree.label}")'
         case "map":

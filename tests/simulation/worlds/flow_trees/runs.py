@@ -16,10 +16,12 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 from tests.simulation.world import EPOCH
 from tests.simulation.worlds.flow_trees.model import Model, ModelFlow
+from tests.simulation.worlds.flow_trees.nodes import Leaf
 from tests.simulation.worlds.flow_trees.programs import Run, Trace, Tree, shown
 
 FUNCTION = "shop"
 SLEEP_SECONDS = 1_000_000
+ENDS_AT = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,16 @@ class Entry:
 
     def fits(self, pending: Sequence[str]) -> bool:
         """Return whether a run that waits for `pending` may apply the entry."""
-        return self.kind in ("event", "cancel") or f"{self.kind} {self.label}" in pending
+        return self.kind in ("event", "cancel", "deadline", "terminate") or f"{self.kind} {self.label}" in pending
 
     def __str__(self) -> str:
         match self.kind:
             case "cancel":
                 return "the run is cancelled"
+            case "deadline":
+                return "the time-out of the run is over"
+            case "terminate":
+                return "the run is terminated"
             case "event":
                 return f"the event {self.label} arrives with {self.value}"
         return f"{self.label} {'fails' if self.failed else f'ends with {self.value}'}"
@@ -58,22 +64,41 @@ class Seen:
 # --- the model ---
 
 
+def is_inline(leaf: Leaf) -> bool:
+    return leaf.command.kind == "run"
+
+
+def is_failing(label: str) -> bool:
+    """Return whether an inline step of a run in turns fails."""
+    return label.endswith("3")
+
+
 class ModelRun:
     """A program that runs in the model."""
 
-    def __init__(self, program: Tree, *, is_timed: bool = True) -> None:
-        self.trace = Trace()
-        self.model = Model(lambda model, number: Run(ModelFlow(model), self.trace, number).main(program), is_timed)
+    def __init__(self, program: Tree, *, in_turns: bool = False) -> None:
+        self.trace, self.in_turns = Trace(), in_turns
+        self.model = Model(lambda model, number: Run(ModelFlow(model), self.trace, number).main(program), not in_turns)
         self.model.start()
+        self.run_steps()
 
     def apply(self, entry: Entry) -> None:
         match entry.kind:
-            case "cancel":
+            case "cancel" | "deadline":
                 self.model.cancel()
+            case "terminate":
+                self.model.terminate()
             case "event":
                 self.model.event(entry.label, entry.value)
             case _:
-                self.model.end(entry.label, entry.value, "bad" if entry.failed else "")
+                self.model.end(entry.kind, entry.label, entry.value, "bad" if entry.failed else "")
+        self.run_steps()
+
+    def run_steps(self) -> None:
+        """End the inline steps of a run in turns: the turn runs them, one after another."""
+        while self.in_turns and not self.ended and (step := next(filter(is_inline, self.model.pending), None)):
+            label = step.command.label
+            self.model.end("run", label, label, "bad" if is_failing(label) else "")
 
     def pending(self) -> list[str]:
         return sorted(f"{leaf.command.kind} {leaf.command.label}" for leaf in self.model.pending)
@@ -102,6 +127,18 @@ class ModelRun:
 # --- the driver ---
 
 
+def inline_step(label: str) -> Callable[[], str]:
+    """Return the function of an inline step, which a run in turns starts."""
+
+    def step() -> str:
+        if is_failing(label):
+            raise Problem("bad")
+        return label
+
+    step.__name__ = label
+    return step
+
+
 class DriverFlow:
     """The functions of `signalbox.flow`, with labels for all commands."""
 
@@ -119,6 +156,8 @@ class DriverFlow:
                 return flow.event(label)
             case "lock":
                 return flow.lock(label)
+            case "run":
+                return flow.run(inline_step(label))
         return SubFlow(FUNCTION, "ship", {}, id=label)
 
     def sleep(self, label: str) -> float:
@@ -187,7 +226,9 @@ class DriverRun:
         ]
         value: Any = entry.value
         if entry.kind == "lock":
-            value = {"semaphore": entry.label, "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
+            value = {"semaphore": entry.label, "id": "l", "token": 1, "ends_at": ENDS_AT, "granted": {}}
+        elif entry.kind == "renew":
+            value = ENDS_AT
         outcome = CallOutcome.from_problem(Problem("bad")) if entry.failed else CallOutcome(value)
         return Result(Wait("", path, signature=pending[path].command.signature), outcome, at)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from signalbox import Problem
 from signalbox.core.effects import Effect
+from signalbox.flows import sweep
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.service import messages, reads
+from signalbox.flows.service import messages, reads, starts
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings
 from tests.simulation.worlds.flow_trees.programs import Run, Trace, Tree, shown
@@ -17,7 +18,7 @@ from tests.simulation.worlds.flow_trees.runs import FUNCTION, DriverFlow, Entry,
 from tests.unit.flows.shops import Shop, flows_of
 
 FLOW = FlowAddress("program", "1")
-LEASE_SECONDS, SOON_SECONDS = 86_400, 10
+LEASE_SECONDS, TIMEOUT_SECONDS, SOON_SECONDS = 86_400, 600, 10
 GENERATIONS_MAX = 3
 
 
@@ -46,12 +47,16 @@ class TurnsRun:
             for name in (label, *(f"{label}g{number}" for number in range(1, GENERATIONS_MAX))):
                 settings.put(self.shop.ports, name, SemaphoreSettings(1, LEASE_SECONDS))
         self.entries = 0
-        self.shop.start(FLOW.name)
+        starts.start(self.shop.ports, self.shop.flows, FUNCTION, FLOW, {}, timeout_seconds=TIMEOUT_SECONDS)
         self.settle()
 
     def apply(self, entry: Entry) -> None:
         self.entries += 1
         match entry.kind:
+            case "deadline":
+                self.shop.world.pass_time(TIMEOUT_SECONDS)
+            case "terminate":
+                sweep.terminate(self.shop.ports, FLOW, "enough")
             case "cancel":
                 messages.cancel(self.shop.ports, FLOW, "enough", f"cancel {self.entries}")
             case "event":

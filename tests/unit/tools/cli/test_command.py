@@ -21,6 +21,7 @@ from signalbox_tools.deploy import plan_summary
 from signalbox_tools.deploy.terraform import Terraform
 from signalbox_tools.setup import new_project
 from signalbox_tools.setup.own_requirements import inputs
+from signalbox_tools.terminal_text import counted
 
 
 @pytest.fixture
@@ -135,6 +136,7 @@ sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest"))
 from signalbox_tools.cli.main import main
 from signalbox_tools.setup import new_project
 from signalbox_tools.setup.own_requirements import inputs
+from signalbox_tools.terminal_text import counted
 new_project._wheel = lambda: None
 sys.exit(main(["new", "my-shop"]) or main(["--help"]))
 """
@@ -151,7 +153,7 @@ def test_the_doctor_finds_what_the_cloud_would_refuse(shop: Path, capsys: pytest
     printed = capsys.readouterr().out
     found = {each["name"]: each for each in json.loads(printed[printed.index("[\n") :])}
     assert found["functions"]["well"] is True
-    assert found["catalogue"]["found"] == "1 functions of yours: orders"
+    assert found["catalogue"]["found"] == "1 function of yours: orders"
     (shop / "functions" / "orders" / "main.py").write_text("import pytest\n\norders = None\n")
     assert main(["doctor"]) == 1
     assert "orders: main.py:1 imports pytest" in capsys.readouterr().out
@@ -244,3 +246,21 @@ def test_names_of_commands_and_options_are_completed() -> None:
     complete = BashComplete(cli, {}, "signalbox", "_SIGNALBOX_COMPLETE")
     assert [each.value for each in complete.get_completions([], "de")] == ["deploy", "destroy", "dev"]
     assert "--planned" in [each.value for each in complete.get_completions(["deploy"], "--")]
+
+
+@pytest.mark.parametrize("command", ["deploy", "plan", "smoke", "bootstrap", "rollback", "destroy"])
+@pytest.mark.parametrize("project", [(), ("-p", "")])
+def test_a_command_of_a_deployment_names_the_project_that_it_lacks(
+    capsys: pytest.CaptureFixture[str], command: str, project: tuple[str, ...]
+) -> None:
+    assert main([command, *project]) == 2
+    assert "Missing option '--project' / '-p'." in capsys.readouterr().err
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert [counted(number, "queue") for number in (0, 1, 2, 1_000)] == [
+        "0 queues",
+        "1 queue",
+        "2 queues",
+        "1,000 queues",
+    ]

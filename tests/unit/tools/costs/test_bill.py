@@ -9,6 +9,9 @@ from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import load
 from signalbox.core import kit_names
 from signalbox.documents.machine.reactions import WRITERS
+from signalbox.links.limits import LIMITS as LINKS
+from signalbox_tools.costs import __main__ as costs_command
+from signalbox_tools.costs import bill
 from signalbox_tools.costs.__main__ import main
 from signalbox_tools.costs.bill import (
     METRIC_REFERENCES,
@@ -79,6 +82,41 @@ def test_a_bill_is_the_sum_of_its_operations_and_proportional_to_their_number() 
     assert bill_of(Usage(steps=1_000_000), prices, ROWS, multi_region=True)[0].firestore == 2 * step.firestore
 
 
+def test_units_that_share_a_task_cost_a_third() -> None:
+    """The table has rows of one unit a task and of 20; a task of 10 lies between them."""
+    prices = load_prices()
+    bills = [bill_of(Usage(units=10_000_000, per_task=each), prices, ROWS)[0] for each in (1, 10, 20)]
+    assert [line.firestore for line in bills] == pytest.approx([19.75, 11.58, 11.12], abs=0.05)
+    assert bills[0].requests == pytest.approx(10_150_000)
+    assert bills[2].requests == pytest.approx(650_000)
+    assert total(bills[2:])[0] < total(bills[:1])[0] * 0.36
+
+
+@pytest.mark.parametrize(
+    ("documents", "copies", "reads"),
+    [(0, 0, 0), (5_000, 0, 30 * 5_000 * 1.03), (7_000_000, 0, 30 * 1_000_000 * 1.03), (7_000_000, 10, 30e6 * 2.03)],
+)
+def test_stored_documents_cost_the_reads_of_nightly_verifications(documents: int, copies: int, reads: float) -> None:
+    lines = bill_of(Usage(documents=documents, copies=copies), load_prices(), ROWS)
+    assert sum(line.amounts["reads"] for line in lines) == pytest.approx(reads)
+
+
+def test_the_bill_has_the_limits_of_verifications_and_groups() -> None:
+    assert (LINKS.verify_parts, LINKS.verify_part_documents_min) == (bill.NIGHTS_OF_A_CYCLE, bill.NIGHTLY_MIN)
+    assert LINKS.verify_page_documents_max == bill.PAGE_OF_A_VERIFICATION
+
+
+def test_the_command_takes_the_writers_that_the_catalogue_declares(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = replace(load(), document_writers="kit")
+    monkeypatch.setattr(costs_command, "load", lambda: declared)
+    assert costs_command.main(["--puts=1000000", "--copies=10", "--json"]) == 0
+    by_default = capsys.readouterr().out
+    assert costs_command.main(["--puts=1000000", "--copies=10", "--written-by=kit", "--json"]) == 0
+    assert by_default == capsys.readouterr().out
+
+
 def test_every_price_has_its_page_and_the_date_when_it_was_read() -> None:
     prices = load_prices()
     assert prices.pop("read") >= "2026-11"
@@ -91,6 +129,7 @@ def test_every_price_has_its_page_and_the_date_when_it_was_read() -> None:
     [
         ({"puts": -1}, "puts is -1: it must not be negative"),
         ({"copies": 101}, "copies is 101: it must be at most 100"),
+        ({"per_task": 0}, "per_task is 0: it must be 1 to 100"),
         ({"writers": "me"}, "writers is 'me': choose from anyone, kit"),
     ],
 )

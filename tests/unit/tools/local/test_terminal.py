@@ -3,6 +3,7 @@
 import io
 import json
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from signalbox.catalogue.project import KIT
 from signalbox_tools.local.logs.rendered_lines import KIND_FOLDED, Terminal
 from signalbox_tools.local.logs.tracebacks import cut, summary
 from signalbox_tools.local.services.command_lines import READY
+from signalbox_tools.status.local_status import last_lines
 
 HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 200, "milliseconds": 12.3, "writes": 0}
 
@@ -212,3 +214,12 @@ def test_an_announcement_has_its_traceback_below() -> None:
     file = io.StringIO()
     Terminal(Console(file=file, width=200)).announce("not reloaded: a/main.py:1: IndexError", failure())
     assert file.getvalue().startswith("not reloaded: a/main.py:1: IndexError\nTraceback")
+
+
+def test_the_last_lines_of_a_log_are_those_that_are_shown(tmp_path: Path) -> None:
+    log = tmp_path / "functions.log"
+    idle = json.dumps({**HANDLED, "function": "sweep", "kind": "schedule"})
+    log.write_text("\n".join(["first", "second", *[idle] * 40, "third", idle, ""]))
+    terminal = Terminal(Console(file=io.StringIO()))
+    assert [line for _, line in last_lines(log, 2, terminal.shows)] == ["second", "third"]
+    assert last_lines(log, 1, Terminal(Console(), machine=True).shows) == [("functions", idle)]
