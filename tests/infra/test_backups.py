@@ -25,7 +25,10 @@ def test_destroying_prod_takes_nothing_off_its_data(resources: Mapping[str, Reso
     kept = {each.values["deletion_policy"] for each in resources.values() if each.kind.startswith("google_firestore")}
     assert kept == {"ABANDON"}
     dev = [each for each in with_options.resources().values() if each.kind.startswith("google_firestore")]
-    assert {each.values["deletion_policy"] for each in dev} == {"DELETE"}
+    fields = [each for each in dev if each.kind == "google_firestore_field"]
+    assert {each.values["deletion_policy"] for each in fields if not each.values["ttl_config"]} == {"ABANDON"}
+    assert {each.values["deletion_policy"] for each in fields if each.values["ttl_config"]} == {"DELETE"}
+    assert {each.values["deletion_policy"] for each in dev if each not in fields} == {"DELETE"}
 
 
 def test_without_backups_and_billing_account_there_are_none(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 import pytest
+import yaml
 
 from signalbox.catalogue.reading import Function, load
+from signalbox_tools.setup.generated_pages import size_of
 from tests.infra.workspace import Resource, Workspace
 
 pytestmark = pytest.mark.slow
@@ -274,3 +276,12 @@ def short(name: str) -> str:
 def rows(table: str) -> list[Row]:
     """Read a table: a row a line, its cells between bars."""
     return [tuple(cell.strip() for cell in line.split("|")) for line in table.strip().splitlines()]
+
+
+def test_the_page_counts_the_functions_and_accounts_that_are_applied(
+    resources: Mapping[str, Resource], deployed: Workspace
+) -> None:
+    kinds = [each.kind for each in resources.values()]
+    lock = yaml.safe_load(deployed.lock.read_text("utf-8"))
+    counted = (kinds.count("google_cloudfunctions2_function"), kinds.count("google_service_account"))
+    assert counted == size_of(lock, examples=True)

@@ -169,6 +169,16 @@ class Settings:
         """Return the address at which people and other systems call a function."""
         return f"{self.base_url}{function.replace('_', '-')}" if self.base_url else self._address(function)
 
+    def invocation_address_of(self, function: str) -> str:
+        """Return the address at which another function calls this one.
+
+        Calls of Cloud Run come from outside the project's networks. If the functions are open through a domain only
+        (`base_url` is then not Google's address), Google refuses them at the functions' own addresses.
+        """
+        own = f"https://{self.location}-{self.project}.cloudfunctions.net/"
+        by_domain = self.base_url.startswith("https://") and not self.base_url.startswith(own)
+        return self.page_address_of(function) if by_domain else self.people_address_of(function)
+
     def _address(self, function: str, suffix: str = "") -> str:
         return self.function_url.format(function=function.replace("_", "-") + suffix)
 

@@ -20,7 +20,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache, partial
-from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -200,17 +199,18 @@ def _assigned_in(variables: Mapping[str, Any]) -> frozenset[str]:
     """
     package = str(variables.get("__name__")).partition(".")[0]
     of_users = package not in sys.stdlib_module_names and package != "signalbox"
-    return _assigned_by(variables.get("__file__") or "") if of_users else frozenset()
+    if not of_users or "site-packages" in (variables.get("__file__") or ""):
+        return frozenset()
+    return _assigned_by(variables.get("__loader__"), str(variables.get("__name__")))
 
 
 @lru_cache(maxsize=1024)
-def _assigned_by(path: str) -> frozenset[str]:
-    if "site-packages" in path or not path.endswith(".py"):
-        return frozenset()
+def _assigned_by(loader: Any, module: str) -> frozenset[str]:
     try:
-        return _use_of(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)).assigned
-    except (OSError, SyntaxError):
+        code = loader.get_code(module)
+    except (AttributeError, ImportError, OSError, SyntaxError):
         return frozenset()
+    return _use_of(code).assigned if code else frozenset()
 
 
 # --- values ---

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from signalbox.adapters import wall_clock
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.deployed_catalogue import is_declared
 from signalbox.adapters.settings import settings
@@ -60,4 +61,5 @@ def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimit
         return isinstance(context, OfUnit) and not is_live(context.unit)
 
     what = delivered.operation, start.number, limits.attempts_max, delivered.trace
-    return TaskContext(*what, seconds_left, cancelled, reason=context.reason if isinstance(context, Plain) else "")
+    reason = context.reason if isinstance(context, Plain) else ""
+    return TaskContext(*what, seconds_left, cancelled, reason=reason, _now=wall_clock.now)

@@ -6,7 +6,8 @@ from signalbox.core.limits import Limits
 
 class MailboxLimits(Limits):
     mailbox_page: int = 50
-    """Messages that one turn applies. A header is written about five times a second at most, so 250 calls a second."""
+    """Messages that one turn applies. A header is written five times a second at most, so 250 calls a second at a
+    peak; Firestore sustains about one write a second, so 50."""
 
     turn_writes_max: int = 400
     """Writes of one turn. Firestore accepts 500 in a commit."""

@@ -16,7 +16,9 @@ class RateLimits(Limits):
     """The slowest rate: a permit a day."""
 
     per_minute_max: int = 30_000
-    """The fastest rate, 500 permits a second: an admit run grants 90 waits in one commit, several times a second."""
+    """The fastest rate, 500 permits a second: an admit run grants 90 waits in one commit, several times a second at a
+    peak; Firestore sustains about one write a second, so 90 permits.
+    """
 
     rate_wait_id_bytes_max: int = 128
     """Bytes of the id of a wait or an acquire: the rate's record has the ids of the last 100 acquires."""

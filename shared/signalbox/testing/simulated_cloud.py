@@ -23,7 +23,7 @@ from functions_framework import _function_registry
 from werkzeug.test import TestResponse
 
 from signalbox import Function
-from signalbox.adapters import runtime, settings
+from signalbox.adapters import runtime, settings, wall_clock
 from signalbox.adapters.cloud_tasks import task_request
 from signalbox.adapters.cost_meter import Cost, metered
 from signalbox.adapters.http import invocations
@@ -34,7 +34,6 @@ from signalbox.catalogue.cron import times
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
-from signalbox.core import wall_clock
 from signalbox.core.document_patterns import WRITTEN, matches
 from signalbox.core.effects import Effect
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH

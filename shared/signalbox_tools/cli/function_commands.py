@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +19,9 @@ from signalbox_tools.terminal_text import visible, visible_lines
 if TYPE_CHECKING:
     from signalbox.client import Client
     from signalbox_tools.console.identity_tokens import Tokens
+
+CONNECT_SECONDS_MAX = 5.0
+"""The time in which an address must accept a connection."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -54,14 +58,30 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
     from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
     if url:
-        return Client(url, token=_token_for_any_host if url.lower().startswith("https:") else None)
+        if url.lower().startswith("https:"):  # nothing is sent to a host that has not been confirmed
+            return Client(url, token=_token_for_any_host)
+        return Client(_answering(url, "correct --url or SIGNALBOX_URL"))
     try:
         if not project:
-            return Client(RunningStack.of(Project.find().state).base_url)
+            running = RunningStack.of(Project.find().state).base_url
+            return Client(_answering(running, "start the stack again with `signalbox dev`"))
         place = target_of(project, environment, region)
         return Client(place.base_url, token=_token_for(Tokens(partial(tokens_to_call, place, run))))
     except (CommandFailed, NoStack) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _answering(url: str, remedy: str) -> str:
+    """Return an address at which something answers. Raises `ClickException`: the client itself tries for a minute."""
+    import httpx
+
+    try:
+        httpx.head(url, timeout=CONNECT_SECONDS_MAX)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise click.ClickException(f"{url} does not answer ({error}): {remedy}.") from error
+    except httpx.HTTPError:  # something is there, and the client reports its errors
+        pass
+    return url
 
 
 def _token_for_any_host(url: str) -> str:
@@ -103,11 +123,35 @@ def show(value: Any) -> None:
     click.echo(visible_lines(text))
 
 
+ALIGNED_TOGETHER = 200
+"""The lines that are read before the first is printed on a terminal, to know the widths of the columns."""
+
+
 def show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
-    """Print values as lines of columns, or as one line of JSON each."""
-    for value in values:
-        text = json.dumps(value, ensure_ascii=False) if as_json else "  ".join(str(value.get(name)) for name in columns)
-        click.echo(visible(text))
+    """Print values as lines of columns, or as one line of JSON each.
+
+    On a terminal, the columns are aligned under a head. Programs get neither.
+    """
+    if as_json:
+        lines: Iterator[str] = (json.dumps(value, ensure_ascii=False) for value in values)
+    else:
+        rows = ([_cell(value.get(name)) for name in columns] for value in values)
+        lines = _aligned(rows, columns) if sys.stdout.isatty() else ("  ".join(row) for row in rows)
+    for line in lines:
+        click.echo(visible(line))
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def _aligned(rows: Iterator[list[str]], columns: Sequence[str]) -> Iterator[str]:
+    """Return a head and rows, whose columns have the widths of the first rows."""
+    head = [name.replace("_", " ").upper() for name in columns]
+    first = [head, *islice(rows, ALIGNED_TOGETHER)]
+    widths = [max(map(len, column)) for column in zip(*first, strict=True)]
+    for row in chain(first if len(first) > 1 else [], rows):
+        yield "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
 
 
 def json_of(text: str) -> Any:
@@ -212,6 +256,35 @@ def delete(key: str, **place: str) -> None:
 
 
 @documents.command()
+@click.argument("key")
+@of_a_place
+def versions(key: str, **place: str) -> None:
+    """Print the versions of a document as JSON, one a line."""
+    with opened(**place) as client:
+        show_each(client.documents.versions(key), (), as_json=True)
+
+
+@documents.command("version")
+@click.argument("key")
+@click.argument("version")
+@of_a_place
+def show_version(key: str, version: str, **place: str) -> None:
+    """Print the document as it was in one VERSION."""
+    with opened(**place) as client:
+        show(client.documents.version(key, version))
+
+
+@documents.command()
+@click.argument("key")
+@click.argument("version")
+@of_a_place
+def restore(key: str, version: str, **place: str) -> None:
+    """Store the content of one VERSION again, as a new version."""
+    with opened(**place) as client:
+        show(dict(client.documents.restore(key, version)))
+
+
+@documents.command()
 @click.argument("conditions", nargs=-1, metavar="[FIELD==VALUE]...")
 @click.option("--order-by", help="A field; -FIELD: the largest first.")
 @click.option("--count", is_flag=True, help="Print the number alone.")
@@ -291,7 +364,18 @@ def _progress(file: IO[str]) -> Iterator[Iterable[str]]:
 
 @click.group()
 def semaphores() -> None:
-    """Show and pause semaphores, and run a command under a lease."""
+    """Create, show and pause semaphores, and run a command under a lease."""
+
+
+@semaphores.command("create")
+@click.argument("name")
+@click.option("--permits", type=int, required=True, help="How many holders at once.")
+@click.option("--lease", "lease_seconds", default=600.0, show_default=True, help="Seconds of a lease.")
+@of_a_place
+def create_semaphore(name: str, permits: int, lease_seconds: float, **place: str) -> None:
+    """Create a semaphore, or set its limits. Leases and waiters stay."""
+    with opened(**place) as client:
+        show(client.semaphore(name).ensure(permits, lease_seconds))
 
 
 @semaphores.command("ls")
@@ -417,6 +501,15 @@ def list_failures(state: str | None, as_json: bool, **place: str) -> None:
         show_each(client.failures.list(state), ("id", "state", "function", "task", "problem"), as_json=as_json)
 
 
+@click.command("show")
+@click.argument("id")
+@of_a_place
+def show_failure(id: str, **place: str) -> None:
+    """Print one failure: its call, its last error and the traceback."""
+    with opened(**place) as client:
+        show(client.failures.get(id))
+
+
 @click.command("retry")
 @click.argument("ids", metavar="ID...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All that there are when the command begins.")
@@ -434,7 +527,7 @@ def retry_failures(ids: tuple[str, ...], every: bool, **place: str) -> None:
 
 @click.group()
 def batches() -> None:
-    """List batches, watch one, and retry its failed units."""
+    """List batches, watch one, cancel it, and retry its failed units."""
 
 
 @batches.command("ls")
@@ -476,6 +569,15 @@ def _drawn(counts: Iterable[Any]) -> Iterator[Any]:
             bar.update(latest["succeeded"] + latest["failed"] - bar.pos)
     if latest is not None:
         yield latest
+
+
+@batches.command("cancel")
+@click.argument("id")
+@of_a_place
+def cancel_batch(id: str, **place: str) -> None:
+    """Cancel a batch: units that have not begun do not run."""
+    with opened(**place) as client:
+        show(client.batch(id).cancel())
 
 
 @batches.command("retry")

@@ -145,7 +145,7 @@ FOR_GOOD = (
     Refusal(
         "account quota",
         r"Service account limit|Maximum number of service accounts on project reached",
-        "The project has 100 service accounts, its quota. One environment takes 40.",
+        "The project has 100 service accounts, its quota. docs/deployment.md has how many an environment takes.",
         "https://cloud.google.com/iam/quotas",
         remedy="Deploy each environment into its own project, or ask for more at IAM & Admin, Quotas.",
     ),
@@ -193,6 +193,25 @@ FOR_GOOD = (
         remedy="Deploy to another region (--region us-central1 or europe-west1), or ask Google's support to lift it.",
     ),
     Refusal(
+        "location",
+        r"is not a valid location|Location '?\S+ is not found or access is unauthorized"
+        r"|not (a )?supported (location|region)|not available in (the )?(location|region)",
+        "One of the services is not offered in this region: Cloud Tasks and Cloud Scheduler are in fewer regions than "
+        "Cloud Functions.",
+        f"{ISSUES}/17057, https://cloud.google.com/about/locations",
+        remedy="Choose a region that `gcloud tasks locations list` and `gcloud scheduler locations list` both name. "
+        "Functions and queues are in one region; the database may be in another (database_location).",
+    ),
+    Refusal(
+        "key",
+        r"cloudkms\.cryptoKeyVersions\.|CMEK|customer[- ]managed encryption key",
+        "Firestore may not use the key of cmek_key: databases with an own key have a quota of 0 until Google raises "
+        "it, and Firestore's service agent needs the right to use the key.",
+        "https://cloud.google.com/firestore/native/docs/cmek",
+        remedy="Ask for the quota of databases with an own key (the form is on the page below), and grant Firestore's "
+        "service agent roles/cloudkms.cryptoKeyEncrypterDecrypter on the key. Then deploy again.",
+    ),
+    Refusal(
         "instances",
         r"maxScale may not exceed|Quota exceeded for total allowable CPU|CpuAllocPerProjectRegion",
         "The project's quota of processors in this region is too small for the functions' maximum number of instances.",
@@ -201,11 +220,12 @@ FOR_GOOD = (
     ),
     Refusal(
         "members",
-        r"do(es)? not belong to a permitted customer|iam\.allowedPolicyMemberDomains|is not in permitted organization",
+        r"do(es)? not belong to a permitted customer|iam\.(managed\.allowedPolicyMembers|allowedPolicyMemberDomains)"
+        r"|is not in permitted organization",
         "The organisation allows rights for its own members only (domain-restricted sharing), not for allUsers.",
         "https://cloud.google.com/resource-manager/docs/organization-policy/restricting-domains",
         remedy="Remove `public: true` and foreign invokers, or ask the organisation's administrator for an exception "
-        "from constraints/iam.allowedPolicyMemberDomains for this project.",
+        "from constraints/iam.allowedPolicyMemberDomains (or iam.managed.allowedPolicyMembers) for this project.",
     ),
     Refusal(
         "ingress",
@@ -226,15 +246,33 @@ FOR_GOOD = (
     ),
     Refusal(
         "accounts",
-        r"iam\.disableServiceAccountCreation|Service account creation is not allowed",
+        r"iam\.(managed\.)?disableServiceAccountCreation|Service account creation is not allowed",
         "The organisation does not allow new service accounts in this project; the kit creates one for each function.",
         CONSTRAINTS,
         remedy="Ask the organisation's administrator for an exception from "
-        "constraints/iam.disableServiceAccountCreation.",
+        "constraints/iam.disableServiceAccountCreation (or iam.managed.disableServiceAccountCreation).",
+    ),
+    Refusal(
+        "perimeter",
+        r"vpcServiceControlsUniqueIdentifier|Request is prohibited by organization's policy",
+        "A perimeter of VPC Service Controls around the project refuses the call. The kit does not support perimeters: "
+        "its functions are called from the internet, and it calls Google's APIs from there.",
+        "https://github.com/GoogleCloudPlatform/terraform-google-cloud-functions/issues/109",
+        remedy="Deploy into a project outside of the perimeter, or ask the organisation's administrator which rule "
+        "refuses the call: the identifier in Google's message finds it in the audit log.",
+    ),
+    Refusal(
+        "services",
+        r"gcp\.restrictServiceUsage|disallowed by (the )?organization'?s",
+        "The organisation does not allow this service in the project. Google's message names it.",
+        "https://cloud.google.com/resource-manager/docs/organization-policy/restricting-resources",
+        remedy="Ask the organisation's administrator to allow the service in constraints/gcp.restrictServiceUsage; "
+        "infra/apis.tf lists all services that the kit uses.",
     ),
     Refusal(
         "policy",
-        r"violated? (one or more )?(Org Polic|organization polic)|orgpolicy:|Constraint '?constraints/",
+        r"violated? (one or more )?(Org Polic|organization polic)|orgpolicy:|Constraint '?constraints/"
+        r"|denied by (custom )?org(anization)? polic|customConstraints/|constraints/[a-zA-Z]+\.managed\.",
         "A policy of the organisation forbids it. Google's message names the constraint.",
         CONSTRAINTS,
         remedy="Ask the organisation's administrator for an exception from that constraint for this project.",
@@ -262,7 +300,7 @@ FOR_GOOD = (
     ),
 )
 
-ORGANISATION = ("members", "ingress", "locations", "accounts", "policy")
+ORGANISATION = ("perimeter", "members", "ingress", "locations", "accounts", "services", "policy", "key")
 TABLE = (
     *(each for each in FOR_GOOD if each.name in ORGANISATION),
     *FOR_A_WHILE,

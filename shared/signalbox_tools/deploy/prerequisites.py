@@ -123,6 +123,18 @@ def _place(target: Target, facts: Facts) -> Iterator[Missing]:
             f"{target.region} is not a region of Cloud Functions.",
             f"gcloud functions regions list --gen2 --project={target.project}",
         )
+    elif lacking_services := [
+        f"{name} (gcloud {command} locations list --project={target.project})"
+        for name, command, regions in (
+            ("Cloud Tasks", "tasks", facts.queue_regions),
+            ("Cloud Scheduler", "scheduler", facts.schedule_regions),
+        )
+        if regions is not None and target.region not in regions
+    ]:
+        yield Missing(
+            f"{target.region} is a region of Cloud Functions, but not of {' and '.join(lacking_services)}.",
+            "Choose a region that has all of them: --region. The database may be in another one (database_location)",
+        )
     elif facts.runtimes is not None and (lacking := runtimes - facts.runtimes):
         yield Missing(
             f"{target.region} does not offer the runtime {', '.join(sorted(lacking))}.",

@@ -18,6 +18,8 @@ from signalbox_tools.deploy.programs import NOT_FOUND, CommandFailed, Outcome, R
 
 FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
+TASKS_API, SCHEDULER_API = "cloudtasks.googleapis.com", "cloudscheduler.googleapis.com"
+COMPUTE_API, SECRETS_API = "compute.googleapis.com", "secretmanager.googleapis.com"
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is also off
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
@@ -31,6 +33,7 @@ class Facts:
 
     A fact is None if it could not be read or reading is not permitted, and an empty text if it does not exist.
 
+    - `regions`, `queue_regions` and `schedule_regions` are those of Cloud Functions, Cloud Tasks and Cloud Scheduler.
     - `functions` are the labels of the region's functions, by name.
     - `elsewhere` are the labels of the functions of other regions, by region and name.
     - `databases` has the location of each database, by name.
@@ -48,6 +51,8 @@ class Facts:
     state_bucket: bool = False
     deployer: bool | None = None
     regions: frozenset[str] | None = None
+    queue_regions: frozenset[str] | None = None
+    schedule_regions: frozenset[str] | None = None
     runtimes: frozenset[str] | None = None
     functions: Mapping[str, Mapping[str, str]] | None = None
     elsewhere: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
@@ -77,6 +82,8 @@ def gather(target: Target, run: Run) -> Facts:
         state_bucket=first["bucket"].ok,
         deployer=_exists(first["deployer"]),
         regions=_names(later.get("regions")),
+        queue_regions=_names(later.get("queue_regions")),
+        schedule_regions=_names(later.get("schedule_regions")),
         runtimes=_names(later.get("runtimes")),
         functions=None if labels is None else {name: own for (at, name), own in labels.items() if at == target.region},
         elsewhere={place: each for place, each in (labels or {}).items() if place[0] != target.region},
@@ -86,7 +93,7 @@ def gather(target: Target, run: Run) -> Facts:
         keys=_keys(later.get("databases")),
         declared=declared,
         catalogue_error=catalogue_error,
-        needed_apis=_needed_apis(target),
+        needed_apis=_needed_apis(target, declared),
     )
 
 
@@ -149,8 +156,13 @@ def _second_round(target: Target, apis: frozenset[str]) -> dict[str, str]:
         "runtimes": f"gcloud functions runtimes list --region={target.region} {where} --format=value(name)",
         "functions": f"gcloud functions list --v2 --regions=- {where} --format=json",
     }
-    databases = {"databases": f"gcloud firestore databases list {where} --format=json"}
-    return (functions if FUNCTIONS_API in apis else {}) | (databases if FIRESTORE_API in apis else {})
+    questions = {
+        FUNCTIONS_API: functions,
+        FIRESTORE_API: {"databases": f"gcloud firestore databases list {where} --format=json"},
+        TASKS_API: {"queue_regions": f"gcloud tasks locations list {where} --format=value(locationId)"},
+        SCHEDULER_API: {"schedule_regions": f"gcloud scheduler locations list {where} --format=value(locationId)"},
+    }
+    return {name: text for api in questions.keys() & apis for name, text in questions[api].items()}
 
 
 def _ask(questions: Mapping[str, str], folder: Path, run: Run) -> dict[str, Outcome]:
@@ -197,10 +209,17 @@ def _last(resource_name: str) -> str:
     return resource_name.rpartition("/")[2]
 
 
-def _needed_apis(target: Target) -> frozenset[str]:
+def _needed_apis(target: Target, declared: Sequence[Function]) -> frozenset[str]:
+    """Return the APIs that Terraform would enable.
+
+    An API that nothing uses stays off: that of Compute Engine would create an account that is often an editor.
+    """
+    unused = set() if target.setting("domain", "") else {COMPUTE_API}
+    if not any(function.secrets for function in declared):
+        unused.add(SECRETS_API)
     infra = target.folder.kit.infra
     files = (infra / "apis.tf", infra / "bootstrap" / "main.tf")
-    return frozenset(api for file in files for api in API.findall(file.read_text("utf-8")))
+    return frozenset(api for file in files for api in API.findall(file.read_text("utf-8"))) - unused
 
 
 def _catalogue(target: Target) -> tuple[Sequence[Function], str]:

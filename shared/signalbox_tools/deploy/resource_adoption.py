@@ -29,6 +29,7 @@ IDS: Mapping[str, str] = {
     "google_compute_region_network_endpoint_group": "projects/{project}/regions/{region}/networkEndpointGroups/{name}",
     "google_compute_target_https_proxy": "projects/{project}/global/targetHttpsProxies/{name}",
     "google_compute_url_map": "projects/{project}/global/urlMaps/{name}",
+    "google_eventarc_trigger": "projects/{project}/locations/{location}/triggers/{name}",
     "google_firebaserules_release": "projects/{project}/releases/{name}",
     "google_firestore_database": "projects/{project}/databases/{name}",
     "google_iam_workload_identity_pool": (

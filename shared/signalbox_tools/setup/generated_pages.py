@@ -6,6 +6,7 @@ what the code generates.
 """
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -273,10 +274,43 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
 
 
+ACCOUNTS_MAX = 100
+"""Google's quota of service accounts in a project."""
+
+
+def environment_sizes() -> str:
+    """Return the table of the functions and service accounts of each environment, from the catalogue's lock."""
+    infra = PROJECT / "infra"
+    lock = yaml.safe_load((infra / "catalogue.lock.yaml").read_text("utf-8"))
+    sizes = {}
+    for file in sorted((infra / "environments").glob("*.tfvars.json")):
+        chosen = json.loads(file.read_text("utf-8"))
+        sizes[chosen["environment"]] = size_of(lock, examples=chosen.get("examples", False))
+    both = tuple(map(sum, zip(*sizes.values(), strict=True)))
+    rows = [(f"`{name}`", *_sized(size)) for name, size in sizes.items()]
+    return _table(
+        ("environment", "functions", "service accounts", "left of 100"), [*rows, ("both in one project", *_sized(both))]
+    )
+
+
+def size_of(lock: Json, *, examples: bool) -> tuple[int, int]:
+    """Return the numbers of functions and accounts: of functions, queues and triggers, and two of the kit."""
+    rows = [row for row in lock["deployments"].values() if examples or not row["example"]]
+    functions = {row["function"] for row in rows}
+    triggers = {trigger["function"] for trigger in lock["triggers"].values()} & functions
+    return len(rows), len(rows) + len(lock["queues"]) + len(triggers) + 2
+
+
+def _sized(size: tuple[int, ...]) -> tuple[str, str, str]:
+    functions, accounts = size
+    return str(functions), str(accounts), str(ACCOUNTS_MAX - accounts)
+
+
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "calls": ("docs/http.md", calls),
     "problems": ("docs/http.md", problem_types),
     "refusals": ("infra/README.md", refusals),
+    "sizes": ("docs/deployment.md", environment_sizes),
     "limits": ("docs/limits.md", limit_tables),
     "costs": ("docs/costs.md", cost_tables),
     "bills": ("docs/costs.md", bills),

@@ -50,7 +50,8 @@ def _waiting(status: Json, now: datetime) -> Iterator[str]:
         asked = waits.get("asked_at")
         since = f" for {duration((now - datetime.fromisoformat(asked)).total_seconds())}" if asked else ""
         attempt = f", attempt {waits['attempt']}" if waits.get("attempt", 1) > 1 else ""
-        yield f"{INDENT}waits{since}: {INDENT * str(waits['path']).count('.')}{waits['command']}{attempt}"
+        error = f", last error: {waits['last_error']}" if waits.get("last_error") else ""
+        yield f"{INDENT}waits{since}: {INDENT * str(waits['path']).count('.')}{waits['command']}{attempt}{error}"
 
 
 def _unawaited(status: Json) -> Iterator[str]:

@@ -14,7 +14,7 @@ PROJECT = "demo-project"
 REGION = "us-central1"
 ACCOUNT = "ann@example.com"
 TOKEN = "a-token"  # noqa: S105  not a secret
-APIS = ("cloudfunctions", "firestore", "cloudresourcemanager", "serviceusage")
+APIS = ("cloudfunctions", "firestore", "cloudresourcemanager", "serviceusage", "cloudtasks", "cloudscheduler")
 
 PROGRAM = """import json, sys
 with open({record!r}, "a") as record:
@@ -42,6 +42,8 @@ def answers() -> dict[str, Any]:
         f"storage buckets create gs://{PROJECT}-signalbox-state": "",
         f"storage buckets update gs://{PROJECT}-signalbox-state": "",
         "functions regions list": f"{REGION}\neurope-west1",
+        "tasks locations list": f"{REGION}\neurope-west1",
+        "scheduler locations list": f"{REGION}\neurope-west1",
         f"functions runtimes list --region={REGION}": "python312\npython313",
         "functions list --v2 --regions=-": [],
         "firestore databases list": [],

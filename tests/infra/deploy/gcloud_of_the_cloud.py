@@ -29,8 +29,6 @@ class GcloudOfTheCloud(Script):
             **{
                 "gcloud functions regions list": f"{REGION}\neurope-west1",
                 "gcloud functions runtimes list": "python313",
-                "gcloud tasks locations list": f"{REGION}\neurope-west1",
-                "gcloud scheduler locations list": f"{REGION}\neurope-west1",
             }
         )
         self.google = google

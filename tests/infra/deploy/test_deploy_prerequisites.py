@@ -78,6 +78,8 @@ def with_settings(**settings: Any) -> deployment_target.Target:
             "us-central1 is not a region",
             "gcloud functions regions list",
         ),
+        ("gcloud tasks locations list", "europe-west1", "but not of Cloud Tasks (gcloud tasks loc", "--region"),
+        ("gcloud scheduler locations list", "europe-west1", "but not of Cloud Scheduler (gcloud sch", "--region"),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
         (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
@@ -143,6 +145,14 @@ def test_another_environments_functions_in_another_region_do_not_matter() -> Non
         DEV, Script(**{FUNCTIONS: ANOTHER_ENVIRONMENTS.replace("us-central1", "europe-west1")})
     )
     assert prerequisites.missing(DEV, found) == []
+
+
+def test_an_api_that_nothing_uses_is_not_enabled() -> None:
+    found = project_facts.gather(DEV, Script()).needed_apis
+    assert found & {"compute.googleapis.com", "secretmanager.googleapis.com"} == set()
+    assert "cloudtasks.googleapis.com" in found
+    with_domain = project_facts.gather(with_settings(domain="api.example.com"), Script()).needed_apis
+    assert with_domain - found == {"compute.googleapis.com"}
 
 
 def test_a_project_whose_apis_are_off_gets_no_call_to_them() -> None:

@@ -1,4 +1,4 @@
-"""A person who signed in through a workforce pool is named as IAM names it, and learns why the smoke test cannot call."""
+"""A person who signed in through a workforce pool is named as IAM does, and learns why the smoke test cannot call."""
 
 import pytest
 
@@ -25,4 +25,6 @@ def test_an_account_is_named_as_iam_names_it(account: str, named: str) -> None:
 
 def test_an_identity_without_a_token_is_told_to_call_as_another_account() -> None:
     with pytest.raises(CommandFailed, match="gcloud config set auth/impersonate_service_account signalbox-deployer@"):
-        tokens(deployment_target.read("demo-project", "dev"), ANN, Script())("https://shop.example")
+        tokens(
+            deployment_target.read("demo-project", "dev"), ANN, Script(**{"gcloud auth print-identity-token": None})
+        )("https://shop.example")

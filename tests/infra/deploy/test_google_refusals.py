@@ -49,6 +49,12 @@ SAID = {
     "ingress": "Error 403: Constraint constraints/cloudfunctions.allowedIngressSettings violated ",
     "locations": "googleapi: Error 412: 'us-central1' violates constraint 'constraints/gcp.resourceLocations'",
     "accounts": "Error 400: Service account creation is not allowed on this project., failedPrecondition",
+    "perimeter": "Error retrieving IAM policy: googleapi: Error 403: Request is prohibited by organization's policy. "
+    "vpcServiceControlsUniqueIdentifier: VQQnKfXtZ16NHnOmdJAy0E92tVT",
+    "services": "Error 403: Request is disallowed by organization's constraints/gcp.restrictServiceUsage "
+    "constraint for 'projects/p' attempting to use service 'cloudtasks.googleapis.com'.",
+    "location": "googleapi: Error 400: Location 'europe-west12' is not a valid location. Use ListLocations",
+    "key": "googleapi: Error 403: Permission 'cloudkms.cryptoKeyVersions.useToEncrypt' denied on 'projects/p/key'",
     "policy": "The request has violated one or more Org Policies. Please refer to the respective violations",
     "billing": "Error 403: This API method requires billing to be enabled. Please enable billing on project #1",
     "lock": "Error acquiring the state lock",
@@ -61,6 +67,26 @@ def test_a_refusal_is_recognised_however_terraform_breaks_its_lines(name: str) -
     broken = re.sub(r"(.{60,70}) ", r"\1\n", SAID[name])
     [failure] = google_refusals.failures(f'\n╷\n│ Error: {broken}\n│ \n│   with a.b["c"],\n│   on x.tf line 1\n╵\n')
     assert (failure.refusal.name, failure.address) == (name, 'a.b["c"]')
+
+
+DENIED = "Error 400: Operation denied by org policy on resource 'projects/p': "
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        (f'{DENIED}["constraints/iam.managed.disableServiceAccountCreation": "no accounts"]', "accounts"),
+        (f'{DENIED}["constraints/iam.managed.allowedPolicyMembers": "members only"]', "members"),
+        (f'{DENIED}["constraints/storage.managed.x": ""]', "policy"),
+        ('Error 400: Operation denied by custom org policies: ["customConstraints/custom.retries": ""].', "policy"),
+        ("Error 403: Location europe-west12 is not found or access is unauthorized.", "location"),
+        ("Error 429: Quota exceeded for databases with CMEK. Ask for access", "key"),
+    ],
+)
+def test_the_newer_forms_of_a_policy_and_other_texts_of_a_refusal_are_known(said: str, name: str) -> None:
+    [failure] = google_refusals.failures(f"Error: {said}\n\n  with a.b,\n")
+    assert failure.refusal.name == name
+    assert google_refusals.wait_seconds([failure], {(name, "a.b"): 1}) is None
 
 
 def test_every_refusal_of_the_table_is_tried_here() -> None:

@@ -69,7 +69,8 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
     protected = f"gcloud firestore databases update --database={NEW} --enable-pitr --delete-protection"
     assert project.gcloud.count(protected) == 1
     _restore(project)
-    place.variables.write_text(f'{place.variables.read_text()}\ndatabase = "{NEW}"\ncreate_database = false\n')
+    settings = json.loads(place.variables.read_text()) | {"database": NEW, "create_database": False}
+    place.variables.write_text(json.dumps(settings))
 
     began = project.clock.now()
     with pytest.raises(CommandFailed, match="signalbox adopt"):  # the backup's indexes exist, and are not in the state

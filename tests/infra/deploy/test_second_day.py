@@ -22,7 +22,7 @@ from tests.infra.deploy.gcloud_of_the_cloud import DATABASE, FUNCTION, QUEUE, Gc
 from tests.infra.deploy.project_copy import Project
 from tests.infra.google_provider.server import GoogleProvider
 
-pytestmark = [pytest.mark.slow, pytest.mark.marathon]
+pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]
 
 EUROPE = "europe-west1"
 FIELD, TIMES_TO_LIVE = "google_firestore_field", 8

@@ -130,6 +130,7 @@ FAULTS = (
     _attempts("task-3", "a first delivery that may not have started", "tasks.start", _first_taken_for_a_start),
     _attempts("task-4", "releasing the lease of a task that is given up", "tasks.kept_or_released", _kept),
     _attempts("task-11", "the next wait before the release", "tasks.run_or_wait_again", _released_first),
+    _attempts("task-11", "the look at the lease before the next wait", "tasks.holds", lambda *_: True),
     _attempts("task-11", "closing for the next wait", "tasks.confirm_and_release", _not_confirmed),
     _attempts("task-11", "the count of the attempts before", "tasks.next_wait", _counted_anew),
 )

@@ -497,6 +497,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "tasks.release": "signalbox.tasks.service.unit_runs:release",
     "tasks.run": "signalbox.tasks.service.runs:run",
     "tasks.run_group": "signalbox.tasks.service.group_runs:run_group",
+    "tasks.holds": "signalbox.tasks.service.lease_runs:holds",
     "tasks.run_or_wait_again": "signalbox.tasks.service.lease_runs:run_or_wait_again",
     "tasks.run_unit": "signalbox.tasks.service.unit_runs:run_unit",
     "tasks.run_unit_with_lease": "signalbox.tasks.service.unit_runs:run_unit_with_lease",

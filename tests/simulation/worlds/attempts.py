@@ -62,7 +62,11 @@ CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
 LATE_STEPS_MAX = 400
 OUTLIVE_RATE = 0.2
-"""The share of worlds in which a continuation that fails has run for longer than its lease."""
+"""The share of worlds in which a continuation that fails has run for longer than its lease.
+
+It is then delivered a second time, while its first delivery goes on for some steps."""
+
+SECOND_STEPS_MAX = 40
 
 TASKS_LONG = 5
 """Tasks of each context in a long world."""
@@ -140,6 +144,7 @@ class AttemptsWorld:
         self.world.observers.append(self._check_write)
         self.store.late = 0 if self.world.versions else self.world.random.randint(0, 1)  # the last release loses tasks
         self.outlive = not self.world.versions and Random(f"outlive {seed}").random() < OUTLIVE_RATE
+        self.pauses = Random(f"second deliveries {seed}")
         self.away_at = self.world.random.randint(0, DELIVERIES_BEFORE_MAX)
         self.deliveries: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
@@ -215,6 +220,9 @@ class AttemptsWorld:
         if does != FINE and self.outlive and "lease" in effect.context:
             self.world.pass_time(LEASE_SECONDS + 1)
             REACHED[LEASES_OUTLIVED] += 1
+            self.world.start(f"a second delivery of {id_}", lambda: self._deliver(self.ports, effect))
+            for _ in range(self.pauses.randint(0, SECOND_STEPS_MAX)):
+                self.world.step("the first delivery goes on")
         if does == DEADLY:
             raise Killed
         if does == RAISING:
@@ -229,8 +237,17 @@ class AttemptsWorld:
         data = after.data or {}
         if path.startswith(f"{header_path(BATCH)}/units/") and data["state"] == "failed":
             self._check_given_up(str(data["index"]))
+        if path.startswith(waiter_path(NAME, "")):
+            self._check_waits()
         if path in self.names and data["starts"] > ATTEMPTS_MAX:
             self._check_given_up(self.names[path])
+
+    def _check_waits(self) -> None:
+        """Check that each task has at most one wait in the queue."""
+        found = self.world.store.query(Query(f"{semaphore.path_of(NAME)}/waiters"))
+        waiting = Counter(str((each.data or {})["continuation"]) for each in found if (each.data or {}).get("since"))
+        if twice := [task for task, waits_ in waiting.items() if waits_ > 1]:
+            raise Violation(f"{twice} have two waits")
 
     def _check_given_up(self, id_: str) -> None:
         REACHED[GIVEN_UP] += 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,6 +110,40 @@ def test_a_call_is_one_request_with_a_json_body(over_http: Callable[[Response], 
     assert invoke("my_adder", "/sums", {"numbers": [1, 2]}) == {"sum": 3}
     [request] = requests
     assert (request.method, request.path, request.json) == ("POST", "/my-adder/sums", {"numbers": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "address"),
+    [
+        ("https://api.example.com/", "https://api.example.com/my-adder/sums"),
+        ("https://europe-west1-p.cloudfunctions.net/dev-", "https://dev-my-adder-1.europe-west1.run.app/sums"),
+        ("", "https://dev-my-adder-1.europe-west1.run.app/sums"),
+    ],
+)
+def test_a_call_goes_through_the_domain_if_the_functions_own_addresses_are_closed(
+    monkeypatch: pytest.MonkeyPatch, base_url: str, address: str
+) -> None:
+    called: list[tuple[str, str]] = []
+
+    class Session:
+        def __init__(self, audience: str) -> None:
+            self.audience = audience
+
+        def request(self, _: str, url: str, **__: object) -> Any:
+            called.append((url, self.audience))
+            return SimpleNamespace(status_code=204, content=b"")
+
+    monkeypatch.setattr(invocations, "_session", Session)
+    function_url = "https://dev-{function}-1.europe-west1.run.app"
+    deployed = replace(
+        settings.settings(), project="p", location="europe-west1", base_url=base_url, function_url=function_url
+    )
+    before = settings.bind(deployed)
+    try:
+        assert invoke("my_adder", "/sums") is None
+    finally:
+        settings.bind(before)
+    assert called == [(address, "https://dev-my-adder-1.europe-west1.run.app")], "the audience is the function's own"
 
 
 def test_an_answer_of_the_platform_is_an_attempt_and_names_the_entry(

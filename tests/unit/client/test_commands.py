@@ -382,6 +382,7 @@ def test_failures_are_retried_by_name_or_all(
     assert capsys.readouterr().out == ""
     assert main(["failures", "ls"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{first['id']}  failed  shop  charge  invalid-order"
+    assert shown(capsys, "failures", "show", first["id"])[0] == client.failures.get(first["id"])
     assert main(["failures", "retry", first["id"], "none"]) == 1
     assert "none: 404 not-found" in (said := capsys.readouterr().err)
     assert said.endswith("1 of 2 done.\n")
@@ -561,3 +562,72 @@ def test_a_command_that_runs_for_longer_than_a_token_gets_another(
     assert main(["semaphores", "ls", "-p", "demo-project"]) == 1
     assert "sign in again" in capsys.readouterr().err
     assert seen == ["Bearer token-1", "Bearer token-2"]
+
+
+def test_semaphores_are_created_batches_cancelled_and_versions_restored(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [made] = shown(capsys, "semaphores", "create", "till", "--permits", "3", "--lease", "30")
+    assert (made["name"], made["permits"], made["lease_seconds"]) == ("till", 3, 30)
+    client.batch("b").create(on_complete=call("shop", "charge", {"order": "7", "amount": 1}))
+    assert shown(capsys, "batches", "cancel", "b")[0]["state"] == "cancelled"
+    assert main(["batches", "cancel", "none"]) == 1
+    assert "404" in capsys.readouterr().err
+    assert shown(capsys, "documents", "versions", "none") == []
+    for command in ("version", "restore"):
+        assert main(["documents", command, "none", "1"]) == 1
+        assert "404" in capsys.readouterr().err
+
+
+def test_transforms_and_standings(client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["transforms", "put", "price", "{"]) == 2
+    assert main(["transforms", "put", "price", '{"net": 1}']) == 0
+    capsys.readouterr()
+    assert shown(capsys, "transforms", "ls") == [*client.transforms.list()]
+    assert shown(capsys, "transforms", "show", "price") == [client.transforms.get("price")]
+    assert shown(capsys, "transforms", "delete", "price") == []
+    client.standings.declare("votes", by=["votes"])
+    assert shown(capsys, "standings", "kinds") == [client.standings.kinds()]
+    assert shown(capsys, "standings", "ls", "votes") == [*client.standings.list("votes")]
+    assert main(["standings", "show", "votes", "x"]) in (0, 1)
+    assert main(["standings", "recount", "votes", "x"]) in (0, 1)
+    capsys.readouterr()
+
+
+def test_objects_are_called_listed_and_deleted(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = ("accounts", "Account", "b-0")
+    assert main(["objects", "call", *account, "deposit", "amount=5"]) == 0
+    assert shown(capsys, "objects", "show", *account)[-1]["exists"] is True
+    assert shown(capsys, "objects", "ls", *account[:2], "--json")[0]["key"] == "b-0"
+    assert main(["objects", "ls", *account[:2]]) == 0
+    assert capsys.readouterr().out == "b-0\n"
+    assert main(["objects", "call", *account, "withdraw"]) == 1
+    assert main(["objects", "delete", *account]) == 0
+    capsys.readouterr()
+
+
+def test_columns_are_aligned_under_a_head_on_a_terminal_only(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, permits in (("till", 2), ("a-long-name", 10)):
+        client.semaphore(name).ensure(permits=permits)
+    assert main(["semaphores", "ls"]) == 0
+    assert capsys.readouterr().out == "a-long-name  10  10\ntill  2  2\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["semaphores", "ls"]) == 0
+    assert capsys.readouterr().out == "NAME         PERMITS  FREE\na-long-name  10       10\ntill         2        2\n"
+    assert main(["batches", "ls"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_an_address_that_does_not_answer_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    for url in ("http://127.0.0.1:9/", "nonsense"):
+        assert main(["documents", "get", "a", "--url", url]) == 1
+        assert f"{url} does not answer (" in (said := capsys.readouterr().err)
+        assert said.endswith(": correct --url or SIGNALBOX_URL.\n")
+    assert time.monotonic() - began < 10

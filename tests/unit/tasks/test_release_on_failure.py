@@ -241,6 +241,33 @@ def test_if_it_cannot_wait_again_the_lease_is_kept_and_the_queue_retries(
     assert sheets() == [("a", 1), ("a", 2)]
 
 
+@pytest.mark.parametrize("lost", ["expired, returned to the queue", "taken over", "ended by hand"])
+def test_an_attempt_that_has_lost_its_lease_makes_no_wait(harness: Harness, lost: str) -> None:
+    """The loss, with its second delivery, happens while the code of the first delivery runs."""
+    ran, app = list[int](), Function("press")
+    semaphore("press").ensure(permits=1, lease_seconds=600)
+
+    @app.task(attempts_max=9)
+    def stamp(lease: Lease) -> None:
+        ran.append(lease.token)
+        if len(ran) > 1:
+            return
+        if lost == "ended by hand":
+            semaphore("press").signal(lease)
+        else:
+            harness.advance(700 if lost.startswith("expired") else 1)
+            assert harness.deliver_task(task, executions=1).status == 204
+        raise RuntimeError("the first delivery")
+
+    harness.add(app)
+    wait(stamp.call(), release_on_failure=True)
+    task = harness.take("stamp")
+    assert harness.deliver_task(task).status == 500
+    assert harness.deliver_task(task, executions=2, retries=1).status == 204
+    harness.run(raise_errors=False)
+    assert len(ran) == (1 if lost == "ended by hand" else 2)
+
+
 def test_http_takes_it_with_a_continuation_only(harness: Harness, press: Any) -> None:
     continuation = {"function": "press", "task": "stamp", "payload": {"sheet": "a"}}
     assert harness.post("semaphore-wait/press", json={"release_on_failure": True}).status == 400

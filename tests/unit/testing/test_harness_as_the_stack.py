@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from signalbox import Function, TaskContext, documents
+from signalbox import Function, TaskContext, documents, flow, flows
+from signalbox.adapters.wall_clock import now
 from signalbox.core.problems import NeedsIndex
-from signalbox.core.wall_clock import now
 from signalbox.testing import Harness
 from signalbox.testing.clock_warnings import ClockWarning
+from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.manual_clock import EPOCH
 
 CATALOGUE = """
@@ -116,6 +117,23 @@ def test_a_task_reads_the_time_of_the_harness() -> None:
     assert [time - EPOCH for time in seen] == [seen[0] - EPOCH, seen[1] - EPOCH]
     assert (seen[1] - seen[0]).days == 30
     assert abs((now() - datetime.now(UTC)).total_seconds()) < 60
+
+
+def test_an_inline_step_reads_the_time_of_the_harness(harness: Harness) -> None:
+    app, seen = Function("nightly"), list[datetime]()
+
+    def noted(context: TaskContext) -> None:
+        seen.append(context.now())
+
+    @app.flow
+    async def wait_and_note() -> None:
+        await flow.sleep(86_400)
+        await flow.run(noted)
+
+    harness.add(app)
+    flows("wait_and_note", "1").start()
+    harness.run()
+    assert [(time - EPOCH).days for time in seen] == [1]
 
 
 def test_code_that_reads_the_machines_clock_is_warned_about_after_a_travel() -> None:

@@ -165,7 +165,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
 
 def test_the_columns_of_the_command_line_are_members_of_the_answers() -> None:
     columns = {segment: found for path in (TOOLS / "cli").glob("*.py") for segment, found in columns_of(path)}
-    assert columns.keys() == {"batches", "failures", "flows", "rates", "semaphores"}
+    assert columns.keys() == {"batches", "failures", "flows", "objects", "rates", "semaphores"}
     assert [segment for segment, found in columns.items() if found - members_of([segment])] == []
 
 
@@ -185,7 +185,7 @@ def columns_of(path: Path) -> Iterator[tuple[str, set[str]]]:
                     rows, columns = call.args
                     columns = assigned[columns.id] if isinstance(columns, ast.Name) else columns
                     if found := {str(part.value) for part in ast.walk(columns) if isinstance(part, ast.Constant)}:
-                        subject = re.match(r"client\.(\w+)\.", ast.unparse(rows))
+                        subject = re.match(r"client\.(\w+)[.(]", ast.unparse(rows))
                         yield (subject[1] if subject else ROWS[ast.unparse(rows)]), found
 
 

@@ -115,15 +115,18 @@ def _reason(answer: bytes) -> str:
 
 
 def _send(invocation: Invocation) -> tuple[int, bytes]:
-    """Call over HTTPS with an identity token of this function's account, which the address accepts as its audience."""
+    """Call over HTTPS with an identity token of this function's account.
+
+    Its audience is the called function's own address, also if the call goes through a domain.
+    """
     from google.auth.exceptions import GoogleAuthError
     from requests import RequestException, Timeout
 
-    address = settings().people_address_of(invocation.function)
+    audience = settings().people_address_of(invocation.function)
     try:
-        answer = _session(address).request(
+        answer = _session(audience).request(
             invocation.method,
-            address + invocation.path,
+            settings().invocation_address_of(invocation.function) + invocation.path,
             data=invocation.body,
             headers=invocation.headers,
             timeout=invocation.timeout_seconds,
@@ -136,12 +139,12 @@ def _send(invocation: Invocation) -> tuple[int, bytes]:
 
 
 @lru_cache(maxsize=64)
-def _session(address: str) -> Any:
+def _session(audience: str) -> Any:
     """Return the connections to a function; `google.auth` gets and renews their tokens."""
     from google.auth.transport.requests import AuthorizedSession, Request
     from google.oauth2.id_token import fetch_id_token_credentials
     from requests import Session
 
-    if address.startswith("http://"):  # a server on this machine, which checks no token
+    if audience.startswith("http://"):  # a server on this machine, which checks no token
         return Session()
-    return AuthorizedSession(fetch_id_token_credentials(address, Request()))
+    return AuthorizedSession(fetch_id_token_credentials(audience, Request()))

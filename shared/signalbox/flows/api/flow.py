@@ -10,6 +10,7 @@ from types import FunctionType, UnionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints, overload
 from weakref import WeakKeyDictionary
 
+from signalbox.adapters import wall_clock
 from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec
@@ -138,7 +139,8 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
 
     def code(context: TaskContext) -> T:
         own = _own_copy(function)
-        return own(*([context] if _takes_context(function) else []), *_copied(args), **_copied(kwargs))
+        filled = [replace(context, _now=wall_clock.now)] if _takes_context(function) else []
+        return own(*filled, *_copied(args), **_copied(kwargs))
 
     return created(Inline(_name_of(function), code, result=_result_of(function)), "flow.run()")
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import field
 from datetime import datetime
 
-from signalbox.core import wall_clock
 from signalbox.core.lazy_dataclasses import dataclass
+
+
+def _unknown_time() -> datetime:
+    raise LookupError("This TaskContext was not made by the kit, so it does not know the time.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class TaskContext:
     _seconds_left: Callable[[], float] = field(default=float, compare=False, repr=False)
     _cancelled: Callable[[], bool] = field(default=bool, compare=False, repr=False)
     reason: str = ""
+    _now: Callable[[], datetime] = field(default=_unknown_time, compare=False, repr=False)
 
     @property
     def is_last(self) -> bool:
@@ -41,7 +45,7 @@ class TaskContext:
 
     def now(self) -> datetime:
         """Return the present time in UTC. In a test, that of the harness, which `travel` moves."""
-        return wall_clock.now()
+        return self._now()
 
     def cancelled(self) -> bool:
         """Return whether the result is not needed, because the unit's batch has ended. May be a few seconds old."""

@@ -1,8 +1,8 @@
 """Run the continuation of a wait under its lease, which is released afterwards, or kept for the next attempt.
 
-With `release_on_failure`, an attempt that failed makes the wait for the next attempt, then releases its lease, and is
-acknowledged. If a process ends in between, either its delivery is repeated or the wait continues
-(docs/protocols/tasks.md).
+With `release_on_failure`, an attempt that failed makes the wait for the next attempt if it still holds its lease, then
+releases the lease, and is acknowledged. If a process ends in between, either its delivery is repeated or the wait
+continues (docs/protocols/tasks.md).
 """
 
 from collections.abc import Callable, Iterator
@@ -81,12 +81,24 @@ def run_or_wait_again(
     except Exception as error:
         if is_released_at_once(error) or not granted.release_on_failure:
             raise
-        if not wait_again(ports, delivered, granted):
+        if not holds(ports, lease) or not wait_again(ports, delivered, granted):
             raise
         ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
         leases.release(ports, lease)
         return False
     return True
+
+
+def holds(ports: Ports, lease: Lease) -> bool:
+    """Return whether this delivery still holds its lease. If that is not known, it may not make the next wait.
+
+    If the lease was lost, its wait may have returned to the queue, or another delivery runs the code, or an operator
+    has ended the task: a next wait would run the task once more.
+    """
+    try:
+        return leases.is_held(ports, lease)
+    except (Problem, Unavailable):
+        return False
 
 
 def wait_again(ports: Ports, delivered: Delivered[OfLease], granted: Granted) -> bool:

@@ -30,7 +30,15 @@ STATUS = {
     "state": "running",
     "log_length": 4,
     "progress": {"paid": True},
-    "waiting_for": [{"path": "2", "command": "step shop.refund", "attempt": 2, "asked_at": "2026-01-01T11:00:10Z"}],
+    "waiting_for": [
+        {
+            "path": "2",
+            "command": "step shop.refund",
+            "attempt": 2,
+            "asked_at": "2026-01-01T11:00:10Z",
+            "last_error": "OSError: the bank is away",
+        }
+    ],
 }
 
 
@@ -42,7 +50,7 @@ def test_a_run_is_drawn_with_its_log_and_its_pending_commands() -> None:
         '  2026-01-01 09:00:10     +10 s  event approved came  {"by": "ann"}',
         "  2026-01-01 11:00:10      +2 h    step shop.pack  failed: The box is torn.",
         "  2026-01-01 11:00:10      +0 s  cancelled  too late",
-        "  waits for 60 min: step shop.refund, attempt 2",
+        "  waits for 60 min: step shop.refund, attempt 2, last error: OSError: the bank is away",
     ]
 
 
