@@ -195,6 +195,26 @@ def test_a_process_refuses_a_task_out_of_any_record_before_the_queue_has_it(read
     assert sent.urls == []
 
 
+def test_an_older_instance_enqueues_a_task_that_its_own_function_has_since(
+    read_catalogue: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUNCTION_TARGET", "shop")
+    older = replace(
+        SETTINGS,
+        task_functions={"shop": frozenset({"sell"})},
+        calling_queues={"shop": frozenset({"tasks"})},
+    )
+    world = Deployed(sent := Sent())
+    world.cloud_tasks._settings = older
+    world.create([Effect("a", "payments", "shop", "refund", {}, "/tasks/refund")])
+    assert sent.urls == ["https://shop-1.run.app/tasks/refund"]
+    with pytest.raises(NotInCatalogue):
+        world.create([Effect("b", "payments", "shop", "drop_all", {}, "/tasks/drop_all")])
+    read_catalogue[:] = [OSError("away")]
+    world.create([Effect("c", "tasks", "shop", "sell", {}, "/tasks/sell")])
+    assert len(sent.urls) == 2
+
+
 def test_the_record_of_a_batch_end_that_is_forged_is_kept_aside(read_catalogue: list[Any]) -> None:
     world = Deployed(sent := Sent())
     [task] = record_of(function="evil.example/?")["tasks"]
