@@ -30,8 +30,9 @@ If that code is right: signalbox deploy {options} --forward (make deploy FORWARD
 deployment:
 {lifts}"""
 LIFT = "  gcloud run services update-traffic {service} --to-latest --region={region} --project={project}"
-RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
-shows has ended: minutes to hours. {old} is unchanged. To switch, set in {file}
+RESTORED = """The restore into {database} has begun. It takes minutes to hours:
+`gcloud firestore operations list --database={database}` shows when it has ended. {old} is unchanged.
+To switch, set in {file}
   "database": "{database}",
   "create_database": false
 and run signalbox deploy. Outside prod it is refused, since it would delete {old}: deploy another environment with the
