@@ -205,11 +205,11 @@ FOR_GOOD = (
     Refusal(
         "key",
         r"cloudkms\.cryptoKeyVersions\.|CMEK|customer[- ]managed encryption key",
-        "Firestore may not use the key of cmek_key: databases with an own key have a quota of 0 until Google raises "
+        "Firestore may not use the key of cmek_key: databases with such a key have a quota of 0 until Google raises "
         "it, and Firestore's service agent needs the right to use the key.",
         "https://cloud.google.com/firestore/native/docs/cmek",
-        remedy="Ask for the quota of databases with an own key (the form is on the page below), and grant Firestore's "
-        "service agent roles/cloudkms.cryptoKeyEncrypterDecrypter on the key. Then deploy again.",
+        remedy="Ask for the quota of databases with customer-managed keys (the form is on the page below), and grant "
+        "Firestore's service agent roles/cloudkms.cryptoKeyEncrypterDecrypter on the key. Then deploy again.",
     ),
     Refusal(
         "instances",
