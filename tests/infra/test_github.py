@@ -234,7 +234,8 @@ def test_only_what_was_merged_runs_as_the_deployer() -> None:
     by_hand = triggers(workflow)["workflow_dispatch"]["inputs"]
     assert triggers(workflow) == {"push": {"branches": ["main"]}, "workflow_dispatch": {"inputs": by_hand}}
     assert by_hand.keys() == {"forward"}
-    assert "github.ref == 'refs/heads/main'" in workflow["jobs"]["deploy"]["if"]
+    assert workflow["jobs"]["deploy"]["if"] == "github.ref == 'refs/heads/main'"
+    assert workflow["jobs"]["deploy"]["env"]["FORWARD"] == "${{ inputs.forward && '1' || '' }}"
     assert workflow["concurrency"]["cancel-in-progress"] is False
 
 

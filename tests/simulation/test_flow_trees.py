@@ -116,6 +116,40 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
         [fails("s"), ends("t"), ends("v", "sleep")],
         False,
     ),
+    "a time-out begins beside a first success whose first item, a kept event, is wrong": (
+        program(*awaits(step("s"), tree("wait_for", tree("first_success", event("a"), event("b")), label="t"))),
+        [Entry("event", "a", "five"), ends("s")],
+        False,
+    ),
+    "the error of a wrong event is received once, also in a group": (
+        program(
+            tree(
+                "try",
+                program(*awaits(tree("all", event("a"), event("b")))),
+                program(*awaits(event("a"))),
+                label="problem",
+            ),
+        ),
+        [Entry("event", "b", 1), Entry("event", "a", "five"), Entry("event", "a", 6)],
+        False,
+    ),
+    "a wrong event that was kept ends a first in a first": (
+        program(*awaits(step("s"), tree("first", tree("first", shield(event("a")))))),
+        [Entry("event", "a", "five"), ends("s")],
+        False,
+    ),
+    "a map that fails with a wrong event gives back the event before": (
+        program(problem(tree("map", event("a"), event("a"), label="1")), *awaits(step("s"))),
+        [Entry("event", "a", 1), Entry("event", "a", "five")],
+        False,
+    ),
+    "a map that fails with a time-out gives back the event before": (
+        program(
+            problem(tree("map", event("a"), tree("wait_for", event("b"), label="t"), label="1")), *awaits(step("s"))
+        ),
+        [Entry("event", "a", 1), ends("t", "sleep")],
+        False,
+    ),
     "a lock of a map that failed is released": (
         program(
             problem(tree("map", tree("lock", label="l"), step("s"), label="2")),

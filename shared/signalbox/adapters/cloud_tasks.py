@@ -187,7 +187,8 @@ def _transport(emulator: str) -> "CloudTasksGrpcTransport":
 
     if emulator:
         # By default gRPC waits up to two minutes before it reconnects to an emulator that was restarted.
-        channel = grpc.insecure_channel(emulator, [("grpc.max_reconnect_backoff_ms", 500)])
+        options = (("grpc.max_reconnect_backoff_ms", 500), ("grpc.enable_http_proxy", 0))  # it is on this machine
+        channel = grpc.insecure_channel(emulator, options)
         return CloudTasksGrpcTransport(channel=channel)
     transport = CloudTasksClient().transport
     assert isinstance(transport, CloudTasksGrpcTransport), "the default transport"

@@ -238,9 +238,11 @@ def deliverable(own: Settings, effects: Sequence[Effect]) -> tuple[Settings, dic
     """Return settings that have the addresses of all effects, and why effects cannot be delivered, by their names.
 
     The catalogue object is read only if an effect is for another user's function than the one that this process
-    serves. Raises `Unavailable` if the object cannot be read and its copy lacks an effect's function, task or queue.
+    serves, or for a task or queue that this function has not in this process, which may be of an older deployment.
+    Raises `Unavailable` if the object cannot be read and its copy lacks an effect's function, task or queue.
     """
-    others = [effect for effect in effects if effect.function not in {*QUEUES_OF_THE_KIT, served_name()}]
+    users = [effect for effect in effects if effect.function not in QUEUES_OF_THE_KIT]
+    others = [effect for effect in users if effect.function != served_name() or undeliverable(own, effect)]
     chosen = (
         catalogue_settings(own, lambda known: not any(undeliverable(known, each) for each in others)) if others else own
     )

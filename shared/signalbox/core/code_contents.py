@@ -13,6 +13,7 @@ by step (caches), instances (clients), and what the code itself assigns (counter
 """
 
 import dis
+import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
@@ -20,7 +21,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache, partial
-from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -208,8 +208,8 @@ def _assigned_by(path: str) -> frozenset[str]:
     if "site-packages" in path or not path.endswith(".py"):
         return frozenset()
     try:
-        return _use_of(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)).assigned
-    except (OSError, SyntaxError):
+        return _use_of(compile("".join(linecache.getlines(path)), path, "exec", dont_inherit=True)).assigned
+    except SyntaxError:
         return frozenset()
 
 

@@ -169,14 +169,16 @@ def _swept(ports: Ports, snapshot: Snapshot) -> bool:
 def keep_aside(ports: Ports, snapshot: Snapshot, refused: NotInCatalogue) -> None:
     """Move a record that names tasks which the catalogue excludes, so that no later sweep tries it again.
 
-    The moved record marks the tasks that are enqueued, so an operator can put it back.
+    The moved record is one of the outbox, also if it was another's with one `task`, and marks the tasks that are
+    enqueued. So an operator can put it into the outbox.
     """
     assert snapshot.data is not None, "a query finds only records that exist"
     kept = f"{KEPT_ASIDE}/{snapshot.id}"
     stored = snapshot.data.get("enqueued")
     marks = {**(stored if isinstance(stored, dict) else {}), **dict.fromkeys(refused.enqueued, True)}
     reason = str(refused)[: LIMITS.error_letters_max]
-    data = {**snapshot.data, "enqueued": marks, "reason": reason, "refused_at": snapshot.read_time}
+    tasks = {"tasks": [snapshot.data["task"]]} if "tasks" not in snapshot.data and "task" in snapshot.data else {}
+    data = {**snapshot.data, **tasks, "enqueued": marks, "reason": reason, "refused_at": snapshot.read_time}
     try:
         ports.store.commit([Put(kept, data), Delete(snapshot.path, Must.EXIST)])
     except (Conflict, Unavailable):

@@ -9,15 +9,16 @@ The kit deletes receipts itself, under a precondition, and not by a time-to-live
 the semaphore's record has no lease of its wait.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from signalbox.core import outbox
 from signalbox.core.due_records import due_records, postpone
-from signalbox.core.effects import Decision
+from signalbox.core.effects import Decision, Effect
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
-from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.problems import NotInCatalogue, Problem, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import deletion, wait_queue
 from signalbox.semaphores.machine.decision_types import Loaded, Transition, clean_up_task, end_tasks, unchanged
@@ -154,7 +155,18 @@ def end_units(ports: Ports, name: str, old: list[Snapshot]) -> None:
     waiters = [(waiter, one.read_time) for one in waits if (waiter := read_waiter(one))]
     tasks = [end_tasks(name, waiter, now) for waiter, now in waiters if waiter.state == "waiting"]
     if any(tasks):
-        ports.queue.create([task for each in tasks for task in each])
+        _enqueue_each(ports, [task for each in tasks for task in each])
+
+
+def _enqueue_each(ports: Ports, tasks: Sequence[Effect]) -> None:
+    """Enqueue tasks. Those that the catalogue excludes are left to the sweeper of the outbox, which keeps them aside.
+
+    So one wait, of a function that was removed or out of a forged record, keeps no other wait from its end.
+    """
+    try:
+        ports.queue.create(tasks)
+    except NotInCatalogue as refused:
+        outbox.commit(ports, [], [task for task in tasks if task.name not in refused.enqueued])
 
 
 def _delete_each(ports: Ports, old: list[Snapshot]) -> None:

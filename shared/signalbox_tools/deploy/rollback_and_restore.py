@@ -35,10 +35,10 @@ RESTORED = """The restore into {database} has begun. It takes minutes to hours:
 To switch, set in {file}
   "database": "{database}",
   "create_database": false
-and run signalbox deploy; outside prod, its plan would destroy {old}. A backup has no security
-rules: the deployment releases the kit's, which permit nothing. Tasks in the queues name units and leases of the other
-database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore" in
-docs/operations.md has the order."""
+and run signalbox deploy. Outside prod it is refused, since it would delete {old}: deploy another environment with the
+restored database. A backup has no security rules: the deployment sets the kit's, which deny direct access. Tasks in
+the queues name units and leases of the other database: keep the queues paused (signalbox pause), and empty them before
+signalbox resume. "Rollback and restore" in docs/operations.md has the order."""
 
 NOT_PROTECTED = """{database} has no point-in-time recovery and no delete protection yet: Google refuses both until it
 is filled. Run this command again before you switch; it then sets them."""

@@ -38,7 +38,7 @@ def _file(stack: RunningStack, schedule: str) -> Path:
 
 def queues_client(settings: Settings) -> CloudTasksClient:
     """Return a client of the local queues."""
-    channel = grpc.insecure_channel(settings.tasks_emulator)
+    channel = grpc.insecure_channel(settings.tasks_emulator, [("grpc.enable_http_proxy", 0)])  # on this machine
     return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
 
 

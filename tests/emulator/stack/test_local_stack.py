@@ -62,16 +62,17 @@ def put(ports, request, key):
 
 @routes.on("POST", "/{key}")
 def enqueue(ports, request, key):
-    effect = Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={"key": key})
+    effect = Effect(
+        name=name_of(key), queue="chores", function="note_task", task="note", payload={"key": key}, path="/tasks/note"
+    )
     ports.queue.create([effect])
     return Response(202)
 
 @routes.on("POST", "/{key}/tomorrow")
 def enqueue_for_tomorrow(ports, request, key):
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    ports.queue.create(
-        [Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={}, not_before=tomorrow)]
-    )
+    named = {"name": name_of(key), "queue": "chores", "function": "note_task", "task": "note", "path": "/tasks/note"}
+    ports.queue.create([Effect(**named, payload={}, not_before=tomorrow)])
     return Response(202)
 
 @routes.on("GET", "/{collection}/{key}")
@@ -91,12 +92,17 @@ def note_written(event):
     runtime.ports().store.commit([Put(f"seen/{event.key}", {"number": event.after["number"], "by": wording.SAID})])
 """
 NOTE_TASK = """
-from signalbox.adapters.http.task_deliveries import task_entry
+from signalbox import Function
+from signalbox.adapters import runtime
 from signalbox.core.ports import Put
 
-@task_entry("note_task")
-def note_task(ports, delivered):
-    ports.store.commit([Put(f"done/{delivered.payload['key']}", {"done": True})])
+app = Function("note_task")
+
+@app.task
+def note(key):
+    runtime.ports().store.commit([Put(f"done/{key}", {"done": True})])
+
+note_task = app.entry_point()
 """
 DESK = """
 from signalbox import DocumentEvent, Function

@@ -65,7 +65,7 @@ def test_everything_that_is_missing_is_reported_at_once_before_any_change(
     stopped = clone.make("deploy", TO, "YES=1")
     wanted = (
         "Billing is off",
-        f"signalbox bootstrap -p {PROJECT} --region us-central1",
+        f"signalbox bootstrap -p {PROJECT} -e dev --region us-central1",
         "us-central1 is not a region",
         "sweeper",
     )

@@ -50,14 +50,14 @@ def test_pausing_stops_the_schedules_and_then_the_queues_of_this_environment(scr
     said: list[str] = []
     stillness(script, said.append).pause()
     assert changes(script) == ["scheduler jobs pause dev-sweep", "tasks queues pause dev-tasks"]
-    assert said[0].startswith("Paused 1 schedules and 1 queues.\nDeliveries that have begun end")
+    assert said[0].startswith("Paused 1 schedule and 1 queue.\nDeliveries that have begun end")
 
 
 def test_resuming_starts_the_queues_and_then_the_schedules(script: Script) -> None:
     said: list[str] = []
     stillness(script, said.append).resume()
     assert changes(script) == ["tasks queues resume dev-links", "scheduler jobs resume dev-verify"]
-    assert said == ["Resumed 1 queues and 1 schedules."]
+    assert said == ["Resumed 1 queue and 1 schedule."]
 
 
 @pytest.mark.parametrize("name", ["pause", "resume"])
@@ -82,10 +82,10 @@ def test_what_gcloud_refuses_ends_it(script: Script) -> None:
 @pytest.mark.parametrize(
     ("options", "changed", "said"),
     [
-        (("--queue=tasks",), ["tasks queues pause dev-tasks"], "Paused 0 schedules and 1 queues."),
-        (("--schedule=sweep",), ["scheduler jobs pause dev-sweep"], "Paused 1 schedules and 0 queues."),
-        (("--queue=tasks", "--schedule=verify"), ["tasks queues pause dev-tasks"], "Paused 0 schedules and 1 queues."),
-        ((), ["scheduler jobs pause dev-sweep", "tasks queues pause dev-tasks"], "Paused 1 schedules and 1 queues."),
+        (("--queue=tasks",), ["tasks queues pause dev-tasks"], "Paused 0 schedules and 1 queue."),
+        (("--schedule=sweep",), ["scheduler jobs pause dev-sweep"], "Paused 1 schedule and 0 queues."),
+        (("--queue=tasks", "--schedule=verify"), ["tasks queues pause dev-tasks"], "Paused 0 schedules and 1 queue."),
+        ((), ["scheduler jobs pause dev-sweep", "tasks queues pause dev-tasks"], "Paused 1 schedule and 1 queue."),
     ],
 )
 def test_the_command_pauses_what_it_names_or_all(
@@ -141,4 +141,4 @@ def test_the_command_pauses_what_it_names_or_all_of_the_local_stack(
         *("pause_queue links", *(f"pause_queue {name}" for name in load().queues)),
         *(f"resume_queue {name}" for name in load().queues),
     ]
-    assert "Paused 1 schedules and 1 queues of the local stack.\n" in capsys.readouterr().out
+    assert "Paused 1 schedule and 1 queue of the local stack.\n" in capsys.readouterr().out

@@ -100,6 +100,17 @@ def test_an_effect_becomes_a_named_task_that_posts_its_envelope(service: Service
     assert not call.HasField("oidc_token")
 
 
+def test_no_proxy_of_the_environment_receives_the_tasks_of_an_emulator(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Service()  # as a proxy it would refuse the tasks
+    for name in ("http_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, f"http://{other.address}")
+    create(service, [effect("a")])
+    other.stop()
+    assert service.names() == ["a"]
+
+
 def test_a_task_without_a_time_is_due_at_once_and_carries_the_trace_of_its_call(service: Service) -> None:
     with traced(TRACE):
         create(service, [effect("a"), effect("b")])

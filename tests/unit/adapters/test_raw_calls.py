@@ -13,7 +13,6 @@ from typing import Any
 import grpc
 import pytest
 from google.auth.credentials import AnonymousCredentials
-from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.tasks_v2 import CloudTasksClient
@@ -271,7 +270,6 @@ def test_the_emulators_channel_has_our_options(monkeypatch: pytest.MonkeyPatch) 
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     new_credentials: Any = AnonymousCredentials  # it has no type hints
     credentials = new_credentials()
-    monkeypatch.setattr(adapters_store, "FirestoreClient", partial(FirestoreClient, credentials=credentials))
     monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", partial(CloudTasksClient, credentials=credentials))
     channels: list[tuple[str, object]] = []
     for transport in (FirestoreGrpcTransport, CloudTasksGrpcTransport):
@@ -282,7 +280,7 @@ def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytes
             return channel
 
         monkeypatch.setattr(transport, "create_channel", recorded)
-    FirestoreStore("p", "(default)").close()
+    FirestoreStore("p", "(default)", credentials=credentials).close()
     TaskCreator("")
     hosts = ("firestore.googleapis.com:443", "cloudtasks.googleapis.com:443")
     assert channels == [(host, credentials) for host in hosts]

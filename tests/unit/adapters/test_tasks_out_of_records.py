@@ -1,5 +1,6 @@
 """A record of the database cannot make the kit call another host, or a function, task or queue that nobody deployed."""
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -17,10 +18,16 @@ from signalbox.adapters.logs import JsonLog
 from signalbox.adapters.settings import from_environment
 from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
+from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Put
 from signalbox.core.problems import NotInCatalogue, Unavailable
+from signalbox.semaphores import sweep as semaphores_sweep
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service import settings as semaphores
+from signalbox.semaphores.service import waits
 from tests.unit.operations_platform import OperationsPlatform
 
 CATALOGUE: dict[str, Any] = {
@@ -188,6 +195,26 @@ def test_a_process_refuses_a_task_out_of_any_record_before_the_queue_has_it(read
     assert sent.urls == []
 
 
+def test_an_older_instance_enqueues_a_task_that_its_own_function_has_since(
+    read_catalogue: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUNCTION_TARGET", "shop")
+    older = replace(
+        SETTINGS,
+        task_functions={"shop": frozenset({"sell"})},
+        calling_queues={"shop": frozenset({"tasks"})},
+    )
+    world = Deployed(sent := Sent())
+    world.cloud_tasks._settings = older
+    world.create([Effect("a", "payments", "shop", "refund", {}, "/tasks/refund")])
+    assert sent.urls == ["https://shop-1.run.app/tasks/refund"]
+    with pytest.raises(NotInCatalogue):
+        world.create([Effect("b", "payments", "shop", "drop_all", {}, "/tasks/drop_all")])
+    read_catalogue[:] = [OSError("away")]
+    world.create([Effect("c", "tasks", "shop", "sell", {}, "/tasks/sell")])
+    assert len(sent.urls) == 2
+
+
 def test_the_record_of_a_batch_end_that_is_forged_is_kept_aside(read_catalogue: list[Any]) -> None:
     world = Deployed(sent := Sent())
     [task] = record_of(function="evil.example/?")["tasks"]
@@ -197,6 +224,41 @@ def test_the_record_of_a_batch_end_that_is_forged_is_kept_aside(read_catalogue: 
     batches_sweep.sweep(world.ports)
     assert (world.ids("completions"), world.ids("outbox_refused"), sent.urls) == (["y"], ["x"], [])
     assert [message for message, _ in world.reported] == ["outbox record kept aside", "completion cannot be swept"]
+
+
+@pytest.mark.parametrize("record", ["outbox/x", "completions/x"])
+def test_a_record_that_was_kept_aside_can_be_put_into_the_outbox(record: str, read_catalogue: list[Any]) -> None:
+    world = Deployed(sent := Sent())
+    [task] = record_of(function="removed")["tasks"]
+    fields = {"tasks": [task]} if record.startswith("outbox") else {"task": task, "due_at": world.now}
+    world.store_record(record, fields)
+    world.swept()
+    batches_sweep.sweep(world.ports)
+    read_catalogue[:] = [
+        CATALOGUE | {"calling_queues": CATALOGUE["calling_queues"] | {"removed": ["payments"]}, "task_functions": {}}
+    ]
+    world.pass_time(600)
+    world.store_record("outbox/x", world.record("outbox_refused/x"))
+    deployed_catalogue._copy_of("").settings(SETTINGS, lambda _: False)  # the sweeper's process is a new one
+    assert (world.swept(), sent.urls) == (1, ["https://removed-1.run.app/tasks/refund"])
+
+
+def test_a_wait_of_a_function_that_was_removed_keeps_no_other_wait_from_its_end(read_catalogue: list[Any]) -> None:
+    world = Deployed(sent := Sent())
+    unit = {"batch": "b", "incarnation": "0", "index": 0}
+    semaphores.put(world.ports, "s", SemaphoreSettings(1, 60))
+    for id_, function in (("a", "shop"), ("b", "removed"), ("c", "shop")):
+        wait = WaitRequest(id_, Call(function, "refund", {}, "payments"), permits=1, unit=json.dumps(unit))
+        waits.wait(world.ports, "s", wait)
+    sent.urls.clear()
+    semaphores_sweep.delete(world.ports, "s")
+    sent.urls.clear()
+    semaphores_sweep.clean_deleted(world.ports, "s", 10**20)
+    assert sent.urls == ["https://shop-1.run.app/tasks/refund"]
+    assert world.ids("semaphores/s/waiters") == []
+    world.swept()
+    [kept] = world.ids("outbox_refused")
+    assert [task["function"] for task in world.record(f"outbox_refused/{kept}")["tasks"]] == ["removed"]
 
 
 def test_without_a_catalogue_the_name_of_a_function_is_still_a_name() -> None:

@@ -656,3 +656,26 @@ def test_the_whole_log_is_of_one_execution() -> None:
     function = Function(page("a-0", 1, 2, has_more=True), page("a-1"), page("a-1", 1, 2, has_more=True), page("a-1", 3))
     log = function.client().flow("shop", "order").run("7").whole_log()
     assert (log["execution_id"], log["entries"]) == ("a-1", [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("host", "is_sent_past_a_proxy"),
+    [("127.0.0.1", True), ("127.83.12.201", True), ("localhost", True), ("127.0.0.1.example", False)],
+)
+def test_what_a_local_stack_receives_passes_no_proxy_of_the_environment(
+    host: str, is_sent_past_a_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def handle(pool: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        asked.append(type(pool._pool).__name__)
+        return httpx.Response(200, json={})
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", handle)
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.example:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with Client(f"http://{host}:8080/") as client:
+        client.documents.get("x")
+    assert asked == ["ConnectionPool" if is_sent_past_a_proxy else "HTTPProxy"]

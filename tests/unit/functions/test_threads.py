@@ -253,6 +253,63 @@ def test_without_a_request_every_thread_calls_the_kit(requests: Requests) -> Non
     assert outcome_in_thread(runtime.ports) is None
 
 
+def test_outside_of_a_request_threads_act_while_another_one_starts_a_run(harness: Harness) -> None:
+    app, running, done = Function("shop"), threading.Event(), threading.Event()
+
+    @app.flow
+    async def sale() -> None:
+        if not done.is_set():
+            running.set()
+            done.wait(5)
+
+    def put() -> None:
+        assert running.wait(5)
+        try:
+            documents.put("a", {"by": "a script"})
+        finally:
+            done.set()
+
+    harness.add(app)
+    with ThreadPoolExecutor(2) as pool:
+        stored = pool.submit(put)
+        started = pool.submit(sale.start, "1")
+        stored.result()
+        started.result()
+    assert documents.get("a") == {"key": "a", "by": "a script"}
+
+
+def test_outside_of_a_request_a_pool_starts_runs_and_asks_queries(harness: Harness) -> None:
+    app = Function("shop")
+
+    @app.flow
+    async def sale() -> None:
+        flow.answer("number", lambda: 1)
+        await flow.event("paid")
+
+    def act(number: int) -> Any:
+        return sale.start(str(number)).query("number")
+
+    harness.add(app)
+    all_begun = threading.Barrier(8, timeout=5)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(lambda _: all_begun.wait(), range(8)):
+            pass
+        assert [*pool.map(act, range(40))] == [1] * 40
+
+
+def test_outside_of_a_request_threads_that_a_flow_starts_do_not_act(harness: Harness) -> None:
+    app, raised = Function("shop"), list[BaseException | None]()
+
+    @app.flow
+    async def sale() -> None:
+        raised.append(outcome_in_thread(lambda: documents.put("a", {})))
+        raised.append(outcome_in_thread(lambda: raised.append(outcome_in_thread(runtime.ports))))
+
+    harness.add(app)
+    sale.start("1")
+    assert [type(each) for each in raised[:3]] == [UnknownRequest, UnknownRequest, type(None)]
+
+
 def test_threads_that_handle_requests_at_once_know_them_and_the_main_thread_is_free(requests: Requests) -> None:
     both = threading.Barrier(3, timeout=5)
 

@@ -93,7 +93,7 @@ def test_a_wrong_call_by_class_is_refused_where_it_is_made(harness: Harness) -> 
     harness.run()
 
 
-@pytest.mark.parametrize("name", OF_EVERY_OBJECT)
+@pytest.mark.parametrize("name", sorted(OF_EVERY_OBJECT))
 def test_a_method_whose_calls_would_not_reach_it_is_refused_with_its_class(name: str) -> None:
     with pytest.raises(TypeError, match=f"Wrong.{name}: every object has `{name}` already. Choose another name"):
         ObjectClass.from_class(type("Wrong", (), {name: lambda self: self}))

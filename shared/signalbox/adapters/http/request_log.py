@@ -68,7 +68,7 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
         noted() as durations,
         authors.acting(author),
         handled_by(function),
-        REQUESTS.handled(),
+        REQUESTS.handled(is_request=True),
     ):
         log_entry = LogEntry(span=span)
         try:

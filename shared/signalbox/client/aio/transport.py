@@ -1,6 +1,7 @@
 """Sends requests with a token, and repeats them while the function is unavailable."""
 
 import random
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ from signalbox.client.retries import Answered, Attempts
 
 TIMEOUT_SECONDS = 60.0
 """Timeout of one attempt. The longest call that waits at the function waits for 30 seconds."""
+
+THIS_MACHINE = re.compile(r"127(\.[0-9]{1,3}){3}|localhost|::1")
 
 NO_ANSWER = (httpx.TransportError, httpx.DecodingError)
 AGAIN_SECONDS = 1.0
@@ -41,7 +44,8 @@ class Transport:
         is_encrypted = httpx.URL(base_url).scheme == "https"  # in lower case, as it will be called
         self._tokens = Tokens(token or default_token) if token or is_encrypted else None
         self._retry_seconds = retry_seconds
-        self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport)
+        is_remote = not THIS_MACHINE.fullmatch(httpx.URL(base_url).host)  # which no proxy reaches
+        self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport, trust_env=is_remote)
 
     def within(self, retry_seconds: float) -> "Transport":
         """Return the same connection with less patience, if this one has more."""

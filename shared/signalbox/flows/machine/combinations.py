@@ -10,7 +10,7 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Branch, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -98,7 +98,7 @@ class Group:
         self._results: list[Any] = []
         self._left = 0
         self._error: CallOutcome | None = None
-        self._failed: Node | None = None
+        self._failed: int | None = None
         self._cancel: CallOutcome | None = None
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
@@ -188,7 +188,7 @@ class Group:
     def _decide_by(self, slot: int, outcome: CallOutcome) -> None:
         """Decide the group with the outcome of one of its nodes."""
         if outcome.failed:
-            self._failed = self._children[slot]
+            self._failed = slot
         self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
 
     def _decide(self, outcome: CallOutcome) -> None:
@@ -199,7 +199,7 @@ class Group:
 
     def _fail(self, slot: int, outcome: CallOutcome) -> None:
         if self._error is None:
-            self._error, self._failed = outcome, self._children[slot]
+            self._error, self._failed = outcome, slot
             self._cancel_open(cancelled("another command of the group failed"))
 
     def _cancel_open(self, outcome: CallOutcome) -> None:
@@ -242,11 +242,13 @@ class Group:
     def abandon(self) -> None:
         self._abandon_all_but(None)
 
-    def _abandon_all_but(self, kept: Node | None) -> None:
+    def _abandon_all_but(self, kept: int | None) -> None:
         self._left = 0
-        for child in self._children:
-            if child is not kept:
+        for slot, child in enumerate(self._children):
+            if slot != kept:
                 child.abandon()
+            elif isinstance(child, Branch):
+                child.abandon_before_error()
         self._release_locks()
 
     def _release_locks(self) -> None:

@@ -185,6 +185,7 @@ class Branch:
         self._waits = 0
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
+        self._failed: Node | None = None
         self._received: list[Node] | None = [] if getattr(code, "cr_code", None) in KIT_CODE else None
         self._is_passed_on = False
         self.cancelled = False
@@ -205,7 +206,7 @@ class Branch:
             raise misused(detail, self._awaited_at)
         if self.cancel_due and not self._waits and not self._is_passed_on:
             outcome, self.cancel_due = self.cancel_due, None
-        self._waits_for = None
+        self._failed, self._waits_for = self._waits_for if outcome.failed else None, None
         try:
             item = self._resume(outcome)
         except StopIteration as stop:
@@ -298,9 +299,18 @@ class Branch:
     def abandon(self) -> None:
         """Abandon what a function of the kit has received. Code of the user has received its outcomes."""
         assert self._has_ended, "a `first` has no branches below it"
+        self._abandon_all_but(None)
+
+    def abandon_before_error(self) -> None:
+        """Abandon what a function of the kit has received before the error that the code receives."""
+        self._abandon_all_but(self._failed)
+
+    def _abandon_all_but(self, kept: Node | None) -> None:
+        """Abandon what a function of the kit has received: it has failed, perhaps with the error of the node `kept`."""
         if self._received and self.tree.patched(RECEIVED_PATCH):
             for node in self._received:
-                node.abandon()
+                if node is not kept:
+                    node.abandon()
 
     def close(self) -> None:
         """Close the code. If the code waits in its clean-up, close it again there.

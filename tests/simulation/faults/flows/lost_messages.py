@@ -151,12 +151,16 @@ def _acknowledged(ports: Ports, flows: Flows, step: steps.StepOfFlow, result: Re
         return False
 
 
+LOCKS_IN_RESULTS = in_nested_flows(
+    "flow-13", "releasing locks in nested results", ("flows.Group.abandon", _leaves_results)
+)
+"""A fault that the model of flows notices: the driver that these worlds compare with has the same gap."""
+
 FAULTS: tuple[Fault, ...] = (
     in_nested_flows(
         "flow-13", "releasing grants of an earlier execution", ("flows.FlowTurn.take_result", _keeps_earlier_grants)
     ),
     in_nested_flows("flow-13", "releasing grants that a removal deletes", ("flows.delete_messages", _deletes_grants)),
-    in_nested_flows("flow-13", "releasing locks in nested results", ("flows.Group.abandon", _leaves_results)),
     in_nested_flows(
         "flow-13", "releasing leases that only the header has", ("flows.FlowTurn.replay_log", _knows_held_leases_only)
     ),

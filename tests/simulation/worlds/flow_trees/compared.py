@@ -17,6 +17,7 @@ from tests.simulation.worlds.flow_trees.turns import TurnsRun
 ENTRIES_MAX = 40
 CANCEL_RATE, EVENT_RATE, ERROR_RATE = 0.08, 0.15, 0.3
 TURNS_RATE = 0.02
+WRONG_EVERY = 5
 """Programs that run in turns, through a store and a queue. They may continue as new. A turn costs milliseconds."""
 
 LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock", "run")
@@ -45,7 +46,8 @@ def drawn_entry(rng: Random, pending: Sequence[str], number: int, *, in_turns: b
         return Entry(rng.choice(("cancel", "cancel", "deadline", "terminate")) if in_turns else "cancel")
     ending = [label for label in pending if not label.startswith(("event", "sleep") if in_turns else "event")]
     if drawn < CANCEL_RATE + EVENT_RATE or not ending:
-        return Entry("event", rng.choice(EVENTS), number)
+        is_wrong = int(drawn * 1_000_000) % WRONG_EVERY == 0
+        return Entry("event", rng.choice(EVENTS), f"wrong {number}" if is_wrong else number)
     kind, label = rng.choice(ending).split(" ")
     has_value = kind in ("step", "flow", "run")
     return Entry(kind, label, number if has_value else 0, has_value and rng.random() < ERROR_RATE)

@@ -79,6 +79,7 @@ class AllOf(GroupNode):
     """All of the items. The first error cancels the others, except in `settled`."""
 
     error: BaseException | None = None
+    failed: Node | None = None
     has_failed_call = False
 
     def may_begin(self) -> bool:
@@ -89,7 +90,7 @@ class AllOf(GroupNode):
         assert child.outcome is not None
         if child.outcome.error is None or self.group.kind == "settled" or self.error or self.is_cancelled:
             return
-        self.error = child.outcome.error
+        self.error, self.failed = child.outcome.error, child
         self.cancel_children()
 
     def cancel_children(self) -> None:
@@ -112,7 +113,8 @@ class AllOf(GroupNode):
         if any(child.is_open for child in self.children):
             return None
         if self.error is not None or self.is_cancelled:
-            return self.end_without(self.children, Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
+            lost = [child for child in self.children if self.is_cancelled or child is not self.failed]
+            return self.end_without(lost, Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
         return self.end(Outcome([self.result(child) for child in self.children]))
 
     def result(self, child: Node) -> Any:
@@ -120,6 +122,11 @@ class AllOf(GroupNode):
         if self.group.kind != "settled":
             return child.outcome.value
         return Settled(child.outcome.value, child.outcome.error)
+
+
+def has_failed(child: Node) -> bool:
+    """Return whether an item has failed: a `first_success` has taken note of its error, also of that of an event."""
+    return child.outcome is not None and child.outcome.error is not None
 
 
 class FirstOf(GroupNode):
@@ -148,7 +155,7 @@ class FirstOf(GroupNode):
         if self.winner is not None:
             at, won = self.children.index(self.winner), self.winner.outcome
             assert won is not None
-            losers = [child for child in self.children if child is not self.winner]
+            losers = [child for child in self.children if child is not self.winner and not has_failed(child)]
             self.end_without(losers, won if won.error else Outcome((at, won.value)))
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}

@@ -96,7 +96,7 @@ class Model:
         for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
             if leaf in self.pending and (kept := self.taken(leaf.command.label)):
                 self.pending.remove(leaf)
-                leaf.end(Outcome(kept[0]))
+                leaf.receive(kept[0])
 
     def node_of(self, item: Any) -> Node:
         return item.node(self) if isinstance(item, Item) else Branch(self, item)
@@ -135,7 +135,7 @@ class Model:
             self.keep(name, value)
         else:
             self.pending.remove(leaf)
-            leaf.end(Outcome(value))
+            leaf.receive(value)
 
     def terminate(self) -> None:
         """End the run as cancelled, without its code."""

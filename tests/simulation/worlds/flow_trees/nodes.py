@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from signalbox import flow
+from signalbox.core.problems import BadArgument
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.flow_trees.model import Model
@@ -128,18 +129,29 @@ class Command(Item):
         self.model.locks.discard(self.label)
 
 
+def received(value: Any) -> Outcome:
+    """Return the outcome of an event's value, which is a number unless its sender has sent a wrong one."""
+    return Outcome(value) if isinstance(value, int) else Outcome(error=BadArgument("wrong"))
+
+
 class Leaf(Node):
     """A command that is pending, or has ended."""
 
     def __init__(self, model: Model, command: Command) -> None:
         super().__init__(model)
         self.command = command
+        self.received: Any = None
 
     def start(self) -> None:
         if self.command.kind == "event" and (kept := self.model.taken(self.command.label)):
-            self.outcome = Outcome(kept[0])
+            self.received, self.outcome = kept[0], received(kept[0])
         else:
             self.model.pending.append(self)
+
+    def receive(self, value: Any) -> None:
+        """End with the value of an event."""
+        self.received = value
+        self.end(received(value))
 
     def cancel(self) -> None:
         if self.is_open:
@@ -151,5 +163,5 @@ class Leaf(Node):
             self.model.pending.remove(self)
         elif self.outcome.error is None and self.command.kind == "lock":
             self.model.locks.discard(self.command.label)
-        elif self.outcome.error is None and self.command.kind == "event":
-            self.model.keep(self.command.label, self.outcome.value)
+        elif self.received is not None:
+            self.model.keep(self.command.label, self.received)

@@ -30,7 +30,7 @@ class Entry:
 
     kind: str
     label: str = ""
-    value: int = 0
+    value: int | str = 0
     failed: bool = False
 
     def fits(self, pending: Sequence[str]) -> bool:
@@ -153,7 +153,7 @@ class DriverFlow:
             case "sleep":
                 return flow.sleep(self.sleep(label))
             case "event":
-                return flow.event(label)
+                return flow.event(label, int)
             case "lock":
                 return flow.lock(label)
             case "run":
