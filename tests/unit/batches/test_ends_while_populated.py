@@ -80,6 +80,33 @@ def test_other_units_for_an_ended_batch_are_refused(project: Harness) -> None:
             batch("b").populate(calls(300))
 
 
+def test_a_caller_who_loads_page_by_page_is_told_the_end(project: Harness) -> None:
+    project.post("batches", json={"id": "b"})
+    lines = project.post("batches/b/units", json={"page": 0, "units": [1, 2]})
+    batch("b").cancel()
+    assert (lines.status, project.post("batches/b/units", json={"page": 0, "units": [1, 2]}).status) == (201, 200)
+    page = project.post("batches/b/units", json={"page": 1, "units": [3]})
+    seal = project.post("batches/b/seal", json={"pages": 1})
+    assert [(one.status, one.json["type"].rpartition(":")[2]) for one in (page, seal)] == [(409, "batch-sealed")] * 2
+    assert page.json["detail"] == "The batch has ended: it is cancelled and takes no more units."
+    assert seal.json["detail"] == "The batch has ended before it was sealed: it is cancelled."
+    shown = project.get("batches/b").json
+    assert (shown["state"], shown["size"], shown["remaining"]) == ("cancelled", 2, 2)
+
+
+def test_a_request_whose_deadline_passes_meanwhile_answers_with_its_end(
+    project: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late() -> None:
+        project.travel(10)
+        project.run(raise_errors=False)
+
+    after_page(project, monkeypatch, 1, late)
+    first = project.post("batches", json={**body(300), "task": None, "deadline_seconds": 5})
+    assert (first.status, first.json["state"], first.json["reason"]) == (201, "cancelled", "deadline")
+    assert (first.json["size"], first.json["missing"]) == (200, list(range(100)))
+
+
 def test_another_seal_of_a_batch_that_ends_is_refused(project: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     def sealed_by_another() -> None:
         pages.add_page(project.ports, "b", PageRequest(1, [{"n": 7}]))

@@ -176,6 +176,26 @@ def test_a_repeat_that_finds_pages_which_another_one_has_loaded_is_sent_again(
     assert bulk.act_on_all(runtime.ports(), "mills", wanted, "k").count == 4
 
 
+def test_a_request_whose_batch_is_cancelled_meanwhile_is_answered_with_what_was_loaded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(harness, 6)
+    load: Any = pages.load_page
+    wanted = bulk.ActionOnRuns("cancel", lists.Runs("grinding", "running"))
+
+    def cancelled(*arguments: Any) -> Any:
+        created = load(*arguments)
+        batch(bulk.batch_of("mills", "grinding", "k")).cancel()
+        return created
+
+    monkeypatch.setattr(pages, "load_page", cancelled)
+    with replaced(page_units_max=2, flow_bulk_per_task=2):
+        begun = bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
+        assert bulk.act_on_all(runtime.ports(), "mills", wanted, "k") == begun
+    assert begun.count == 2
+    assert batch(begun.batch).status()["state"] == "cancelled"
+
+
 def test_runs_are_chosen_by_the_beginning_of_their_ids(harness: Harness) -> None:
     begin(harness)
     grinding.start("g1-again")

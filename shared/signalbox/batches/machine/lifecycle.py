@@ -138,8 +138,10 @@ def seal(run: BatchRun, header: Header, pages: int, end: Loaded, last: Loaded, n
     `PageOutOfOrder` or `BatchSealed`.
     """
     if header.state != "open":
+        if header.pages is None:
+            raise BatchSealed(f"The batch has ended before it was sealed: it is {header.state}.", field="pages")
         if header.pages != pages:
-            raise BatchSealed("The batch has ended, or was sealed at another number of pages.", field="pages")
+            raise BatchSealed(f"The batch was sealed at {header.pages} pages.", field="pages")
         return Decision(header, None)
     size = size_at_seal(header, pages, end, last)
     sealed = replace(header, state="sealed", pages=pages, size=size, due_at=_idle_until(header, now))

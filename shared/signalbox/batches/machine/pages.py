@@ -54,6 +54,15 @@ def page_start(header: Header, number: int, previous: Loaded) -> PageStart:
     return previous.end
 
 
+def not_loaded(header: Header) -> BatchSealed:
+    """Return the refusal of a page that a batch does not have and no longer takes (`takes_pages`)."""
+    if header.ended:
+        return BatchSealed(f"The batch has ended: it is {header.state} and takes no more units.", field="page")
+    if header.pages is not None:
+        return BatchSealed(f"The batch was sealed at {header.pages} pages.", field="page")
+    return BatchSealed("The call that created the batch still loads this page. Repeat that call.", field="page")
+
+
 def check_repeat(held: Loaded, number: int, units: Sequence[Any]) -> None:
     """Check that the page stored under this number has the same units. Raises `OtherBody` or `BatchSealed`."""
     if isinstance(held, EndMark):

@@ -10,7 +10,6 @@ from signalbox.batches.model import tree
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.pages import Page, PageStart, loaded
 from signalbox.batches.model.tree import BatchRun, Node, NodeRecord, PageNode
-from signalbox.batches.problems import BatchSealed
 from signalbox.batches.requests import PageRequest
 from signalbox.core import outbox
 from signalbox.core.lazy_dataclasses import dataclass
@@ -24,7 +23,7 @@ def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
     request.check(header)
     number = request.page
     if not pages.takes_pages(header, number):
-        return _repeated(ports, run, request)
+        return _repeated(ports, run, header, request)
     return load_page(ports, run, header, number, _page_start(ports, run, header, number), request.units)
 
 
@@ -49,7 +48,7 @@ def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -
         request = PageRequest(number, page)
         request.check(header)
         if not pages.takes_pages(header, number):
-            _repeated(ports, run, request)
+            _repeated(ports, run, header, request)
         else:
             start = _page_start(ports, run, header, number) if start is None else start
             created |= load_page(ports, run, header, number, start, page)
@@ -63,11 +62,11 @@ def _page_start(ports: Ports, run: BatchRun, header: Header, number: int) -> Pag
     return pages.page_start(header, number, loaded(previous))
 
 
-def _repeated(ports: Ports, run: BatchRun, request: PageRequest) -> bool:
+def _repeated(ports: Ports, run: BatchRun, header: Header, request: PageRequest) -> bool:
     """Check that the page exists with these units, and return False, since it is not new. Raises a `Problem`."""
     [held] = ports.store.read(run.page_path(request.page))
     if held.data is None:
-        raise BatchSealed("The batch is sealed, has ended, or is being created.", field="page")
+        raise pages.not_loaded(header)
     pages.check_repeat(loaded(held.data), request.page, request.units)
     return False
 

@@ -64,10 +64,10 @@ def seal_unless_ended(ports: Ports, batch: str, pages: int) -> BatchStatus:
     try:
         return seal(ports, batch, SealRequest(pages))
     except BatchSealed as refused:
-        return _status_of_ended(ports, batch, refused)
+        return status_of_ended(ports, batch, refused)
 
 
-def _status_of_ended(ports: Ports, batch: str, refused: BatchSealed) -> BatchStatus:
+def status_of_ended(ports: Ports, batch: str, refused: BatchSealed) -> BatchStatus:
     """Return the status of a batch that has ended before it was sealed. Raises `refused` if another call sealed it."""
     run, header = storage.read_header(ports, batch)
     if not header.ended or header.pages is not None:
@@ -89,7 +89,7 @@ def populate_whole(ports: Ports, batch: str, spec: BatchSpec, units: Iterable[di
     try:
         added = add_units(ports, batch, 0, chain(first, arriving))
     except BatchSealed as refused:
-        return _status_of_ended(ports, batch, refused)
+        return status_of_ended(ports, batch, refused)
     return seal_unless_ended(ports, batch, added.page)
 
 

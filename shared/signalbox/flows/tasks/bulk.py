@@ -138,10 +138,16 @@ def _check_count(ports: Ports, runs: Runs) -> None:
 
 
 def _populated(ports: Ports, batch: str, runs: Runs) -> int:
-    """Load the runs that a batch does not have yet, and seal the batch. Return the number of its units."""
+    """Load the runs that a batch does not have yet, and seal the batch. Return the number of its units.
+
+    A person may cancel the batch meanwhile. Then it has the units that were loaded before.
+    """
     page, after = loaded_last(ports, batch)
-    appended = pages.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
-    return lifecycle.seal(ports, batch, SealRequest(appended.page)).counts.size
+    try:
+        appended = pages.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
+        return lifecycle.seal(ports, batch, SealRequest(appended.page)).counts.size
+    except BatchSealed as refused:
+        return population.status_of_ended(ports, batch, refused).counts.size
 
 
 def loaded_last(ports: Ports, batch: str) -> tuple[int, str]:
