@@ -46,6 +46,7 @@ def answers() -> dict[str, Any]:
         "scheduler locations list": f"{REGION}\neurope-west1",
         f"functions runtimes list --region={REGION}": "python312\npython313",
         "functions list --v2 --regions=-": [],
+        "run services list": [],
         "firestore databases list": [],
         "functions describe": f"projects/{PROJECT}/topics/eventarc-{REGION}-dev-link-fan-out-123456-789",
         "eventarc triggers describe": f"projects/{PROJECT}/topics/eventarc-{REGION}-dev-shop-ordered-789",
