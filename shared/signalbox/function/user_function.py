@@ -496,6 +496,8 @@ class Function:
                 raise UnknownTask(f"The function {self.name} has no task {delivered.task!r}. Its tasks: {known}.")
             returned = task.run(own.payload, subject, task_context(own, begun, limits, received_at))
             starts.report_fewer_calls(ports, own)
+            if not isinstance(own.context, OfUnit):
+                task.check_is_no_batch(returned)
             if task.takes_units:
                 return (
                     task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]

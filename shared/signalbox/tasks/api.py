@@ -140,6 +140,14 @@ class Task(Generic[P, R]):
         except WrongValue as error:
             raise BadArgument(f"The result of {self.name} cannot be stored: {error}.") from error
 
+    def check_is_no_batch(self, returned: Any) -> None:
+        """Check what the code returned for no unit. Raises `BadArgument` for a batch, whose units would never run."""
+        if isinstance(returned, BatchSpec):
+            raise BadArgument(
+                f"{self.name} returned a batch, and was not called for a unit of a batch: its calls are not made. "
+                "Populate a batch instead: `batch(id).populate(calls)`."
+            )
+
     def joined(self, payloads: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
         """Return the payload of one call for several units, or None if these calls must be made one by one.
 

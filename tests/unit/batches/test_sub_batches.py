@@ -1,10 +1,12 @@
 """A unit's sub-batch: the first that is sealed is kept, whatever a redelivery of the unit's task returns."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from signalbox import Function, SubBatch, critical_section, semaphore, sub_batch
+from signalbox import batch as named_batch
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.units import PlacedUnit, failed
@@ -20,6 +22,7 @@ from signalbox.core.problems import BadValue, Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
+from signalbox.testing import Harness
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 
 
@@ -237,3 +240,49 @@ def test_a_slow_delivery_whose_unit_has_another_outcome_creates_no_further_sub_b
     monkeypatch.setattr(population, "_load_first_pages", overtaken)
     deliver(harness, unit_task, parts(2))
     assert (result(harness), reasons(harness)) == ("a result", ["replaced"])
+
+
+CALLERS: dict[str, Callable[[Any], Any]] = {
+    "a task": lambda call: call.enqueue(),
+    "a lease": lambda call: semaphore("s").wait(call),
+    "a critical section": lambda call: critical_section("c").run(call),
+    "the end of a batch": lambda call: named_batch("b").populate([], on_complete=call),
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_a_batch_that_a_task_returns_for_no_unit_is_a_failure(caller: str) -> None:
+    app = Function("library")
+
+    @app.task
+    def scan_book() -> SubBatch:
+        return sub_batch([scan_book.call()])
+
+    with Harness() as project:
+        project.add(app)
+        semaphore("s").ensure(permits=1)
+        CALLERS[caller](scan_book.call())
+        project.run(raise_errors=False)
+        [failure] = project.get("failures").json["failures"]
+        assert "scan_book returned a batch, and was not called for a unit" in failure["error"]
+
+
+def test_counts_of_a_batch_that_has_ended_are_those_of_its_end_when_its_units_are_retried() -> None:
+    app, shelf = Function("library"), list[str]()
+
+    @app.task
+    def scan_book(book: str) -> str:
+        if book not in shelf:
+            raise BadValue("it is lent")
+        return book
+
+    with Harness() as project:
+        project.add(app)
+        named_batch("b").populate([scan_book.call(book="Emma")])
+        project.run()
+        shelf.append("Emma")
+        project.post("batches/b/retry", json={})
+        project.run()
+        assert [unit["result"] for unit in named_batch("b").results("succeeded")] == ["Emma"]
+        shown = project.get("batches/b").json
+        assert (shown["state"], shown["succeeded"], shown["failed"]) == ("completed", 0, 1)
