@@ -25,11 +25,13 @@ PR_SET_PDEATHSIG = 1
 
 def main(pipe: int, command: list[str]) -> int:
     _take_terminal()
-    for number in (*PASSED_ON, signal.SIGTSTP):
+    passed_on = [number for number in PASSED_ON if not is_ignored(number)]
+    for number in (*passed_on, signal.SIGTSTP):
         signal.signal(number, _ignore)  # the command receives it: the sender signals the group
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, the system keeps no child's exit status
     child = os.fork()
     if not child:
-        _become(pipe, command)
+        _become(pipe, command, passed_on)
     for number in signal.sigpending():
         os.kill(child, number)  # it came before the fork; one that came later too is pending there once
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
@@ -44,6 +46,11 @@ def main(pipe: int, command: list[str]) -> int:
             return code if code >= 0 else SIGNALLED - code
         if os.WSTOPSIG(status) == signal.SIGTSTP:
             os.killpg(0, signal.SIGCONT)
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Return whether the starter wants a signal to have no effect: `nohup`, and a shell's ``&``, ignore some."""
+    return signal.getsignal(number) == signal.SIG_IGN
 
 
 def _ignore(*_: object) -> None:
@@ -65,9 +72,9 @@ def _take_terminal() -> None:
         os.close(terminal)
 
 
-def _become(pipe: int, command: list[str]) -> None:
+def _become(pipe: int, command: list[str], passed_on: list[signal.Signals]) -> None:
     os.close(pipe)
-    for number in (*PASSED_ON, signal.SIGTSTP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU):
+    for number in (*passed_on, signal.SIGTSTP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU):
         signal.signal(number, signal.SIG_DFL)  # an ignored signal would stay ignored after exec
     if sys.platform == "linux":
         import ctypes

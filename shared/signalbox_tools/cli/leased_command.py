@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from signalbox_tools.cli.command_guard import PASSED_ON, SIGNALLED
+from signalbox_tools.cli.command_guard import PASSED_ON, SIGNALLED, is_ignored
 from signalbox_tools.terminal_text import visible_lines
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class LeasedCommand:
 
         if status := _refusal(self._command[0]):
             return status
-        before = {number: signal.signal(number, self._receive) for number in PASSED_ON}
+        before = {number: signal.signal(number, self._receive) for number in PASSED_ON if not is_ignored(number)}
+        # If it is ignored, the system keeps no child's exit status.
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             with (
                 _reported(f"Waiting for {permits} permit{'s' if permits > 1 else ''} of {semaphore.name}.") as report,
@@ -88,7 +90,8 @@ class LeasedCommand:
         elif self._process is None:
             raise _Interrupted(number)
         elif self._process.returncode is None:
-            os.killpg(self._process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended, and its status is being read
+                os.killpg(self._process.pid, number)
 
     def _run_under(self, lease: "HeldLease") -> int:
         """Run the command until it ends or the lease is lost. At the end, whatever ends it, its group has ended."""

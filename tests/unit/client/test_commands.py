@@ -31,6 +31,7 @@ from signalbox_tools.local.functions.server import mounted
 from tests.serving import serving
 
 PYTHON = sys.executable
+PASSED_ON = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 
 
 @pytest.fixture
@@ -38,6 +39,17 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     with Harness() as found, serving(mounted(load())) as base:
         monkeypatch.setenv("SIGNALBOX_URL", base)
         yield found
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """Let programs that are started heed the signals that this process may ignore: it may run under `nohup`."""
+    ignored = [number for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)  # a handler is not inherited
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture
@@ -226,7 +238,6 @@ def test_a_wait_for_a_permit_is_reported(
     assert capsys.readouterr().err == "Waiting for 1 permit of till.\n"
 
 
-PASSED_ON = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 CHILD = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)"
 
 
@@ -246,6 +257,33 @@ def _family(tmp_path: Path, before: str = "") -> tuple[subprocess.Popen[bytes], 
     process = subprocess.Popen(command)
     wait_until(lambda: file.exists() and bool(file.read_text()))
     return process, int(file.read_text())
+
+
+def _started_ignoring(number: signal.Signals, *command: str) -> "subprocess.Popen[str]":
+    """Start `semaphores run` from a process that ignores a signal: `nohup` does, or a script's ``&``."""
+    code = f"import os, signal, sys; signal.signal({number}, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    run = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", *command]
+    return subprocess.Popen([PYTHON, "-c", code, *run], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_the_status_of_a_command_is_known_if_the_starter_ignores_the_end_of_children(client: Client) -> None:
+    client.semaphore("till").ensure(permits=1)
+    with _started_ignoring(signal.SIGCHLD, "sh", "-c", "exit 7") as process:
+        assert process.wait(30) == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_the_starter_ignores_ends_nothing(client: Client, number: signal.Signals) -> None:
+    client.semaphore("till").ensure(permits=1)
+    script = "import time; print('begun', flush=True); time.sleep(0.5); print('whole')"
+    with _started_ignoring(number, PYTHON, "-c", script) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.stdout.read() == "whole\n"
+        assert process.wait(30) == 0
 
 
 @pytest.mark.slow
