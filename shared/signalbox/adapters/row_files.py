@@ -24,7 +24,7 @@ from typing import IO, Any, AnyStr
 from uuid import uuid4
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.json_bodies import parse, render
+from signalbox.adapters.http.json_bodies import DEPTH_MAX, parse, render
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import NotFound, Problem
 
@@ -50,6 +50,11 @@ CHUNK_BYTES = 1024 * 1024
 
 LINE_BYTES_MAX = 1024 * 1024
 """Bytes of a row: more than a task's payload can have."""
+
+MAY_DIFFER = re.compile(rb"[0-9]{100}|\\ud")
+"""What a rendered line has, somewhere, if its parser refuses a number, or reads two surrogates as one character."""
+
+SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class BadRows(Problem):
@@ -154,7 +159,7 @@ def _opened(name: str, file: Any) -> Iterator[Any]:
         raise BadRows(f"{name} has the Content-Encoding {encoding}: store it with gzip or without an encoding.")
     layers = (encoding.lower() == "gzip") + name.endswith(COMPRESSED)
     if layers and not size:
-        raise BadRows(f"{name}, line 1: it has no bytes, and a compressed file has at least a header.")
+        raise BadRows(f"{name}, line 1: the file is empty, but a compressed file has at least a header.")
     with file.open("rb") if isinstance(file, Path) else _stored(file) as stored:
         yield _unpacked(name, stored, layers)
         if not isinstance(file, Path) and stored.tell() != size:
@@ -294,8 +299,15 @@ def _line(where: str, row: Mapping[str, Any]) -> bytes:
         raise BadRows(f"{where}: {error}") from error
     if len(line) > LINE_BYTES_MAX:
         raise BadRows(f"{where}: it has more than {LINE_BYTES_MAX:,} bytes.")
-    _object(where, line)
+    if line.count(b"{") + line.count(b"[") > DEPTH_MAX or MAY_DIFFER.search(line):
+        _check_read_back(where, line)
     return line
+
+
+def _check_read_back(where: str, line: bytes) -> None:
+    """Raise `BadRows` if a line is refused or read as another one. Reading each line takes as long as writing it."""
+    if render(_object(where, line)) != line.removesuffix(b"\n"):
+        raise BadRows(f"{where}: a text has two surrogates that would be read as one character.")
 
 
 def _check_names(where: str, value: Any) -> None:
@@ -303,11 +315,13 @@ def _check_names(where: str, value: Any) -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):
-                raise BadRows(f"{where}: the name {name!r} is not a text.")
-            _check_names(where, inner)
+                raise BadRows(f"{where}: the name {name!r} is not a str: convert it before you write the row.")
+            if type(inner) not in SCALARS:  # most are: a call for each would take longer than rendering
+                _check_names(where, inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            _check_names(where, inner)
+            if type(inner) not in SCALARS:
+                _check_names(where, inner)
     elif is_dataclass(value):
         for field in fields(value):
             _check_names(where, getattr(value, field.name))

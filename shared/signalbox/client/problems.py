@@ -13,7 +13,10 @@ class ApiError(Exception):
     - ``slug``: the last part of the problem's type, such as ``bad-key``; empty for an answer of the platform.
     - ``title``, ``detail``: what is wrong, and what to change. ``field``: the part of the request that is wrong.
     - ``problem``: all fields of the answer.
+    - ``is_repeated``: whether an earlier attempt of this call had no answer; then that attempt may have had its effect.
     """
+
+    is_repeated = False
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
@@ -38,12 +41,7 @@ class Conflict(ApiError):
 
 
 class PreconditionFailed(ApiError):
-    """412: the document has another ETag.
-
-    ``is_repeated``: whether an earlier attempt of this call had no answer; then that attempt may have made the change.
-    """
-
-    is_repeated = False
+    """412: the document has another ETag. If the call ``is_repeated``, an earlier attempt may have made the change."""
 
 
 class Unavailable(ApiError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from signalbox.client.problems import PreconditionFailed, Unavailable, error_of
+from signalbox.client.problems import Unavailable, error_of
 from signalbox.core.lazy_dataclasses import dataclass
 
 RETRIED = frozenset({429, 502, 503, 504})
@@ -45,8 +45,7 @@ class Attempts:
         if not answered.status:
             return Unavailable(0, {"title": "No answer", "detail": answered.text})
         error = error_of(answered.status, answered.problem)
-        if isinstance(error, PreconditionFailed):
-            error.is_repeated = self.had_no_answer
+        error.is_repeated = self.had_no_answer
         return error
 
 

@@ -227,8 +227,8 @@ WRONG = {
     "j.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:-8], "j.ndjson.gz, line 2: Compressed file ended"),
     "l.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:10] + b"\xff" * 20, "l.ndjson.gz, line 1: Error -3"),
     "p.csv.gz": (gzip.compress(b"a\n1\n")[:-8], "p.csv.gz, line 3: Compressed file ended"),
-    "q.csv.gz": (b"", "q.csv.gz, line 1: it has no bytes"),
-    "r.ndjson.gz": (b"", "r.ndjson.gz, line 1: it has no bytes"),
+    "q.csv.gz": (b"", "q.csv.gz, line 1: the file is empty"),
+    "r.ndjson.gz": (b"", "r.ndjson.gz, line 1: the file is empty"),
     "m.csv": (b'a,b\n1,"tea\n2,coffee\n', "line 3: unexpected end of data"),
     "n.csv": (b'a,b\n1,"tea"s\n', "line 2: ',' expected after '\"'"),
     "o.csv": (b"a,b\n" + b"1," * LINE_BYTES_MAX, "line 2: it has more than 1,048,576 bytes"),
@@ -255,14 +255,17 @@ _CIRCLE["itself"] = _CIRCLE
 REFUSED: dict[str, tuple[Any, str]] = {
     "NaN": ({"a": float("nan")}, "line 2: JSON has neither NaN nor infinities"),
     "an infinity": ({"a": [{"b": float("-inf")}]}, "line 2: JSON has neither NaN nor infinities"),
-    "a number as a name": ({"a": {1: 2}}, "line 2: the name 1 is not a text"),
-    "None as a name": ({None: 2}, "line 2: the name None is not a text"),
-    "a name twice": ({"a": [{1: 2, "1": 3}]}, "line 2: the name 1 is not a text"),
+    "a number as a name": ({"a": {1: 2}}, "line 2: the name 1 is not a str"),
+    "None as a name": ({None: 2}, "line 2: the name None is not a str"),
+    "a name twice": ({"a": [{1: 2, "1": 3}]}, "line 2: the name 1 is not a str"),
     "levels": ({"a": _nested(100)}, "line 2: Objects and lists nest at most 100 deep"),
     "many levels": ({"a": _nested(900)}, "line 2: "),
     "a circle": (_CIRCLE, "line 2: "),
     "a long row": ({"a": "x" * LINE_BYTES_MAX}, "line 2: it has more than 1,048,576 bytes"),
     "a long number": ({"a": 10**200}, "line 2: An integer of 201 digits"),
+    "a long negative number": ({"a": [-(10**99)]}, "line 2: An integer of 101 digits"),
+    "halves of a character": ({"a": "\ud83d\ude00"}, "line 2: a text has two surrogates"),
+    "halves of a character in a name": ({"a": {"\ud83d\ude00": 1}}, "line 2: a text has two surrogates"),
     "no JSON": ({"a": object()}, "line 2: a object cannot be rendered as JSON"),
     "a list": ([1], "line 2: a row is a dict, not a list"),
     "None": (None, "line 2: a row is a dict, not a NoneType"),
@@ -284,6 +287,25 @@ def test_a_row_of_the_most_bytes_and_levels_is_written_and_read(tmp_path: Path) 
     rows = [{"a": "x" * (LINE_BYTES_MAX - len(b'{"a": ""}\n'))}, {"a": _nested(99)}, MappingProxyType({"a": 1})]
     write_rows(tmp_path / "rows.ndjson", rows)
     assert list(read_rows(tmp_path / "rows.ndjson")) == [dict(row) for row in rows]
+
+
+def test_a_row_that_only_looks_like_one_that_is_refused_is_written_and_read(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"a": "{[" * 100},
+        {"a": "7" * 200},
+        {"a": -(10**98)},
+        {"\udc80": "\ude00\ud83d"},
+        {"a": "\\ud83d\\ude00"},
+    ]
+    write_rows(tmp_path / "rows.ndjson", rows)
+    assert list(read_rows(tmp_path / "rows.ndjson")) == rows
+
+
+def test_a_row_is_not_parsed_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(row_files, "parse", parsed.append)
+    write_rows(tmp_path / "rows.ndjson", ROWS)
+    assert parsed == []
 
 
 def test_a_file_that_is_replaced_keeps_its_permissions_and_the_links_to_it(tmp_path: Path) -> None:

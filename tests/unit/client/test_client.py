@@ -558,7 +558,7 @@ def test_a_renewal_that_is_answered_late_counts_from_when_it_was_asked(
 
     with Function().client() as client:
         till = client.semaphore("till")
-        monkeypatch.setattr(till, "renew", renew)
+        monkeypatch.setattr(blocking_semaphores.Semaphore, "renew", renew)
         lease = blocking_semaphores.HeldLease(till, 10)
         lease.begin({"id": "a", "token": 1, "ends_at": ""}, clock.now)
         lease._renew()
@@ -571,7 +571,7 @@ def test_a_renewal_without_a_token_is_tried_again(base: str, monkeypatch: pytest
         till = client.semaphore("till")
         till.ensure(permits=1, lease_seconds=0.3)
         asked: list[Any] = []
-        real = till.renew
+        real = blocking_semaphores.Semaphore.renew
 
         def renew(*arguments: Any) -> bool:
             asked.append(arguments)
@@ -579,7 +579,7 @@ def test_a_renewal_without_a_token_is_tried_again(base: str, monkeypatch: pytest
                 raise NoIdentity("not now")
             return real(*arguments)
 
-        monkeypatch.setattr(till, "renew", renew)
+        monkeypatch.setattr(blocking_semaphores.Semaphore, "renew", renew)
         with till.lease(timeout_seconds=1) as lease:
             wait_until(lambda: len(asked) > 3)
             lease.check()

@@ -22,6 +22,7 @@ import pytest
 from signalbox.client import AsyncClient, Client, LeaseLost, NotFound, Unavailable
 from signalbox.client.aio import semaphores, transport
 from signalbox.client.blocking import semaphores as blocking_semaphores
+from signalbox.semaphores.limits import LIMITS
 
 URL = "http://127.0.0.1:1/"
 
@@ -97,20 +98,29 @@ class Network(httpx.AsyncBaseTransport):
     is_lost: Callable[[], bool] = lambda: False
     served: list[asyncio.Task[httpx.Response]] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
+    refusals: int = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         task = asyncio.create_task(self._served(request))
         self.served.append(task)
-        return await asyncio.shield(task)
+        await asyncio.wait([task], timeout=request.extensions["timeout"]["read"])
+        if not task.done():
+            raise httpx.ReadTimeout("no answer in time")
+        return task.result()
 
     async def _served(self, request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(self.delays())
         if self.is_lost():
             raise httpx.ReadError("the request is lost")
+        if self.refusals and self.server.leases:
+            self.refusals -= 1
+            return httpx.Response(403, json={"title": "Forbidden"})
         if request.method in self.refused:
             return httpx.Response(403, json={"title": "Forbidden"})
-        loop = asyncio.get_running_loop()
-        until = loop.time() + float(request.url.params.get("wait_seconds", 0))
+        loop, wait_seconds = asyncio.get_running_loop(), float(request.url.params.get("wait_seconds", 0))
+        if wait_seconds > LIMITS.acquire_wait_seconds_max:
+            return httpx.Response(400, json={"title": "Bad semaphore"})
+        until = loop.time() + wait_seconds
         while (answer := self.server.answer(request, loop.time())).get("acquired") is False and loop.time() < until:
             await asyncio.sleep(0.25)
         await asyncio.sleep(self.delays() + self.answer_delays())
@@ -178,6 +188,48 @@ def test_a_lease_that_ended_before_its_answer_came_does_not_begin_the_block() ->
     with running(loop) as runner, pytest.raises(LeaseLost):
         runner.run(hold())
     assert begun == []
+
+
+@pytest.mark.parametrize("seconds", [3, 30, 90, 120])
+def test_a_lease_outlives_a_renewal_that_is_never_answered(seconds: float) -> None:
+    loop, server = Loop(), Server(lease_seconds=seconds)
+    network = Network(server)
+
+    async def hold() -> None:
+        async with client_of(network) as client, client.semaphore("till").lease(timeout_seconds=60):
+            delays = iter([10_000.0])
+            network.delays = lambda: next(delays, 0.1)
+            await asyncio.sleep(2 * seconds)
+
+    with running(loop) as runner:
+        runner.run(hold())
+    assert len(server.ended) == 1
+
+
+def test_a_lease_that_was_released_permits_no_effect_any_more() -> None:
+    loop, network = Loop(), Network(Server())
+
+    async def hold() -> None:
+        async with client_of(network) as client:
+            async with client.semaphore("till").lease(timeout_seconds=60) as held:
+                held.check()
+            with pytest.raises(LeaseLost, match="was released"):
+                held.check()
+
+    with running(loop) as runner:
+        runner.run(hold())
+
+
+def test_a_lease_that_was_held_until_its_release_is_not_lost_because_the_answer_is_late() -> None:
+    loop, network = Loop(), Network(Server(lease_seconds=3))
+
+    async def hold() -> None:
+        async with client_of(network) as client, client.semaphore("till").lease(timeout_seconds=60):
+            network.answer_delays = lambda: 4.0
+
+    with running(loop) as runner:
+        runner.run(hold())
+    assert len(network.server.ended) == 1
 
 
 async def _work(loop: Loop, network: Network, draw: random.Random, wrong: list[str]) -> None:
@@ -306,6 +358,38 @@ def test_an_acquire_that_gets_no_answer_in_time_is_released() -> None:
                 await client.semaphore("till").acquire()
             granted = dict(network.server.leases)
         assert granted
+        return network.server.live(loop.now)
+
+    with running(loop) as runner:
+        assert runner.run(acquire()) == []
+
+
+def test_an_acquire_whose_repeat_is_refused_is_released_if_an_answer_was_lost() -> None:
+    loop, network = Loop(), Network(Server())
+    lost = iter([False, True])  # the request arrives
+
+    async def acquire() -> list[str]:
+        async with client_of(network) as client:
+            network.is_lost = lambda: next(lost, False)
+            network.refusals = 1
+            with pytest.raises(Exception, match="Forbidden"):
+                await client.semaphore("till").acquire()
+            assert network.server.leases
+        return network.server.live(loop.now)
+
+    with running(loop) as runner:
+        assert runner.run(acquire()) == []
+
+
+def test_an_acquire_of_the_longest_wait_is_released_if_it_is_interrupted() -> None:
+    loop, network = Loop(), Network(Server(leases={"other": 20.0}))
+
+    async def acquire() -> list[str]:
+        async with client_of(network) as client:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(10):
+                    await client.semaphore("till").acquire(wait_seconds=LIMITS.acquire_wait_seconds_max)
+        await network.at_rest()
         return network.server.live(loop.now)
 
     with running(loop) as runner:

@@ -44,6 +44,7 @@ class Transport:
         is_encrypted = httpx.URL(base_url).scheme == "https"  # in lower case, as it will be called
         self._tokens = Tokens(token or default_token) if token or is_encrypted else None
         self._retry_seconds = retry_seconds
+        self._attempt_seconds = TIMEOUT_SECONDS
         is_remote = not THIS_MACHINE.fullmatch(httpx.URL(base_url).host)  # which no proxy reaches
         self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport, trust_env=is_remote)
 
@@ -51,6 +52,12 @@ class Transport:
         """Return the same connection with less patience, if this one has more."""
         other = copy(self)
         other._retry_seconds = min(retry_seconds, self._retry_seconds)
+        return other
+
+    def trying(self, attempt_seconds: float) -> "Transport":
+        """Return the same connection with less time for one attempt, if this one has more."""
+        other = copy(self)
+        other._attempt_seconds = min(attempt_seconds, self._attempt_seconds)
         return other
 
     async def close(self) -> None:
@@ -128,7 +135,11 @@ class Transport:
         headers = await self._headers(asked)
         try:
             response = await self._http.request(
-                asked.method, self.base_url + asked.path, content=asked.content, headers=headers
+                asked.method,
+                self.base_url + asked.path,
+                content=asked.content,
+                headers=headers,
+                timeout=self._attempt_seconds,
             )
         except NO_ANSWER as error:
             return None, Answered(0, f"{asked}: {error!r}")

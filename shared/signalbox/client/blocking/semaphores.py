@@ -21,11 +21,15 @@ from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds
 from signalbox.core.given import given
 
+REQUEST_SECONDS_MAX = 30.0
+"""The longest `wait_seconds` of a request; a longer one is refused."""
+
 WAIT_SECONDS_MAX = 5.0
 """The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""
 
 RENEWALS_PER_LEASE = 3
-"""A lease is renewed when a third of its time has passed, so two renewals may fail."""
+"""A lease is renewed when a third of its time has passed, and, after a failure, of the time that is left. One attempt
+takes no longer than the first pause, so that another follows while the lease is held."""
 
 CLEAN_UP_SECONDS = 20.0
 """The time for which a release is repeated that follows an interrupted acquire: its caller waits for it."""
@@ -120,6 +124,10 @@ class Semaphore:
             raise
         return lease
 
+    def _soon(self, attempt_seconds: float) -> "Semaphore":
+        """Return the same semaphore; an attempt to call it ends after a shorter time, and another follows."""
+        return Semaphore(self._transport.trying(attempt_seconds), self.name)
+
     def _release(self, id: str, permits: int, wait_seconds: float) -> None:
         """End the lease of an acquire whose answer is unknown.
 
@@ -127,8 +135,11 @@ class Semaphore:
         the release, a request that is still under way is granted nothing under this id.
         """
         briefly = Semaphore(self._transport.within(CLEAN_UP_SECONDS), self.name)
+        lease, seconds = None, wait_seconds + OVERTAKEN_SECONDS
         with suppress(ApiError, NoIdentity):
-            lease, _ = briefly._acquire(id, permits, None, wait_seconds + OVERTAKEN_SECONDS)
+            while lease is None and seconds > 0:
+                lease, _ = briefly._acquire(id, permits, None, min(seconds, REQUEST_SECONDS_MAX))
+                seconds -= REQUEST_SECONDS_MAX
             if lease is not None:
                 briefly.signal(lease)
 
@@ -239,7 +250,7 @@ def _is_refused(error: BaseException) -> bool:
     """Return whether a request has certainly had no effect."""
     if isinstance(error, Unavailable) or not isinstance(error, ApiError):
         return isinstance(error, NoIdentity)
-    return 400 <= error.status < 500
+    return 400 <= error.status < 500 and not error.is_repeated
 
 
 class HeldLease:
@@ -273,9 +284,11 @@ class HeldLease:
         """Raise `LeaseLost` if the lease is lost. Call it before each effect that only the holder may have."""
         if self.is_lost:
             raise LeaseLost(f"the lease {self.id} of {self._semaphore.name} ended before it was released")
+        if self.is_released:
+            raise LeaseLost(f"the lease {self.id} of {self._semaphore.name} was released")
 
     def __enter__(self) -> Self:
-        if time.monotonic() > self._ends_at - self._seconds + self._pause_seconds():
+        if time.monotonic() > self._ends_at - self._seconds + self._seconds / RENEWALS_PER_LEASE:
             self._renew()  # it may have been granted any time ago
         self.check()
         self._renewal = Repeated(self._renew, self._pause_seconds)
@@ -283,7 +296,7 @@ class HeldLease:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         finished(self._end)
-        if error is None:
+        if error is None and self._is_refused:  # not if only the answer to the release came late
             self.check()
 
     def _end(self) -> None:
@@ -295,13 +308,14 @@ class HeldLease:
         self.is_released = True
 
     def _pause_seconds(self) -> float:
-        return self._seconds / RENEWALS_PER_LEASE
+        left = self._ends_at - time.monotonic()
+        return max(left, self._seconds / 10) / RENEWALS_PER_LEASE
 
     def _renew(self) -> bool:
         """Renew the lease; return whether it is still held, or may be."""
         asked_at = time.monotonic()
         try:
-            renewed = self._semaphore.renew(self._lease, self._seconds)
+            renewed = self._semaphore._soon(self._seconds / RENEWALS_PER_LEASE).renew(self._lease, self._seconds)
         except (ApiError, NoIdentity):
             return not self.is_lost
         if renewed:
