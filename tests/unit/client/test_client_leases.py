@@ -232,6 +232,18 @@ def test_a_lease_that_was_held_until_its_release_is_not_lost_because_the_answer_
     assert len(network.server.ended) == 1
 
 
+def test_the_error_of_a_block_is_raised_although_its_lease_cannot_be_released() -> None:
+    loop, network = Loop(), Network(Server())
+
+    async def hold() -> None:
+        async with client_of(network) as client, client.semaphore("till").lease(timeout_seconds=60):
+            network.is_lost = lambda: True
+            raise KeyError("the block's own")
+
+    with running(loop) as runner, pytest.raises(KeyError, match="the block's own"):
+        runner.run(hold())
+
+
 async def _work(loop: Loop, network: Network, draw: random.Random, wrong: list[str]) -> None:
     """Hold leases and look, at each step, whether the server agrees; now and then the time for all this is over."""
     async with client_of(network) as client:

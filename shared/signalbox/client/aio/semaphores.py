@@ -296,7 +296,11 @@ class HeldLease:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await finished(self._end)
+        try:
+            await finished(self._end)
+        except (ApiError, NoIdentity):
+            if error is None:
+                raise
         if error is None and self._is_refused:  # not if only the answer to the release came late
             self.check()
 

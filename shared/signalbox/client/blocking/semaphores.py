@@ -295,7 +295,11 @@ class HeldLease:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        finished(self._end)
+        try:
+            finished(self._end)
+        except (ApiError, NoIdentity):
+            if error is None:
+                raise
         if error is None and self._is_refused:  # not if only the answer to the release came late
             self.check()
 
