@@ -106,7 +106,7 @@ sbom: $(READY) ## Write dist/sbom.json: the functions' packages, in CycloneDX
 bootstrap: $(READY) ## Prepare a Google Cloud project once (PROJECT=my-project)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Deploy (PROJECT=my-project ENV=dev REGION=us-central1; YES=1 confirms; FORWARD=1 ends a rollback)
+deploy: $(READY) ## Deploy (PROJECT=my-project ENV=dev REGION=us-central1; YES=1)
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

@@ -106,7 +106,7 @@ def raise_for(outcomes: Mapping[str, Exception | None], log: Log) -> None:
         raise RAISED[_rank(decisive)](said, enqueued) from decisive
 
 
-UNTAKEN = "Cloud Tasks did not take a task; the log may say why"
+UNTAKEN = "Cloud Tasks did not accept a task; the log may have the reason"
 
 
 RAISED = (DeploymentCannotEnqueue, EnqueueUnconfirmed, QueueRefused, NotInCatalogue)

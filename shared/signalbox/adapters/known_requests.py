@@ -1,8 +1,8 @@
-"""Whether the code that calls the kit knows the request for which it runs.
+"""Whether the code that calls the kit has the context of the request for which it runs.
 
 The request's task, author, cost and trace, and whether its code may have effects, are context variables. A new thread
-begins without them, and so does a new context: its calls would not be idempotent, its writes would have no author, and
-code that may have no effects would have them. So these calls are refused.
+and a new context begin without them. Their calls would not be idempotent, their writes would have no author, and
+effects could not be refused where code may have none. So these calls are refused.
 
     the calling thread                                     while this process handles     otherwise
     -----------------------------------------------------  -----------------------------  ---------
@@ -38,7 +38,7 @@ ADVICE = (
 
 
 class UnknownRequest(Exception):
-    """A thread, or a new context, called the kit while this process handled a request, and did not know which one."""
+    """A thread or a new context called the kit without the context of a request, while this process handled one."""
 
 
 class Requests:
@@ -53,7 +53,7 @@ class Requests:
 
     @contextmanager
     def handled(self, *, is_request: bool = False) -> Iterator[None]:
-        """Handle a request in this thread, or run a user's code outside of one. The code knows it."""
+        """Handle a request in this thread, or run a user's code outside of one. The code has that context."""
         thread = threading.get_ident()
         with self._lock:
             if not is_request and thread not in self._handling:
@@ -75,7 +75,7 @@ class Requests:
                     self._outside.pop(thread, None)
 
     def check(self) -> None:
-        """Raise `UnknownRequest` if the calling code works for a request, and does not know it."""
+        """Raise `UnknownRequest` if the calling code may work for a request, and does not have its context."""
         if _is_known.get():
             return
         with self._lock:
@@ -91,8 +91,8 @@ class Requests:
         if handles or not is_free:
             where = "A new context" if handles else f"The thread {thread.name}"
             raise UnknownRequest(
-                f"{where} called the kit and does not know its task or request, so the call would not be idempotent "
-                f"and would have no author. {ADVICE}."
+                f"{where} called the kit without the context of its task or request, so the call would not be "
+                f"idempotent and would have no author. {ADVICE}."
             )
 
 

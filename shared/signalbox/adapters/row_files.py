@@ -159,7 +159,7 @@ def _opened(name: str, file: Any) -> Iterator[Any]:
         raise BadRows(f"{name} has the Content-Encoding {encoding}: store it with gzip or without an encoding.")
     layers = (encoding.lower() == "gzip") + name.endswith(COMPRESSED)
     if layers and not size:
-        raise BadRows(f"{name}, line 1: it has no bytes, and a compressed file has at least a header.")
+        raise BadRows(f"{name}, line 1: the file is empty, but a compressed file has at least a header.")
     with file.open("rb") if isinstance(file, Path) else _stored(file) as stored:
         yield _unpacked(name, stored, layers)
         if not isinstance(file, Path) and stored.tell() != size:
@@ -316,7 +316,7 @@ def _check_names(where: str, value: Any) -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):
-                raise BadRows(f"{where}: the name {name!r} is not a text.")
+                raise BadRows(f"{where}: the name {name!r} is not a str: convert it before you write the row.")
             if type(inner) not in SCALARS:  # most are: a call for each would take longer than rendering
                 _check_names(where, inner)
     elif isinstance(value, list | tuple):

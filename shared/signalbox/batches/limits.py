@@ -59,7 +59,7 @@ class BatchLimits(Limits):
     """The default deadline. Every batch has one, because nothing else reports a unit that is never completed."""
 
     batch_deadline_seconds_max: int = 29 * 24 * 3600
-    """Cloud Tasks schedules at most 30 days ahead, and keeps a task for 31 days. The difference is a margin, as that of
+    """Cloud Tasks schedules at most 30 days ahead, and keeps a task for 31 days. The difference is a margin, as for
     `delay_seconds_max`."""
 
     batch_keep_seconds: int = 7 * 24 * 3600

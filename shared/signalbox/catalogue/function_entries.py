@@ -98,7 +98,7 @@ class Function:
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
-        refuse(iskeyword(self.name), f"Python has a word {self.name}, so main.py cannot define it: rename the function")
+        refuse(iskeyword(self.name), f"{self.name} is a keyword, so main.py cannot define it: rename the function")
         self._can_be_invoked()
         self._is_open_to_people_only()
         self._tasks_can_be_called()

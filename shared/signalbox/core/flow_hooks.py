@@ -81,12 +81,12 @@ def install_flow_hooks(
 def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False, has_name: bool = False) -> None:
     """Raise `TypeError` for an ``async def``, and for a function with ``yield`` unless `may_yield` is true.
 
-    `what` is the kind of code: "task". If it is known by its name (`has_name`), also raise for code without a name,
+    `what` is the kind of code: "task". If its name identifies it (`has_name`), also raise for code without a name,
     such as a `functools.partial`.
     """
     if has_name and not hasattr(code, "__name__"):
         kind = type(code).__name__
-        raise TypeError(f"A {what} is known by its name, and this {kind} has none. Write a `def` that calls {code!r}.")
+        raise TypeError(f"A {what} needs a name, and this {kind} has none. Write a `def` that calls {code!r}.")
     name = getattr(code, "__name__", repr(code))
     if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
         raise TypeError(

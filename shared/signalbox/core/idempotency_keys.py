@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -129,19 +129,32 @@ def records_of_further_calls() -> dict[str, str]:
 
 def without_leases(value: Any) -> Any:
     """Return a value in which names, given to `hold`, replace the values of the running task's leases."""
-    if isinstance(value, Mapping):
-        return {name: without_leases(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_leases(item) for item in value]
     task = _running_task.get()
-    if task is None or isinstance(value, bool) or not isinstance(value, str | int):
+    return _replaced(value, task.leases) if task is not None and task.leases else value
+
+
+def _replaced(value: Any, leases: Mapping[Any, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _replaced(item, leases) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(item, leases) for item in value]
+    if isinstance(value, bool) or not isinstance(value, str | int):
         return value
-    return task.leases.get(value, value)
+    return leases.get(value, value)
 
 
-def has_leases(call: Call) -> bool:
-    """Return whether a call passes values of the running task's leases, which differ in the next delivery."""
-    return sorted_json(without_leases(call.payload)) != sorted_json(call.payload)
+def call_without_leases(call: Call) -> Call:
+    """Return a call with the arguments that it has in every delivery of the task that makes it."""
+    return replace(call, payload=without_leases(call.payload))
+
+
+def has_leases(content: object) -> bool:
+    """Return whether JSON has values of the running task's leases, at any depth: they differ in the next delivery."""
+    task = _running_task.get()
+    if task is None or not task.leases:
+        return False
+    text = sorted_json(content)
+    return any(str(value) in text for value in task.leases)
 
 
 def sorted_json(content: object) -> str:

@@ -78,7 +78,7 @@ def described(error: BaseException) -> str:
 
 
 def copy_of(context: Context) -> Context:
-    """Return a copy of a context. Its context of `decimal`, which is an object that can be changed, is a copy, too."""
+    """Return a copy of a context. Its context of `decimal`, an object that can be changed, is also copied."""
     copy, decimal = context.copy(), sys.modules.get("decimal")
     if decimal is not None:
         copy.run(lambda: decimal.setcontext(decimal.getcontext().copy()))

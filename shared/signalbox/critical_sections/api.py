@@ -42,7 +42,7 @@ class CriticalSection:
         """
         check_deployed(continuation=call)
         id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""
-        named = bool(id) and not has_leases(call)
+        named = bool(id) and not has_leases(call.payload)
         request = SectionRequest(call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_, named=named)
         return service.call(runtime.ports(), self.key, request)
 

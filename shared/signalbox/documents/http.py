@@ -154,11 +154,11 @@ def find_documents(ports: Ports, request: Request) -> Response:
     "/",
     headers=(
         *PRECONDITIONS,
-        Parameter("Idempotency-Key", str, "Identifies a repeat, and is the key of a single document that has none."),
+        Parameter("Idempotency-Key", str, "Identifies a repeat. A single document without a key is stored under it."),
     ),
     body={"application/json": Posted, "application/x-ndjson": Lines},
     answers={
-        200: Answer(Loaded, "The document that replaced another one or was repeated, or the results of several."),
+        200: Answer(Loaded, "The document, if it existed or the request is a repeat; or the results of several."),
         201: CREATED,
     },
     refuses=(OtherBody, DocumentDeleted, TransformFailed, PreconditionFailed),

@@ -376,7 +376,7 @@ def _condition(text: str) -> Condition:
     if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= 30):
         raise BadQuery(f"{text!r}: 'in' takes a JSON list of 1 to 30 values.", field="where")
     if operator == "in" and None in value:
-        raise BadQuery(f"{text!r}: 'in' does not find null. Ask for `{match['field']}==null` alone.", field="where")
+        raise BadQuery(f"{text!r}: 'in' does not match null. Send `{match['field']}==null` instead.", field="where")
     if field == ID:
         return Condition(ID, operator, _keys(text, operator, match["value"], value))
     return Condition(field, operator, _stored(operator, value))

@@ -27,7 +27,7 @@ class LinkLimits(Limits):
     """
 
     verify_group_documents_max: int = 100
-    """Documents of a page whose targets are read together: more would not fit into memory as often."""
+    """Documents of a page whose targets are read together, since large targets of more documents fill the memory."""
 
     verify_targets_max: int = 100
     """Targets read in one call of a verification, if they are small."""

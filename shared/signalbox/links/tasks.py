@@ -49,7 +49,7 @@ def run_link_task(ports: Ports, task: str, payload: Payload, executions: int = 0
         if executions < LIMITS.refresh_failures_max:
             raise
         raise RefreshGivenUp(
-            f"{task} of {dict(payload).get('work')}: {type(error).__name__}. Verify to repair."
+            f"{task} of {dict(payload).get('work')}: {type(error).__name__}. A verification repairs it."
         ) from error
 
 

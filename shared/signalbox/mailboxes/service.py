@@ -13,6 +13,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
+from signalbox.core.idempotency_keys import has_leases
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Put, Snapshot
@@ -96,6 +97,9 @@ def post(ports: Ports, message: Put, wake: Effect) -> Snapshot | None:
 
 
 def check_same_body(stored: Snapshot, data: Mapping[str, Any]) -> None:
-    """Raise `OtherBody` if a message's record has another body than the given one."""
-    if stored.data is not None and stored.data["body"] != data["body"]:
+    """Raise `OtherBody` if a message's record has another body than the given one.
+
+    A body with values of the running task's leases is not compared, since it differs in each delivery of the task.
+    """
+    if stored.data is not None and stored.data["body"] != data["body"] and not has_leases(data["body"]):
         raise OtherBody("This id was used for another call: choose another id.", field="id")

@@ -207,7 +207,7 @@ class TypedPlaceholder(Placeholder, Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Raise `BadObjectCall`: only the code of a flow can await a call, which is a command there."""
-        raise BadObjectCall("Only the code of a flow awaits the call of a method. Elsewhere, use `wait` and `result`.")
+        raise BadObjectCall("Only the code of a flow can await a call. Elsewhere, use `wait` and `result`.")
 
 
 @dataclass(frozen=True, slots=True)

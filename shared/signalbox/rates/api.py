@@ -52,7 +52,7 @@ class Rate:
         leaves = Leaves(f"wait for {self.name} with {call.task}", partial(wait_path, self.name))
         derived = None if id else idempotency_key("rate", self.name, content_of(call), weight, leaves=leaves)
         key = id or derived or ports.store.new_id()
-        named = bool(id) and not has_leases(call)
+        named = bool(id) and not has_leases(call.payload)
         return service.wait(ports, self.name, RateWaitRequest(key, call, weight, named=named)).id
 
     def pause(self) -> None:

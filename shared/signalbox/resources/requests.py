@@ -73,7 +73,7 @@ def condition_of(resource: Resource, name: str, texts: Sequence[str]) -> Conditi
             f"`{name}` may be given once; a field without a suffix, up to {ALTERNATIVES_MAX} times.", field=name
         )
     if None in values:
-        raise BadQuery(f"`{name}=null` is given alone: null cannot be one of several alternatives.", field=name)
+        raise BadQuery(f"null cannot be one of several alternatives: send `{name}=null` alone.", field=name)
     return Condition(place_of(resource.model, field), "in", values)
 
 
@@ -140,7 +140,7 @@ def _parsed(resource: Resource, name: str, operator: Operator, text: str) -> Any
 
 def _checked_null(value: Any, operator: Operator) -> Any:
     if value is None and operator not in ("==", "!="):
-        raise ValueError("null has no order; a field equals null, or with _ne it does not")
+        raise ValueError("null has no order: use the field without a suffix, or with _ne")
     return value
 
 

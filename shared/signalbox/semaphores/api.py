@@ -98,7 +98,7 @@ class Semaphore:
             holder=holder,
             key=key,
             priority=priority,
-            named=bool(id) and not has_leases(call),
+            named=bool(id) and not has_leases(call.payload),
         )
         return waits.wait(runtime.ports(), self.name, request).acquired
 

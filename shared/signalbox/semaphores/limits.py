@@ -25,7 +25,7 @@ class SemaphoreLimits(Limits):
     """One year until an unused semaphore is deleted."""
 
     deadline_seconds_max: int = 29 * 24 * 3600
-    """Cloud Tasks schedules at most 30 days ahead. The difference is a margin, as that of `delay_seconds_max`."""
+    """Cloud Tasks schedules at most 30 days ahead. The difference is a margin, as for `delay_seconds_max`."""
 
     claim_seconds: int = 30
     """The time in which a granted continuation must start. Cold starts and a busy queue take seconds."""

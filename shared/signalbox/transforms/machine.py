@@ -221,7 +221,7 @@ class _Run:
                 yield value
 
     def _scan(self, text: str) -> None:
-        """Count the scan of a text, which a reference repeats for each of its results. An empty one counts, too."""
+        """Count the scan of a text, which a reference repeats for each of its results. An empty one also counts."""
         self._step(1 + len(text) // LIMITS.transform_letters_per_step)
 
     def _step(self, count: int = 1) -> None:

@@ -369,7 +369,7 @@ def semaphores() -> None:
 
 @semaphores.command("create")
 @click.argument("name")
-@click.option("--permits", type=int, required=True, help="How many holders at once.")
+@click.option("--permits", type=int, required=True, help="The number of permits.")
 @click.option("--lease", "lease_seconds", default=600.0, show_default=True, help="Seconds of a lease.")
 @of_a_place
 def create_semaphore(name: str, permits: int, lease_seconds: float, **place: str) -> None:

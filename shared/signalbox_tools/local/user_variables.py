@@ -74,7 +74,7 @@ def _text_of(file: Path) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise CatalogueError(f"{FILE}:{line}: it is not UTF-8: save the file in this encoding") from error
+        raise CatalogueError(f"{FILE}:{line}: it is not UTF-8: save the file as UTF-8") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

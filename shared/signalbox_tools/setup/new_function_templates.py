@@ -74,12 +74,12 @@ def names_of_main() -> frozenset[str]:
 
 
 def taken_by(name: str) -> str:
-    """Return what a function of this name would hide: a word of Python, a module, or a name of its own `main.py`.
+    """Return what a function of this name would hide: a keyword of Python, a module, or a name of its own `main.py`.
 
     Return an empty text if it hides nothing.
     """
     if keyword.iskeyword(name):
-        return f"Python has a word {name}"
+        return f"Python has a keyword {name}"
     if hasattr(builtins, name):
         return f"Python has a function or type {name}"
     if name in names_of_main():

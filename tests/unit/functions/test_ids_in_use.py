@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 import yaml
 
-from signalbox import Call, Function, SectionRun, add_resource, critical_section, flow, flows, rate, semaphore
+from signalbox import (
+    Function,
+    SectionRun,
+    add_resource,
+    batch,
+    critical_section,
+    flow,
+    flows,
+    objects,
+    rate,
+    semaphore,
+    sub_batch,
+)
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 
@@ -43,6 +56,9 @@ class Cart:
         """Count an item that has a name."""
         self.count += bool(item)
         return self.count
+
+    def mark(self, token: int) -> None:
+        """Receive a token."""
 
 
 add_resource(shop, Order)
@@ -126,17 +142,34 @@ def test_a_repeat_under_an_id_is_recognised_and_another_body_is_refused(harness:
     assert harness.post(path, json=other, headers=key).status == 409
 
 
-OPERATIONS: dict[str, Callable[[Call[Any]], object]] = {
-    "enqueue": lambda call: call.enqueue(id="i"),
-    "semaphore.wait": lambda call: semaphore("ovens").wait(call, id="i"),
-    "rate.wait": lambda call: rate("mails").wait(call, id="i"),
-    "critical_section.run": lambda call: critical_section("other").run(call, id="i"),
+OPERATIONS: dict[str, Callable[[int], object]] = {
+    "enqueue": lambda token: pack.call(order=token).enqueue(id="i"),
+    "semaphore.wait": lambda token: semaphore("ovens").wait(pack.call(order=token), id="i"),
+    "rate.wait": lambda token: rate("mails").wait(pack.call(order=token), id="i"),
+    "critical_section.run": lambda token: critical_section("other").run(pack.call(order=token), id="i"),
+    "a flow's start": lambda token: buy.start("i", token),
+    "a flow's start by name": lambda token: flows("buy", "i").start(order=token),
+    "a flow's start with a task": lambda token: flows("buy", "i").start(pack.call(order=token), order=1),
+    "a flow's start_new": buy.start_new,
+    "an event": lambda token: flows("buy", "run").event("paid", token, id="i"),
+    "an event without an id": lambda token: flows("buy", "run").event("paid", token),
+    "an object's call": lambda token: objects("Cart", "ann").with_(id="i").mark(token=token),
+    "an object's call without an id": lambda token: objects("Cart", "ann").mark(token=token),
+    "an object's continuation": lambda token: (
+        objects("Cart", "ann").with_(id="i").add(item="pen").then(pack.call(order=token))
+    ),
+    "batch.populate": lambda token: batch("i").populate([pack.call(order=token)]),
+    "batch.populate, in pages": lambda token: batch("i").populate(pack.call(order=token) for _ in range(2)),
+    "batch.populate, with a task": lambda token: batch("i").populate([], on_complete=pack.call(order=token)),
+    "batch.populate, what follows": lambda token: batch("i").populate(
+        [pack.call(order=1)], then=sub_batch([pack.call(order=token)])
+    ),
 }
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_task_that_passes_its_lease_under_an_id_is_recognised_when_it_is_delivered_again(
-    harness: Harness, operation: str
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     tokens: list[int] = []
     bakery = Function("bakery")
@@ -144,11 +177,36 @@ def test_a_task_that_passes_its_lease_under_an_id_is_recognised_when_it_is_deliv
     @bakery.task
     def bake(run: SectionRun) -> None:
         tokens.append(run.token)
-        OPERATIONS[operation](pack.call(order=run.token))
+        OPERATIONS[operation](run.token)
+        if len(tokens) == 1:
+            raise RuntimeError("the second delivery has another lease")
+
+    monkeypatch.setattr(BATCHES_LIMITS, "call_units_max", 1)
+    harness.add(bakery)
+    critical_section("bread").run(bake.call())
+    harness.run(raise_errors=False)
+    assert len({*tokens}) == 2
+    assert list(harness.get("failures").json["failures"]) == []
+
+
+def test_a_task_that_forks_a_run_with_its_lease_is_recognised_when_it_is_delivered_again(harness: Harness) -> None:
+    tokens: list[int] = []
+    bakery = Function("bakery")
+
+    @bakery.flow
+    async def prove(token: int) -> int:
+        return await flow.event("risen") or token
+
+    @bakery.task
+    def bake(run: SectionRun) -> None:
+        tokens.append(run.token)
+        prove.fork("run", "i", 0, arguments={"token": run.token})
         if len(tokens) == 1:
             raise RuntimeError("the second delivery has another lease")
 
     harness.add(bakery)
+    flows("prove", "run").start(token=0)
+    harness.run()
     critical_section("bread").run(bake.call())
     harness.run(raise_errors=False)
     assert len({*tokens}) == 2

@@ -74,7 +74,7 @@ def add(to: str, text: str) -> None:
 
 
 def test_a_partial_has_no_name_for_a_task() -> None:
-    with pytest.raises(TypeError, match=r"A task is known by its name, and this partial has none. Write a `def`"):
+    with pytest.raises(TypeError, match=r"A task needs a name, and this partial has none. Write a `def`"):
         Function("letters").task(partial(add, to="ann"))
 
 

@@ -88,7 +88,7 @@ def test_a_wrong_call_by_class_is_refused_where_it_is_made(harness: Harness) -> 
         bike(Bike.note)
     with pytest.raises(TypeError, match=r"upper is not a method of Bike: write `Bike\.METHOD`"):
         bike(str.upper)
-    with pytest.raises(BadObjectCall, match="Only the code of a flow awaits"):
+    with pytest.raises(BadObjectCall, match="Only the code of a flow can await"):
         bike(Bike.note, Note("a")).__await__()
     harness.run()
 

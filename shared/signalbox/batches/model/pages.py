@@ -17,6 +17,7 @@ from signalbox.batches.model.units import PlacedUnit, first_runs
 from signalbox.core import json_values
 from signalbox.core.calls import Call
 from signalbox.core.given import given
+from signalbox.core.idempotency_keys import without_leases
 from signalbox.core.lazy_dataclasses import dataclass
 
 
@@ -162,8 +163,10 @@ def loaded(record: Mapping[str, Any] | None) -> Loaded:
 
 
 def digest(*parts: Any) -> str:
-    """Return a hash of a request, by which a repeat is recognized."""
-    return hashlib.sha256(json_values.canonical(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    """Return a hash of a request by which a repeat is recognised: the same in every delivery of the task that calls."""
+    return hashlib.sha256(json_values.canonical(without_leases(parts)).encode("utf-8", "surrogatepass")).hexdigest()[
+        :32
+    ]
 
 
 def json_text(value: Any) -> str:

@@ -68,7 +68,7 @@ def is_plain(codec: Codec) -> bool:
 def encode(codec: Codec, value: Any, at: str) -> Any:
     """Return a value as JSON. Raises `WrongValue` naming the wrong part, whose place begins with `at`.
 
-    Errors of the user's code that is called, such as a serializer or a property, are a `WrongValue`, too.
+    Errors of the user's code that is called, such as a serializer or a property, are also a `WrongValue`.
     """
     try:
         return codec.encode(value, at)

@@ -22,7 +22,7 @@ def difference(sent: Any, back: Any, at: str) -> str:
     return f"{at} would arrive as another value: {_ADVICE}"
 
 
-_ADVICE = "what the class writes and what it reads do not fit each other"
+_ADVICE = "the class does not read its own JSON as the same value"
 
 
 def _is_equal(sent: Any, back: Any) -> bool:

@@ -72,7 +72,7 @@ def _sorted(members: Iterable[Any]) -> list[Any]:
 
 
 def _place(member: Any) -> tuple[str, Any]:
-    """Return a key by which a member is sorted. Python orders sets by inclusion, which is no order of all of them."""
+    """Return a key by which a member is sorted. Python compares sets by inclusion, which does not order all of them."""
     if isinstance(member, frozenset):
         return "frozenset", sorted(map(_place, member))
     if isinstance(member, tuple):

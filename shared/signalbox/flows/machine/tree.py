@@ -176,7 +176,7 @@ class PendingCommand:
 class Branch:
     """A coroutine. It is resumed with the outcome of the command that it awaits.
 
-    It runs in a `context` of its own: a copy of that of the branch which began it.
+    It runs in its own `context`, a copy of the context of the branch that began it.
     """
 
     def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:

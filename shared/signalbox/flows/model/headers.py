@@ -13,6 +13,7 @@ from typing import Any, Self
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.given import given
+from signalbox.core.idempotency_keys import call_without_leases, sorted_json, without_leases
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
@@ -334,7 +335,7 @@ def new_header(
     timeout_seconds: float | None = None,
 ) -> FlowHeader:
     """Return the header of a flow whose code has not been started."""
-    what: list[Any] = [arguments, on_complete.to_record() if on_complete else None]
+    what: list[Any] = [arguments, call_without_leases(on_complete).to_record() if on_complete else None]
     what += [*([dict(labels)] if labels else []), *([] if timeout_seconds is None else [timeout_seconds])]
-    digest = name_of(json.dumps(what, sort_keys=True))
+    digest = name_of(sorted_json(without_leases(what)))
     return FlowHeader(address, function, arguments, digest, incarnation, on_complete, parent, labels=labels)

@@ -5,7 +5,6 @@ together with the first commands. Otherwise the header alone is created, and a w
 start or of a fork changes nothing.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.idempotency_keys import sorted_json, without_leases
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports, Snapshot
@@ -179,7 +179,7 @@ class Fork:
             raise BadFlow("A fork needs an id of its own.", field="id")
         new = new_header(address, "", {}, incarnation, self.on_complete)
         own = [source.key, self.from_entry, self.arguments, new.digest, self.labels, self.timeout_seconds]
-        return replace(new, digest=name_of(json.dumps(own, sort_keys=True)))
+        return replace(new, digest=name_of(sorted_json(without_leases(own))))
 
 
 def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:

@@ -199,7 +199,7 @@ class ObjectClass:
                 upgraded = user_code.run(partial(upgrade, stored["fields"], stored["version"]), user_code.kit_context())
                 return self._checked(upgraded)
             except Exception as error:
-                detail = f"{self.name}.upgrade raised {user_code.described(error)}. Its calls wait for fixed code"
+                detail = f"{self.name}.upgrade raised {user_code.described(error)}. The calls wait for fixed code"
                 raise Unavailable(detail) from error
         return dict(stored["fields"])
 

@@ -11,7 +11,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 
 
 def _unknown_time() -> datetime:
-    raise LookupError("This TaskContext was not made by the kit, so it does not know the time.")
+    raise LookupError("This TaskContext was not made by the kit, so it has no clock: run the task in a Harness.")
 
 
 @dataclass(frozen=True, slots=True)

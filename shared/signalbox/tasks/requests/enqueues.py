@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.idempotency_keys import without_leases
+from signalbox.core.idempotency_keys import call_without_leases
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -81,7 +81,7 @@ class EnqueueRequest:
     @property
     def digest(self) -> str:
         """The hash of the call by which a repeat is recognised: the same in every delivery of the task that calls."""
-        return replace(self.call, payload=without_leases(self.call.payload)).digest
+        return call_without_leases(self.call).digest
 
     def check_repeated(self, receipt: Mapping[str, Any]) -> None:
         """Raise `OtherBody` if the receipt under the id is of another call."""

@@ -55,8 +55,8 @@ def start(
 def report_fewer_calls(ports: Ports, delivered: Delivered[Context]) -> None:
     """Log an error for each call that an earlier delivery of the running task has made more often than this one.
 
-    Equal calls are told apart by their number. So if this delivery makes only the calls for what an earlier one left,
-    they are taken for repeats of that delivery's, and are not made. Only a repeated delivery reads anything.
+    Equal calls are distinguished by their number. So if this delivery makes only the calls that an earlier one left,
+    they are taken for repeats of the earlier calls, and are not made. Only a repeated delivery reads anything.
     """
     if records := records_of_further_calls():
         with suppress(Unavailable):

@@ -76,7 +76,7 @@ class RunningStack:
                 return stack
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise NoStack(NONE_RUNS) from error
-        raise NoStack(f"{NONE_RUNS} ({folder / FILE} is of another user, or names another machine.)")
+        raise NoStack(f"{NONE_RUNS} ({folder / FILE} belongs to another user, or names another machine.)")
 
     def _addresses(self) -> Iterable[str]:
         stores = [self.environment.get(name, "") for name in STORES]

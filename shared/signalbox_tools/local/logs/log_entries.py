@@ -1,7 +1,7 @@
 """Read a line of a log as values.
 
-User code can write any line into the log, and a caller chooses parts of others. So a line whose numbers are none is not
-one of the kit's, and a text that is none is left out.
+User code can write any line into the log, and a caller chooses parts of others. So a line is not one of the kit's if a
+member that must be a number is not one. A member that must be a text and is not one is left out.
 """
 
 import json

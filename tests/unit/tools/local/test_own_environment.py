@@ -133,7 +133,7 @@ def test_a_value_may_have_escapes_and_several_lines(project: Catalogue, text: st
 def test_a_file_of_secrets_in_another_encoding_is_refused_with_its_line(project: Catalogue, encoding: str) -> None:
     (project.root / ".env").write_bytes("MAIL_KEY=2\nSTRIPE_KEY=größe\n".encode(encoding))
     line = {"latin-1": 2, "utf-16": 1}[encoding]
-    with pytest.raises(CatalogueError, match=rf"\.env:{line}: it is not UTF-8: save the file in this encoding"):
+    with pytest.raises(CatalogueError, match=rf"\.env:{line}: it is not UTF-8: save the file as UTF-8"):
         own_environment(project)
 
 

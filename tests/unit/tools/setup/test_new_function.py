@@ -51,7 +51,7 @@ def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypa
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        *((word, f"Python has a word {word}") for word in ("class", "def", "lambda", "async")),
+        *((word, f"Python has a keyword {word}") for word in ("class", "def", "lambda", "async")),
         *((word, f"Python has a function or type {word}") for word in ("print", "list")),
         *((word, f"the new main.py has the name {word}") for word in ("app", "start", "show", "work", "batch")),
     ],
