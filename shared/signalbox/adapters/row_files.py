@@ -249,6 +249,7 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(max(csv.field_size_limit(), LINE_BYTES_MAX))  # of all readers; Python's own is 128 KiB
     lines = csv.reader(_text_lines(name, stream), strict=True)  # a quote that is never closed hides the rows after it
     try:
         names = next(lines, [])

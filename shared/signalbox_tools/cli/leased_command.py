@@ -53,12 +53,14 @@ class LeasedCommand:
     def __init__(self, command: tuple[str, ...]) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
         self._is_starting = False
         self._kept: list[int] = []
 
     def run(self, semaphore: "Semaphore", timeout: float, permits: int, lease_seconds: float | None) -> int:
         """Run the command under a lease, and return the exit status, which is one of the above or the command's."""
-        from signalbox.client import LeaseLost, NotFound
+        from signalbox.client import ApiError, LeaseLost, NotFound
+        from signalbox.client.identity import NoIdentity
 
         if status := _refusal(self._command[0]):
             return status
@@ -71,7 +73,7 @@ class LeasedCommand:
                 semaphore.lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease,
             ):
                 report.cancel()
-                return self._run_under(lease)
+                self._status = self._run_under(lease)
         except _Interrupted as interrupt:
             return _ended(f"Stopped by {signal.Signals(interrupt.number).name}.", SIGNALLED + interrupt.number)
         except TimeoutError as error:
@@ -80,6 +82,12 @@ class LeasedCommand:
             return _ended(str(error), LEASE_LOST)
         except NotFound as error:
             return _ended(str(error), NO_SEMAPHORE if self._process is None else LEASE_LOST)
+        except (ApiError, NoIdentity) as error:
+            if self._status is None:
+                raise
+            return _ended(f"The lease was not released, and ends by itself: {error}", self._status)
+        else:
+            return self._status
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

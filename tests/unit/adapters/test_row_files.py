@@ -214,6 +214,11 @@ def test_a_table_has_strings_under_the_names_of_its_first_line(tmp_path: Path) -
     ]
 
 
+def test_a_table_has_fields_as_long_as_a_line_may_be(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f'name,text\na,"{"x" * 1_000_000}"\n')
+    assert list(read_rows(tmp_path / "rows.csv")) == [{"name": "a", "text": "x" * 1_000_000}]
+
+
 WRONG = {
     "a.ndjson": (b'{"a": 1}\n{"a": \n', "a.ndjson, line 2: Line 1, column"),
     "b.ndjson": (b"[1]\n", "b.ndjson, line 1: write an object"),

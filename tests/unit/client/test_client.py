@@ -488,9 +488,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(blocking_semaphores, "time", clock)
+    monkeypatch.setattr(blocking_semaphores, "lease_clock", clock)
     monkeypatch.setattr(blocking_semaphores, "sleep", clock.sleep)
-    monkeypatch.setattr(aio_semaphores, "time", clock)
+    monkeypatch.setattr(aio_semaphores, "lease_clock", clock)
     return clock
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -139,7 +140,7 @@ class Network(httpx.AsyncBaseTransport):
 @contextlib.contextmanager
 def running(loop: Loop, seed: int = 0) -> Iterator[asyncio.Runner]:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        patch.setattr(semaphores, "time", loop)
+        patch.setattr(semaphores, "lease_clock", loop)
         patch.setattr(transport, "time", loop)
         patch.setattr(transport, "random", random.Random(seed))
         yield runner
@@ -230,6 +231,36 @@ def test_a_lease_that_was_held_until_its_release_is_not_lost_because_the_answer_
     with running(loop) as runner:
         runner.run(hold())
     assert len(network.server.ended) == 1
+
+
+def test_the_error_of_a_block_is_raised_although_its_lease_cannot_be_released() -> None:
+    loop, network = Loop(), Network(Server())
+
+    async def hold() -> None:
+        async with client_of(network) as client, client.semaphore("till").lease(timeout_seconds=60):
+            network.is_lost = lambda: True
+            raise KeyError("the block's own")
+
+    with running(loop) as runner, pytest.raises(KeyError, match="the block's own"):
+        runner.run(hold())
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="another system has another clock")
+def test_a_lease_ends_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, suspended, now = Server(lease_seconds=600), [0.0], time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now(clock) + suspended[0] * (clock == time.CLOCK_BOOTTIME))
+    carried = httpx.MockTransport(lambda request: httpx.Response(200, json=server.answer(request, suspended[0])))
+
+    def hold() -> None:
+        with client.semaphore("till").lease(timeout_seconds=20) as held:
+            held.check()
+            suspended[0] = 700.0
+            was_lost.append(held.is_lost)
+
+    was_lost: list[bool] = []
+    with Client(URL, transport=carried) as client, pytest.raises(LeaseLost):
+        hold()
+    assert was_lost == [True]
 
 
 async def _work(loop: Loop, network: Network, draw: random.Random, wrong: list[str]) -> None:

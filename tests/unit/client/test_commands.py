@@ -20,8 +20,9 @@ import httpx
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox.client import Client, call
+from signalbox.client import Client, Unavailable, call
 from signalbox.client.blocking.objects_and_flows import Run
+from signalbox.client.blocking.semaphores import Semaphore
 from signalbox.testing import Harness
 from signalbox_tools.cli import flow_replay, leased_command
 from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND
@@ -202,6 +203,18 @@ def test_a_command_whose_lease_is_lost_is_ended(client: Client, capsys: pytest.C
     assert main(["semaphores", "run", "till", "--", PYTHON, "-c", "import time; time.sleep(60)"]) == LEASE_LOST
     thread.join()
     assert "ended before it was released" in capsys.readouterr().err
+
+
+def test_a_command_gives_its_status_although_its_lease_cannot_be_released(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def signal_lease(*_: object) -> bool:
+        raise Unavailable(0, {"title": "No answer"})
+
+    client.semaphore("till").ensure(permits=1)
+    monkeypatch.setattr(Semaphore, "signal", signal_lease)
+    assert main(["semaphores", "run", "till", "--", "sh", "-c", "exit 3"]) == 3
+    assert capsys.readouterr().err == "The lease was not released, and ends by itself: 0 No answer\n"
 
 
 def test_no_permit_in_time_is_an_error(client: Client, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """Semaphores, leases that renew themselves, and critical sections."""
 
-import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -8,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
+from signalbox.client import lease_clock
 from signalbox.client.aio.lease_renewal import Repeated, finished, sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
@@ -222,20 +222,20 @@ class Semaphore:
         here have no place in the queue: tasks that `wait` come first. If it is interrupted while it waits, it releases
         what was granted meanwhile.
         """
-        ends_at = time.monotonic() + timeout_seconds
+        ends_at = lease_clock.monotonic() + timeout_seconds
         seconds = lease_seconds or (await self._show()).member("lease_seconds", float)
-        asked_at, id_, held = time.monotonic(), str(uuid.uuid4()), HeldLease(self, seconds)
+        asked_at, id_, held = lease_clock.monotonic(), str(uuid.uuid4()), HeldLease(self, seconds)
         patience, wait_seconds, may_hold = Patience(ends_at), 0.0, False
         # A lease is released whatever interrupts this code, at any line: a cancel, a signal's handler, an error.
         try:
             while True:
-                wait_seconds = round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
+                wait_seconds = round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - lease_clock.monotonic())), 3)
                 may_hold = True
                 found, least = await self._acquire(id_, permits, seconds, wait_seconds)
                 if found is not None:
                     break
                 may_hold = False
-                await sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
+                await sleep(patience.next_pause(lease_clock.monotonic(), f"{self.name} has no free permit", least))
             held.begin(found, asked_at)
             async with held:
                 yield held
@@ -277,7 +277,7 @@ class HeldLease:
     @property
     def is_lost(self) -> bool:
         """Whether another holder may have the permits."""
-        return self._is_refused or time.monotonic() >= self._ends_at
+        return self._is_refused or lease_clock.monotonic() >= self._ends_at
 
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost. Call it before each effect that only the holder may have."""
@@ -287,7 +287,7 @@ class HeldLease:
             raise LeaseLost(f"the lease {self.id} of {self._semaphore.name} was released")
 
     async def __aenter__(self) -> Self:
-        if time.monotonic() > self._ends_at - self._seconds + self._seconds / RENEWALS_PER_LEASE:
+        if lease_clock.monotonic() > self._ends_at - self._seconds + self._seconds / RENEWALS_PER_LEASE:
             await self._renew()  # it may have been granted any time ago
         self.check()
         self._renewal = Repeated(self._renew, self._pause_seconds)
@@ -296,7 +296,11 @@ class HeldLease:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await finished(self._end)
+        try:
+            await finished(self._end)
+        except (ApiError, NoIdentity):
+            if error is None:
+                raise
         if error is None and self._is_refused:  # not if only the answer to the release came late
             self.check()
 
@@ -309,12 +313,12 @@ class HeldLease:
         self.is_released = True
 
     def _pause_seconds(self) -> float:
-        left = self._ends_at - time.monotonic()
+        left = self._ends_at - lease_clock.monotonic()
         return max(left, self._seconds / 10) / RENEWALS_PER_LEASE
 
     async def _renew(self) -> bool:
         """Renew the lease; return whether it is still held, or may be."""
-        asked_at = time.monotonic()
+        asked_at = lease_clock.monotonic()
         try:
             renewed = await self._semaphore._soon(self._seconds / RENEWALS_PER_LEASE).renew(self._lease, self._seconds)
         except (ApiError, NoIdentity):
