@@ -72,6 +72,23 @@ def test_populate_returns_the_end_of_a_batch_that_is_cancelled_meanwhile(
         assert batch("b").populate(calls(count))["state"] == "cancelled"
 
 
+def test_the_load_of_a_large_batch_ends_soon_after_its_cancel(
+    project: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Call[Any]] = []
+
+    def arriving() -> Iterator[Call[Any]]:
+        for call in calls(100):
+            taken.append(call)
+            yield call
+
+    monkeypatch.setattr(pages, "PAGES_A_LOOK", 3)
+    with replaced(call_units_max=10, page_units_max=5):
+        after_page(project, monkeypatch, 1, lambda: batch("b").cancel())
+        assert batch("b").populate(arriving())["state"] == "cancelled"
+    assert len(taken) <= 5 * 5
+
+
 def test_other_units_for_an_ended_batch_are_refused(project: Harness) -> None:
     with replaced(call_units_max=100):
         batch("b").populate(calls(200))

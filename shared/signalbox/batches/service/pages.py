@@ -16,6 +16,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Write
 from signalbox.core.problems import TooLarge
 
+PAGES_A_LOOK = 100
+"""Pages that a call loads before it reads again whether the batch has ended."""
+
 
 def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
     """Load the next page of a batch; return whether it is new. Raises the `Problem` that refuses it."""
@@ -40,12 +43,15 @@ def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -
     """Cut units into pages as they arrive, and load the pages under the numbers from `first_page` on.
 
     At most one page of units is in memory. A repeat with the same units finds the pages. Raises the `Problem` that
-    refuses a page; the pages before it are loaded then.
+    refuses a page; the pages before it are loaded then. The header is read again after every `PAGES_A_LOOK` pages, so
+    the load of a large batch ends soon after a cancel.
     """
     run, header = storage.read_header(ports, batch)
     number, start, unit_count, created = first_page, None, 0, False
     for number, page in enumerate(cut_stream(units), first_page):
         request = PageRequest(number, page)
+        if number > first_page and number % PAGES_A_LOOK == 0:
+            header = _header_now(ports, run)
         request.check(header)
         if not pages.takes_pages(header, number):
             _repeated(ports, run, header, request)
@@ -55,6 +61,13 @@ def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -
             start = start.after(len(page), header.settings.per_task)
         unit_count += len(page)
     return Appended(number + bool(unit_count), unit_count, created)
+
+
+def _header_now(ports: Ports, run: BatchRun) -> Header:
+    header = storage.read_header_of_run(ports, run)
+    if header is None:
+        raise storage.no_such_batch(run.batch)
+    return header
 
 
 def _page_start(ports: Ports, run: BatchRun, header: Header, number: int) -> PageStart:
