@@ -71,10 +71,12 @@ def _read(file: Path) -> Mapping[str, str]:
 def _text_of(file: Path) -> str:
     raw = file.read_bytes()
     try:
-        text = raw.decode("utf-8-sig")
+        text, wrong_at = raw.decode("utf-8-sig"), raw.find(b"\0")  # of UTF-16, and no variable can have it
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise CatalogueError(f"{FILE}:{line}: it is not UTF-8: save the file as UTF-8") from error
+        text, wrong_at = "", error.start
+    if wrong_at >= 0:
+        line = raw.count(b"\n", 0, wrong_at) + 1
+        raise CatalogueError(f"{FILE}:{line}: it is not UTF-8: save the file as UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

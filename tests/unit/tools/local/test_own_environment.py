@@ -137,6 +137,13 @@ def test_a_file_of_secrets_in_another_encoding_is_refused_with_its_line(project:
         own_environment(project)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_of_secrets_in_utf_16_without_its_mark_is_refused(project: Catalogue, encoding: str) -> None:
+    (project.root / ".env").write_bytes("MAIL_KEY=2\nSTRIPE_KEY=3\n".encode(encoding))
+    with pytest.raises(CatalogueError, match=r"\.env:1: it is not UTF-8: save the file as UTF-8"):
+        own_environment(project)
+
+
 @pytest.mark.parametrize(("text", "line"), [('A="1\n2"\n\nB\n', 4), ("=a\n", 1), ("# a\nexport A\n", 2)])
 def test_a_line_that_is_no_variable_is_refused_with_its_number(project: Catalogue, text: str, line: int) -> None:
     (project.root / ".env").write_text(text)
