@@ -73,6 +73,9 @@ WORLDS: dict[str, Callable[..., None]] = {
     "verify": verify.run,
     "watch": watch.run,
 }
+
+OF_DRIVER = frozenset({"flow_trees"})
+"""Worlds that compare the driver of flows alone with a model: few of their programs have a store."""
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 

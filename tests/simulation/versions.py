@@ -480,11 +480,20 @@ class Crossings:
             _close(inner)
             raise
 
+    def _enter(self, home: str) -> None:
+        """Let code of `home` know the run whose driver is of the other library."""
+        other = LAST if home == TODAY else TODAY
+        here, there = (counterpart("signalbox.flows.machine.running_flow", package) for package in (home, other))
+        assert here is not None, "every release has flows"
+        assert there is not None, "every release has flows"
+        here.enter(self.translate(there.current_flow(), other))
+
     def _steps(self, inner: Any, home: str) -> Generator[Any, Any, Any]:
         """Run a coroutine. Each command that it awaits, and each outcome, crosses. Raises `Lacking`, but not in it."""
         sent: Any = None
         error: BaseException | None = None
         while True:
+            self._enter(home)
             try:
                 item = inner.send(sent) if error is None else inner.throw(error)
             except StopIteration as stop:

@@ -28,8 +28,8 @@ def _a_wait_for_each_delivery(delivered: Delivered[OfUnit]) -> RateWaitRequest:
     return replace(request, id=f"{request.id}-{delivered.retries}")
 
 
-def _nothing_lost(name: str, held: RateWait, now: datetime) -> WaitAnswer:
-    return replace(repeated_wait(name, held, now), lost=())
+def _nothing_lost(name: str, held: RateWait, request: RateWaitRequest, now: datetime) -> WaitAnswer:
+    return replace(repeated_wait(name, held, request, now), lost=())
 
 
 def _of_flows_only(name: str, admitted: Admitted, now: datetime) -> tuple[Effect, ...]:
