@@ -92,10 +92,10 @@ class _Smaller:
         return getattr(self._group, name)
 
 
-def _as_if_first(ports: Ports, delivered: Delivered[OfGroup], *more: Any) -> None:
+def _as_if_first(ports: Ports, delivered: Delivered[OfGroup], *more: Any, **named: Any) -> None:
     """A later delivery runs all units that are left at once, and counts no start."""
     context = replace(delivered.context, group=replace(delivered.context.group, careful=False))
-    run_group(ports, replace(delivered, context=context, executions=0, retries=0), *more)
+    run_group(ports, replace(delivered, context=context, executions=0, retries=0), *more, **named)
 
 
 def _uncounted(
@@ -135,11 +135,11 @@ def _not_followed_when_repeated(ports: Ports, group: Group) -> bool:
     return resume(ports, replace(group, concurrency=None))
 
 
-def _followed_by_its_task(ports: Ports, delivered: Delivered[OfGroup], *more: Any) -> None:
+def _followed_by_its_task(ports: Ports, delivered: Delivered[OfGroup], *more: Any, **named: Any) -> None:
     """The next group is enqueued when this group's task has run, even if a unit raised."""
     group = delivered.context.group
     try:
-        run_group(ports, delivered, *more)
+        run_group(ports, delivered, *more, **named)
     finally:
         groups.follow(ports, group)
 
@@ -168,11 +168,11 @@ def _the_first_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -
     return (id_, last) if last is None or not last.ended else (unit.sub_batch_id(), first)
 
 
-def _sharing_a_key(*call: object) -> str | None:
+def _sharing_a_key(*call: object, leaves: idempotency_keys.Leaves | None = None) -> str | None:
     """The calls of a task of several units have keys of the running delivery's operation."""
     task = idempotency_keys._running_task.get()
     with idempotency_keys.idempotent_calls(task.operation if task else ""):
-        return idempotency_key(*call)
+        return idempotency_key(*call, leaves=leaves)
 
 
 FAULTS = (
