@@ -1,7 +1,6 @@
 """Planted faults that a model of flows notices: the rules of shields, of groups, and of locks in results."""
 
 from dataclasses import replace
-from typing import Any
 
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.tree import Branch, Parent
@@ -15,11 +14,6 @@ NOTICED = ("flow-27", str(lost_messages.LOCKS_IN_RESULTS))
 
 def _keeps_what_it_received(_: Branch) -> None:
     """Leave what a function of the kit has received where it is."""
-
-
-def _by_name(driver: Driver) -> list[tuple[str, Any]]:
-    """Return the kept events of one name after those of another one."""
-    return [(name, value) for name, values in driver.kept.items() for value in values]
 
 
 def _later(_: Driver, __: int, ___: Parent | None = None) -> None:
@@ -36,7 +30,6 @@ FAULTS = (
         Fault(clause, without, always(replacement), compared.run)
         for clause, without, replacement in (
             ("flow-5", "the events of a map or a time-out", ("flows.Branch.abandon", _keeps_what_it_received)),
-            ("flow-5", "the place of an event among those of other names", ("flows.Driver.kept_events", _by_name)),
             ("flow-27", "the outcome of a shield before its cancel", ("flows.Driver.deliver", _later)),
         )
     ),
