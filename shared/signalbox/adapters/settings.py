@@ -192,7 +192,7 @@ class Settings:
         return frozenset(filter(None, [self.scheduler_account]))
 
     def task_callers(self, function: str) -> frozenset[str]:
-        """Return the accounts that may call a function's tasks: those of its queues, or none if there is no account."""
+        """Return the accounts that may call a function's tasks, which are those of its queues. It may be empty."""
         if self.tasks_account and QUEUE not in self.tasks_account:
             return frozenset((self.tasks_account,))
         return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))

@@ -1,4 +1,4 @@
-"""The clock by which a client knows when its lease must have ended. It goes on while the machine is suspended."""
+"""The clock with which a client measures its leases. It also counts the time while the machine is suspended."""
 
 import time
 

@@ -432,7 +432,7 @@ def run(
     exit status is the command's, or 128 and the number of the signal that ended it, or:
 
     \b
-    123  there is no such semaphore
+    123  the semaphore does not exist
     124  no permit within --timeout
     125  the lease was lost: the command got SIGTERM, and SIGKILL ten seconds later
     126  COMMAND is not executable; no permit was taken

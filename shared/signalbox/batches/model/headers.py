@@ -129,7 +129,7 @@ class Header:
 
 
 def header_of(record: Mapping[str, Any] | None) -> Header | None:
-    """Return the header of a batch that exists: None if there is no record or the batch is being removed."""
+    """Return the header of a batch, or None if the batch has no record or is being removed."""
     header = None if record is None else Header.from_record(record)
     return header if header and header.state != "removed" else None
 

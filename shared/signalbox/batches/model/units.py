@@ -51,8 +51,8 @@ class Retries:
     Retries of a batch that does not limit its `concurrency` are in no chain: they have none of these fields.
 
     Only units that had failed by `called_at`, in microseconds, are retried, and each once. A unit's record names the
-    calls that have retried it. So no call retries a failure of its own retries, and each call retries a unit whose
-    retry by another call fails.
+    calls that have retried it. So a call never retries a unit twice, even if its retry fails. If the retry of another
+    call fails, it does retry the unit.
     """
 
     call: str

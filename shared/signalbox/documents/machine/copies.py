@@ -49,7 +49,7 @@ CUT_MARKS = frozenset({"link_cycle", "link_too_deep", TOO_LARGE})
 """Marks of copies whose target may have more content than the copies show."""
 
 Sources = Mapping[str, Content | None]
-"""Contents by key, read at one instant. A content is None if there is no document under the key."""
+"""Contents by key, read at one instant. The content of a key without a document is None."""
 
 
 # --- one copy ---
