@@ -17,6 +17,7 @@ from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
 from signalbox_tools.deploy.plan_summary import Plan, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.waiting_clock import Clock
+from tests.infra.deploy import real_gcloud
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
@@ -298,10 +299,10 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
     assert script.count("terraform apply") == 0
     listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
     assert len(listed) == 2, "one call for each queue of the environment"
-    pattern = re.compile(listed[0].partition("--filter=httpRequest.url~")[2].split()[0])
-    assert pattern.match(OLD)
-    assert pattern.match("https://dev-old-9.us-central1.run.app/turns")
-    assert not pattern.match("https://dev-quilt-123.us-central1.run.app/tasks/paint")
+    [expression] = re.findall(r"--filter=(\S+)", listed[0])
+    others = ["https://dev-old-9.us-central1.run.app/turns", "https://dev-quilt-123.us-central1.run.app/tasks/paint"]
+    tasks = [{"httpRequest": {"url": url}} for url in (OLD, *others)]
+    assert real_gcloud.selects(expression, tasks) == [True, True, False]
 
 
 def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(
