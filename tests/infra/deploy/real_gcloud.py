@@ -16,6 +16,7 @@ from typing import Any
 from tests.required_programs import GCLOUD
 
 WRONG_ARGUMENTS = 2
+SIGNED_OUT = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false"}
 PARSE = """
 import contextlib, io
 from googlecloudsdk import gcloud_main
@@ -25,10 +26,10 @@ for command in asked:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         try:
-            status = cli.Execute(command)
+            cli.Execute(command)
+            answers.append(0)
         except SystemExit as ended:
-            status = ended.code
-    answers.append(status)
+            answers.append(ended.code)
 """
 FILTER = """
 from googlecloudsdk.core.resource import resource_filter
@@ -39,7 +40,6 @@ answers = list(map(bool, map(resource_filter.Compile(asked[0]).Evaluate, asked[1
 def refused(commands: Sequence[Sequence[str]], settings: Path) -> list[str]:
     """Return the commands whose arguments gcloud refuses. `settings` is an empty folder for its configuration."""
     statuses = _python(PARSE, [list(each[1:]) for each in commands], settings)
-    assert 0 not in statuses, "gcloud has an account"
     return [" ".join(each) for each, status in zip(commands, statuses, strict=True) if status == WRONG_ARGUMENTS]
 
 
@@ -60,11 +60,10 @@ asked, out = json.load(sys.stdin), sys.stdout
 {code}
 json.dump(answers, out)
 """
-    own = {"CLOUDSDK_CONFIG": str(settings or "/nowhere"), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
-    done = subprocess.run(  # noqa: S603  this Python
+    done = subprocess.run(
         (sys.executable, "-I", "-c", program),
         input=json.dumps(asked),
-        env={**os.environ, **own},
+        env={"PATH": os.environ["PATH"], "CLOUDSDK_CONFIG": str(settings or "/nowhere"), **SIGNED_OUT},
         capture_output=True,
         text=True,
         check=False,
