@@ -148,6 +148,7 @@ class Terraform:
 def of(target: Target, account: str, run: Run) -> Terraform:
     """Return Terraform for the functions of an environment, deployed by an account."""
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
+    values["environment_name"] = target.environment
     working_copy.renew(target.folder)
     if target.folder.own:
         # The state contains the path, so it is the same on every machine.

@@ -168,6 +168,13 @@ def test_nothing_is_applied_without_confirmation(
     assert script.count("terraform apply") == 0
 
 
+def test_terraform_gets_the_name_of_the_environments_file(place: deployment_target.Target) -> None:
+    script = Script()
+    Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT).plan()
+    [planning] = [each for each in script.asked if each.startswith("terraform plan")]
+    assert " -var=environment_name=dev " in f"{planning} "
+
+
 def test_a_plan_is_applied_only_if_one_was_kept(place: deployment_target.Target) -> None:
     script = Script()
     with pytest.raises(Aborted, match="no saved plan to apply"):
