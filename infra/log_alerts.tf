@@ -67,7 +67,7 @@ locals {
     for number, names in local.pausable : number == 0 ? "paused" : "paused-${number + 1}" => {
       title    = "A queue or a schedule was paused"
       severity = "WARNING"
-      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"\\.(PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
+      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"[.](PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
     }
     }, {
     for number, names in local.job_groups : number == 0 ? "schedules" : "schedules-${number + 1}" => {

@@ -77,16 +77,19 @@ class Deployment:
         return Recovery(self.target, self.say, self.agree, self.run)
 
     def plan(self) -> Plan:
-        """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""
-        return self._planned(self._checked())
+        """Check, package, plan and show; a plan that may be applied is kept for `deploy(saved=True)`."""
+        engine = self._checked()
+        engine.forget_kept_plan()
+        plan = self._planned(engine)
+        engine.keep_plan()
+        return plan
 
     def deploy(self, saved: bool = False) -> bool:
-        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
+        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
         engine = self._in_place(self._terraform(self._preparation().prepared().account))
         if saved:
-            if not engine.plan_file.exists():
+            if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
-            plan = engine.saved()
             self._refuse_losses(plan)
             self._apply(engine, plan)
         else:
@@ -103,8 +106,11 @@ class Deployment:
         """Smoke-test the deployment through its own URLs; return whether every step passed."""
         return self._tested(self._checked())
 
-    def destroy(self) -> None:
-        """Destroy the environment after its name is typed; for prod also the project's name."""
+    def destroy(self) -> bool:
+        """Destroy the environment after its name is typed; for prod also the project's name.
+
+        Return whether the queues, which stay, are empty.
+        """
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
             raise Aborted(f"Nothing was destroyed: type {words!r} (or --confirm {words!r}).")
@@ -113,16 +119,22 @@ class Deployment:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        for queue in self.target.catalogue.queues:
-            self._emptied(self.target.service(queue))
+        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.queues]
         self.say(REMAINS)
+        return all(emptied)
 
-    def _emptied(self, queue: str) -> None:
-        """Delete the tasks of a queue that stays."""
+    def _emptied(self, queue: str) -> bool:
+        """Delete the tasks of a queue that stays. Report a failure, and return whether there was none."""
         where = (f"--location={self.target.region}", f"--project={self.target.project}", "--quiet")
         outcome = self.run(("gcloud", "tasks", "queues", "purge", queue, *where), folder=self.target.root)
-        if not outcome.ok:
-            self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
+        is_empty = outcome.ok or project_facts.ABSENT in outcome.error
+        if not is_empty:
+            command = f"gcloud tasks queues purge {queue} {' '.join(where[:2])}"
+            self.say(
+                f"The queue {queue} was not emptied: the next deployment would run its tasks. To empty it: {command}\n"
+                f"  {outcome.error.strip()}"
+            )
+        return is_empty
 
     def adopt(self) -> bool:
         """Import the resources that a killed apply left, and create the rest.

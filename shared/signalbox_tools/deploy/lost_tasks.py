@@ -108,8 +108,9 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
             if queue in queues:
                 yield queue, "at all", ("gcloud", "tasks", "list", *where)
             elif services:
-                address = rf"^https://({'|'.join(services)})-[0-9]+\.{region}\.run\.app/"
-                command = ("gcloud", "tasks", "list", *where, f"--filter=httpRequest.url~{address}")
+                address = f"^https://({'|'.join(services)})-[0-9]+[.]{region}[.]run[.]app/"
+                # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
+                command = ("gcloud", "tasks", "list", *where, f'--filter=httpRequest.url~"{address}"')
                 yield queue, f"for {', '.join(services)}", command
 
 

@@ -31,7 +31,8 @@ deployment:
 {lifts}"""
 LIFT = "  gcloud run services update-traffic {service} --to-latest --region={region} --project={project}"
 RESTORED = """The restore into {database} has begun. It takes minutes to hours:
-`gcloud firestore operations list --database={database}` shows when it has ended. {old} is unchanged.
+`gcloud firestore operations list --database={database} --project={project}`
+shows when it has ended. {old} is unchanged.
 To switch, set in {file}
   "database": "{database}",
   "create_database": false
@@ -146,7 +147,11 @@ class Recovery:
             source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
             self._gcloud("firestore", "databases", "restore", source, into)
         self._protect(database)
-        self.say(RESTORED.format(database=database, old=self.target.database, file=self.target.own_file))
+        self.say(
+            RESTORED.format(
+                database=database, old=self.target.database, file=self.target.own_file, project=self.target.project
+            )
+        )
 
     def _protect(self, database: str) -> None:
         """Set what a restored database lacks and prod's has: point-in-time recovery and delete protection.

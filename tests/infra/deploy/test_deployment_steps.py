@@ -1,10 +1,11 @@
 """What comes after what: agreement before a change, another try for what passes, and a guard before destruction."""
 
+import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,6 +18,7 @@ from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
 from signalbox_tools.deploy.plan_summary import Plan, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.waiting_clock import Clock
+from tests.infra.deploy import real_gcloud
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
@@ -166,6 +168,13 @@ def test_nothing_is_applied_without_confirmation(
     assert script.count("terraform apply") == 0
 
 
+def test_terraform_gets_the_name_of_the_environments_file(place: deployment_target.Target) -> None:
+    script = Script()
+    Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT).plan()
+    [planning] = [each for each in script.asked if each.startswith("terraform plan")]
+    assert " -var=environment_name=dev " in f"{planning} "
+
+
 def test_a_plan_is_applied_only_if_one_was_kept(place: deployment_target.Target) -> None:
     script = Script()
     with pytest.raises(Aborted, match="no saved plan to apply"):
@@ -179,6 +188,47 @@ def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: de
     steps.plan()
     assert steps.deploy(saved=True)
     assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
+
+
+def test_a_plan_that_was_declined_refused_or_of_a_killed_destroy_is_not_applied_later(
+    place: deployment_target.Target,
+) -> None:
+    script = Script(**QUEUES, **{"gcloud tasks list": OLD})
+    steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/", database=empty)
+
+    def killed_destroy() -> None:
+        dataclasses.replace(steps, agree=lambda _: "dev", run=killed_at_apply).destroy()
+
+    def killed_at_apply(command: Sequence[str], **options: Any) -> Outcome:
+        if command[1] == "apply":
+            raise KeyboardInterrupt
+        return script(command, **options)
+
+    def refused() -> None:
+        steps.plan()  # one that would be applied, and one later that would not
+        script.answers["terraform show"] = destroys("old")
+        steps.plan()
+
+    for goal in (steps.deploy, killed_destroy, refused):
+        with pytest.raises((Aborted, KeyboardInterrupt)):
+            goal()
+        with pytest.raises(Aborted, match="no saved plan to apply"):
+            steps.deploy(saved=True)
+    assert script.count("terraform apply") == 0
+
+
+@pytest.mark.parametrize(
+    ("purge", "emptied"),
+    [("", True), (Outcome(1, error="NOT_FOUND: no queue"), True), (Outcome(1, error="403"), False)],
+)
+def test_a_destroy_fails_if_a_queue_that_stays_has_tasks(
+    place: deployment_target.Target, purge: str | Outcome, emptied: bool
+) -> None:
+    script = Script(**{"gcloud tasks queues purge dev-tasks": purge})
+    said: list[str] = []
+    assert Deployment(place, said.append, lambda _: "dev", script, NO_WAIT).destroy() is emptied
+    purge_it = "gcloud tasks queues purge dev-tasks --location=us-central1 --project=demo-project"
+    assert any(purge_it in line for line in said) is not emptied
 
 
 @pytest.mark.parametrize(("environment", "words"), [("dev", "dev"), ("prod", f"prod {PROJECT}")])
@@ -298,10 +348,10 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
     assert script.count("terraform apply") == 0
     listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
     assert len(listed) == 2, "one call for each queue of the environment"
-    pattern = re.compile(listed[0].partition("--filter=httpRequest.url~")[2].split()[0])
-    assert pattern.match(OLD)
-    assert pattern.match("https://dev-old-9.us-central1.run.app/turns")
-    assert not pattern.match("https://dev-quilt-123.us-central1.run.app/tasks/paint")
+    [expression] = re.findall(r"--filter=(\S+)", listed[0])
+    others = ["https://dev-old-9.us-central1.run.app/turns", "https://dev-quilt-123.us-central1.run.app/tasks/paint"]
+    tasks = [{"httpRequest": {"url": url}} for url in (OLD, *others)]
+    assert real_gcloud.selects(expression, tasks) == [True, True, False]
 
 
 def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(
