@@ -37,7 +37,7 @@ locals {
     unreadable = {
       title    = "Records cannot be read"
       severity = "ERROR"
-      messages = ["batch cannot be swept", "completion cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
+      messages = ["batch cannot be swept", "completion cannot be swept", "critical section cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
     }
     copies = {
       title    = "Copies are wrong"

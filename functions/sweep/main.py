@@ -9,6 +9,7 @@ from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
+from signalbox.critical_sections import sweep as sections_sweep
 from signalbox.flows import sweep as flows_sweep
 from signalbox.objects import sweep as objects_sweep
 from signalbox.rates import sweep as rates_sweep
@@ -20,5 +21,5 @@ def sweep(ports: Ports) -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
         parts.callback(objects_sweep.sweep, ports, settings().object_classes, budget)
-        for part in (batches_sweep.sweep, semaphores_sweep.sweep, rates_sweep.sweep, flows_sweep.sweep, outbox.sweep):
-            parts.callback(part, ports, budget)
+        for subject in (batches_sweep, semaphores_sweep, rates_sweep, sections_sweep, flows_sweep, outbox):
+            parts.callback(subject.sweep, ports, budget)

@@ -208,19 +208,21 @@ def _part(name: str, value: Any) -> Any:
 def parsed(delivered: Delivered[Members]) -> Delivered[Context]:
     """Return a delivery with its context parsed. Raises as `context_of`.
 
-    A delivery that continues another task has that task's operation. The earlier grants count as deliveries.
+    A delivery that continues another task has that task's operation. The earlier tasks count as deliveries.
     """
     context = context_of(delivered.context)
+    if isinstance(context, OfSection) and context.grant.resumes:
+        return _continued(delivered, context.grant.resumes, 1).within(context)
     granted = context.granted if isinstance(context, OfLease | OfUnit) else None
     if granted is None:
         return delivered.within(context)
-    continued = replace(
-        delivered,
-        operation=granted.resumes or delivered.operation,
-        executions=delivered.executions + granted.resumed,
-        retries=delivered.retries + granted.resumed,
-    )
-    return continued.within(context)
+    return _continued(delivered, granted.resumes or delivered.operation, granted.resumed).within(context)
+
+
+def _continued(delivered: Delivered[Members], operation: str, earlier: int) -> Delivered[Members]:
+    """Return the delivery as one of `operation`, which has had earlier tasks."""
+    executions, retries = delivered.executions + earlier, delivered.retries + earlier
+    return replace(delivered, operation=operation, executions=executions, retries=retries)
 
 
 def stable_names(subject: object) -> Mapping[Any, str]:
