@@ -58,6 +58,8 @@ failures that `failures_max` tolerates.
     cancelled  parent    none       on_failure, then, parent         cancel, failure, child
     cancelled  replaced  none       on_complete, on_failure, parent  cancel
 
+If the function of the batch has an `on_failure`, an end without success also has its notice (`end_notice`).
+
 Pages do not change the header: `pages` decides whether a page may follow.
 
 The second machine is the counter tree: the step that follows from a node after a child has been propagated to it, or

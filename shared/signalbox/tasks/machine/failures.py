@@ -59,9 +59,9 @@ def failure_notice(failure: Failure) -> tuple[Effect, ...]:
     call = failure.call
     if call.task == FAILURE_NOTICE_TASK:
         return ()
-    subject, name = ("object", call.payload["class_name"]) if call.task == CALL_OBJECT else ("task", call.task)
-    notice = FailureNotice(subject, "failed", name, failure.id, failure.problem, failure.detail)  # type: ignore[arg-type]
-    return notice.tasks(call.function, failure.id)
+    is_call = call.task == CALL_OBJECT
+    what = call.payload["class_name"] if is_call else call.task, failure.id, failure.problem, failure.detail
+    return FailureNotice("object" if is_call else "task", "failed", *what).tasks(call.function, failure.id)
 
 
 # --- retry ---
