@@ -1,7 +1,8 @@
 """Once a minute: complete the work that crashed processes left."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+from signalbox.adapters.deployed_catalogue import read_parameters
 from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.adapters.settings import settings
 from signalbox.adapters.system_clock import time_budget
@@ -9,6 +10,7 @@ from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
+from signalbox.core.problems import Unavailable
 from signalbox.critical_sections import sweep as sections_sweep
 from signalbox.flows import sweep as flows_sweep
 from signalbox.objects import sweep as objects_sweep
@@ -19,6 +21,8 @@ from signalbox.semaphores import sweep as semaphores_sweep
 @schedule_entry("sweep")
 def sweep(ports: Ports) -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
+    with suppress(Unavailable):
+        read_parameters()  # a batch at its deadline may notify a user's function
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
         parts.callback(objects_sweep.sweep, ports, settings().object_classes, budget)
         for subject in (batches_sweep, semaphores_sweep, rates_sweep, sections_sweep, flows_sweep, outbox):

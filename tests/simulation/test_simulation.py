@@ -43,6 +43,7 @@ from tests.simulation.reached_counts import (
     LEASES_OUTLIVED,
     LISTED_BY_COPIES,
     NAMES_REUSED,
+    NOTICES,
     OUTAGES,
     OVERTAKEN,
     PERMITS_WAITED,
@@ -72,6 +73,7 @@ from tests.simulation.world_lengths import long_worlds, operations_max
 SEEDS = {
     "history": 200,
     "links": 600,
+    "notices": 150,
     "objects": 300,
     "outbox": 300,
     "rates": 300,
@@ -163,6 +165,7 @@ REACHED_IN = {
     ),
     "transactions": (OUTAGES, TASKS_REFUSED),
     "watch": (TASKS_REFUSED,),
+    "notices": (FLOWS_STUCK, NOTICES, OUTAGES),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""

@@ -17,6 +17,7 @@ from signalbox.core.kit_names import (
     ADMIT_QUEUE,
     BATCHES_QUEUE,
     BUCKET,
+    FAILURE_NOTICE_TASK,
     FLOWS_QUEUE,
     LINKS_QUEUE,
     OBJECTS_QUEUE,
@@ -54,7 +55,18 @@ OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 INVOKE = "invoke"
 WITHOUT_RIGHTS = frozenset(
-    {"Access", "Function", "NotFound", "Problem", "Request", "Response", "Unavailable", "User", "parse"}
+    {
+        "Access",
+        "FailureNotice",
+        "Function",
+        "NotFound",
+        "Problem",
+        "Request",
+        "Response",
+        "Unavailable",
+        "User",
+        "parse",
+    }
 )
 """The public names that need no right: an isolated function may import these."""
 
@@ -70,6 +82,10 @@ DOCUMENT_DECORATOR = frozenset({"on_document"})
 OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
 """The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
 
+OF_NOTICES = ("notice",)
+"""The arguments of the task that runs `on_failure`."""
+
+FAILURE_DECORATOR = frozenset({"on_failure"})
 CALLBACKS = frozenset({"callbacks"})
 SCHEDULE_DECORATOR = frozenset({"schedule"})
 RESOURCES = ("add_resource", "resource")
@@ -126,7 +142,12 @@ class Module:
             for node in self._nodes
             if isinstance(node, FUNCTIONS)
             and (any(map(self._is_task_decorator, node.decorator_list)) or self._is_scheduled_flow(node))
-        }
+        } | self._failure_notice()
+
+    def _failure_notice(self) -> dict[str, str]:
+        """Return the place of the function decorated with `on_failure`, under the name of its task."""
+        places = [f"{self._path}:{node.lineno}" for node in self._nodes if self._handles_failures(node)]
+        return dict.fromkeys([FAILURE_NOTICE_TASK] if places else [], "".join(places[:1]))
 
     def parameters(self) -> dict[str, Sequence[str]]:
         """Return the arguments of the tasks that have only decorators of the kit."""
@@ -135,7 +156,11 @@ class Module:
             task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
             for task in tasks
         }
-        return {**dict.fromkeys(self.handlers(), OF_HANDLERS), **written}
+        of_kit: dict[str, Sequence[str]] = {
+            **dict.fromkeys(self.handlers(), OF_HANDLERS),
+            **dict.fromkeys(self._failure_notice(), OF_NOTICES),
+        }
+        return {**of_kit, **written}
 
     def _argument(self, parameter: ast.arg, has_default: bool) -> str:
         """Return an argument's name, with a question mark if it is optional.
@@ -325,7 +350,7 @@ class Module:
         decorated = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
         decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
-        names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR
+        names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR | FAILURE_DECORATOR
         return next((f"{self._path}:{call.lineno}" for call in calls if self._is_decorator(call, names)), "")
 
     def queues(self) -> dict[str, str]:
@@ -351,6 +376,8 @@ class Module:
                 yield from self._queues_of_decorator(decorator)
             if any(annotation is not None and self._filled_with(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
+        elif self._handles_failures(node):
+            yield TASKS_QUEUE
         elif self._is_object_class(node):
             yield from OBJECT_QUEUES
         elif self._is_flow(node):
@@ -385,6 +412,10 @@ class Module:
         if any(self._is_decorator(each, DOCUMENT_DECORATOR) for each in others):
             return False  # its arguments are `OF_HANDLERS`
         return isinstance(function, ast.FunctionDef) and bool(others) and all(map(self._is_task_decorator, others))
+
+    def _handles_failures(self, node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+        decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
+        return any(self._is_decorator(decorator, FAILURE_DECORATOR) for decorator in decorators)
 
     def _is_scheduled_flow(self, node: ast.AST) -> bool:
         return self._is_flow(node) and any(self._is_decorator(each, SCHEDULE_DECORATOR) for each in node.decorator_list)

@@ -26,12 +26,26 @@ from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
-from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.kit_names import (
+    ACT_ON_RUN,
+    CALL_OBJECT,
+    FAILURE_NOTICE_TASK,
+    FLOW_COMMAND_TASK,
+    FLOW_RESULT_TASK,
+    TASKS_QUEUE,
+)
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
-from signalbox.function.deliveries import group_time, is_coming, is_known, task_context, to_be_retried
+from signalbox.function.deliveries import (
+    group_time,
+    is_coming,
+    is_known,
+    refused_turn_notice,
+    task_context,
+    to_be_retried,
+)
 from signalbox.function.dispatch import (
     BODY,
     EVENTS,
@@ -220,7 +234,7 @@ class Function:
 
         def register(code: Callable[..., Any]) -> Task[..., Any]:
             task: Task[..., Any] = Task(self.name, code, RetryLimits(attempts_max), queue)
-            if task.name in (ACT_ON_RUN, CALL_OBJECT, *FLOW_TASKS):
+            if task.name in (ACT_ON_RUN, CALL_OBJECT, FAILURE_NOTICE_TASK, *FLOW_TASKS):
                 raise ValueError(f"the task {task.name} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
@@ -392,6 +406,27 @@ class Function:
 
         return register
 
+    def on_failure(self, code: Handler) -> Handler:
+        """Run the code as a task for each failure that waits for a person: it has one argument, the `notice`.
+
+        A notice is delivered at least once; ``context.operation`` of a parameter `TaskContext` is the same in every
+        delivery. It tells of a flow of this function that is stuck or has failed, a task that is given up, a call of an
+        object that is given up or an object whose messages cannot be applied, and a batch that has ended without
+        success. What a caller awaits and receives as an error, such as the failure of a step, a sub-flow or a flow's
+        batch, has no notice. Neither has the failure of this code.
+
+        Raises `TypeError` if the code has other arguments than ``notice: FailureNotice``, and `ValueError` for a second
+        one.
+        """
+        task: Task[..., Any] = Task(
+            self.name, code, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE, FAILURE_NOTICE_TASK
+        )
+        if task.parameters != ["notice"]:
+            raise TypeError(f"{code.__name__} handles failures: write def {code.__name__}(notice: FailureNotice)")
+        if self._tasks.setdefault(FAILURE_NOTICE_TASK, task) is not task:
+            raise ValueError(f"{self.name} has two functions for on_failure: handle the notices in one")
+        return code
+
     @property
     def handlers(self) -> "Mapping[str, DocumentHandler]":
         """The handlers of `on_document`, by name."""
@@ -541,7 +576,7 @@ class Function:
         """Run the mailbox of an object or of a flow."""
         flows = str(delivered.payload.get("mailbox", "")).startswith("flows/")
         host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
-        to_be_retried(ports, lambda: host.run_turn(ports, delivered))
+        to_be_retried(ports, lambda: host.run_turn(ports, delivered), partial(refused_turn_notice, delivered))
 
     @property
     def _flow_host(self) -> "FlowHost":

@@ -68,9 +68,11 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
 class Task(Generic[P, R]):
     """A task of a user's function. Calling it runs its code; `call` returns a call for a queue."""
 
-    def __init__(self, function: str, code: Callable[..., R], retry_limits: RetryLimits, queue: str) -> None:
+    def __init__(
+        self, function: str, code: Callable[..., R], retry_limits: RetryLimits, queue: str, name: str = ""
+    ) -> None:
         check_plain(code, "task", has_name=True)
-        self.name = code.__name__
+        self.name = name or code.__name__
         self.retry_limits = retry_limits
         self.queue = queue
         update_wrapper(self, code)

@@ -1,7 +1,7 @@
 """The commands that start, watch and change runs of flows. They use the package's client."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from signalbox_tools.cli.function_commands import (
     show_each,
     time_of,
 )
-from signalbox_tools.terminal_text import visible, visible_lines
+from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client.blocking.batches import Batch
@@ -292,21 +292,51 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
 
 @flows.command("replay")
 @click.argument("function")
-@click.argument("flow")
-@click.argument("id")
+@click.argument("flow", required=False)
+@click.argument("id", required=False)
 @click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
+@click.option("--all-running", is_flag=True, help="All runs of FUNCTION, or of FLOW, that run or are suspended.")
 @of_a_place
-def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
+def replay_run(
+    function: str, flow: str | None, id: str | None, debug: bool, all_running: bool, **place: str
+) -> int | None:
     """Replay a run's log with the project's code, in this process: `breakpoint()` and an editor's breakpoints work.
 
+    With --all-running, check whether all runs can continue with this code: the status is 3 if some would be stuck.
     Nothing is sent or written. The status is 1 if the code diverges from the log.
     """
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.cli import flow_replay
 
-    with opened(**place) as client:
-        log = client.flow(function, flow).run(id).whole_log()
+    if all_running and (id or debug):
+        raise click.UsageError("--all-running replays all runs: leave out ID and --debug.")
+    if not all_running and (flow is None or id is None):
+        raise click.UsageError("Name a run, FLOW ID, or write --all-running.")
     try:
+        with opened(**place) as client:
+            if all_running:
+                known = flow_replay.flows_of(function)
+                chosen = known if flow is None else {flow: flow_replay.flow_of(function, flow)}
+                return _check_all(flow_replay.replay_all(client, function, chosen))
+            assert flow is not None, "checked above"
+            assert id is not None, "checked above"
+            log = client.flow(function, flow).run(id).whole_log()
         click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow), log, stop=debug)))
     except (AssertionError, CatalogueError, LookupError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
+    return None
+
+
+def _check_all(replayed: Iterable[str]) -> int:
+    """Print the runs that would be stuck, and how many there are. Return the exit status."""
+    from signalbox_tools.cli.flow_replay import MISFITS_STATUS
+
+    outcomes = list(replayed)
+    misfits = [outcome for outcome in outcomes if outcome]
+    if not misfits:
+        click.echo(f"{counted(len(outcomes), 'run')} would continue with this code.")
+        return 0
+    click.echo(f"{len(misfits):,} of {counted(len(outcomes), 'run')} would be stuck with this code:")
+    for misfit in misfits:
+        click.echo(f"  {visible(misfit)}")
+    return MISFITS_STATUS

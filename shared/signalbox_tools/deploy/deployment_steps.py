@@ -15,6 +15,7 @@ from functools import partial
 
 from signalbox.core.ports import Store
 from signalbox_tools.catalogue_lock import lock, lock_of
+from signalbox_tools.cli import flow_replay
 from signalbox_tools.deploy import (
     alert_address,
     dead_letter_subscriptions,
@@ -46,6 +47,7 @@ WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
 FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
+STUCK_RUNS = "guard the change with `flow.patched`, or remove check_runs from the function's entry."
 COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
@@ -91,11 +93,13 @@ class Deployment:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
             self._refuse_losses(plan)
+            self._refuse_stuck_runs(engine)
             self._apply(engine, plan)
         else:
             alert_address.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
             if not plan.empty:
+                self._refuse_stuck_runs(engine)
                 agreed(self.agree, "Apply it?")
                 deployed_place.keep(self.target, self.say)
                 self._apply(engine, plan)
@@ -192,6 +196,19 @@ class Deployment:
             self.say(warning)
         if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
+
+    def _refuse_stuck_runs(self, engine: terraform.Terraform) -> None:
+        """Replay the runs of functions with `check_runs`. Raises `Aborted` if one would be stuck with the new code."""
+        checked = [each.name for each in self.target.catalogue.functions.values() if each.check_runs]
+        if not checked or not engine.output("base_url"):
+            return
+        target = self.target
+        place = "--project", target.project, "--environment", target.environment, "--region", target.region
+        for function in checked:
+            self.say(f"Replaying the runs of {function} with the new code.")
+            done = self.run(flow_replay.command_for(function, *place), folder=target.root)
+            if not done.ok:
+                raise Aborted(f"{done.text}{done.error}Nothing was deployed: {STUCK_RUNS}")
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from signalbox.catalogue.project import Project
+from signalbox_tools.cli.flow_replay import misfits_of
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal
@@ -53,7 +54,7 @@ def _run(port: int, data: Path | None, log: str, faults: str) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks ends no log
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
     stack = Stack(port, Project.find().state, faults, data=data)
-    loop = DevLoop(stack, terminal.announce)
+    loop = DevLoop(stack, terminal.announce, misfits=misfits_of)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import pytest
 
+from signalbox.catalogue import reading as catalogues
 from signalbox.core.ports import Put, Query
 from signalbox.core.problems import Unavailable
 from signalbox.testing.memory_store import MemoryStore
@@ -68,6 +71,45 @@ def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
     assert "Eventarc's service agent" in reason
     assert 'module.function["link_fan_out"]' in reason
     assert "Trying again in 120 s (try 2 of at most 14)." in said
+
+
+@pytest.fixture
+def checked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a deployment replay the runs of the shop first."""
+    known = catalogues.load(catalogues.CATALOGUE)
+    shop = replace(known.functions["shop"], check_runs=True)
+    content = replace(known, functions={**known.functions, "shop": shop})
+    monkeypatch.setattr(deployment_target.Target, "catalogue", content)
+
+
+@pytest.mark.usefixtures("checked_runs")
+def test_runs_that_would_be_stuck_with_the_new_code_end_a_deployment_before_it_asks(
+    place: deployment_target.Target,
+) -> None:
+    stuck = Outcome(3, "1 of 2 runs would be stuck with this code:\n  checkout/o-1: …\n")
+    output = {"base_url": {"value": "https://x/"}}
+    script = Script(**{"terraform output": output, sys.executable: stuck})
+    deployment = Deployment(
+        place, lambda _: None, lambda question: "" if "alerts" in question else pytest.fail("asked"), script, NO_WAIT
+    )
+    with pytest.raises(Aborted, match=r"checkout/o-1[\s\S]*flow.patched"):
+        deployment.deploy()
+    [command] = [each for each in script.asked if each.startswith(sys.executable)]
+    assert f"flows replay shop --all-running --project {PROJECT} --environment dev" in command
+    assert script.count("terraform apply") == 0
+
+
+@pytest.mark.usefixtures("checked_runs")
+def test_runs_that_fit_and_a_first_deployment_do_not_end_it(
+    deploy: Callable[..., tuple[list[str], list[float]]],
+) -> None:
+    output = {"base_url": {"value": "https://x/"}}
+    script = Script(**{"terraform output": output, sys.executable: "2 runs would continue with this code."})
+    said, _ = deploy(script)
+    assert "Replaying the runs of shop with the new code." in said
+    first = Script(**{"terraform output": "{}"})
+    deploy(first)
+    assert not any(each.startswith(sys.executable) for each in first.asked)
 
 
 @pytest.mark.parametrize(

@@ -583,6 +583,46 @@ def test_a_replay_that_diverges_or_has_no_code_says_where(
     assert "No function 'shp' is in the catalogue." in capsys.readouterr().err
 
 
+def test_all_runs_that_continue_are_replayed_and_those_that_would_be_stuck_are_named_with_their_places(
+    waiting: tuple[str, ...],
+    client: Client,
+    harness: Harness,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = client.flow("shop", "checkout")
+    for number in range(2, 12):
+        flow.start(f"o-{number}", order=f"p{number}", item="cup", count=0, amount=90_000)
+    harness.travel(5)
+    flow.run("o-2").suspend()
+    flow.run("o-3").terminate()
+    assert main(["flows", "replay", "shop", "--all-running"]) == 0
+    assert capsys.readouterr().out == "10 runs would continue with this code.\n"
+    whole_log = Run.whole_log
+
+    def changed(run: Run) -> dict[str, Any]:
+        log: dict[str, Any] = whole_log(run)
+        if log["id"] in ("o-1", "o-2"):
+            log["entries"][0]["command"] = "step/another"
+        return log
+
+    monkeypatch.setattr(Run, "whole_log", changed)
+    assert main(["flows", "replay", "shop", "checkout", "--all-running"]) == 3
+    first, *misfits = capsys.readouterr().out.splitlines()
+    assert first == "2 of 10 runs would be stuck with this code:"
+    assert [line.split(":")[0] for line in misfits] == ["  checkout/o-1", "  checkout/o-2"]
+    assert all("(main.py:" in line for line in misfits)
+
+
+def test_a_replay_of_all_runs_names_no_run_and_one_of_a_run_names_it_whole(
+    waiting: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["flows", "replay", *waiting, "--all-running"]) == 2
+    assert "leave out ID and --debug" in capsys.readouterr().err
+    assert main(["flows", "replay", "shop", "checkout"]) == 2
+    assert "write --all-running" in capsys.readouterr().err
+
+
 def test_without_a_stack_or_an_address_a_command_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
