@@ -262,7 +262,7 @@ class _Planner:
 
     def _whole_collection(self) -> None:
         if self._query.group:
-            self._entries_of()
+            self._test(f"{self._entries_of()}.key = ?", b"")
         else:
             self._test("r.collection = ?", self._query.collection)
 
