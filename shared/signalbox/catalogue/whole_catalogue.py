@@ -52,6 +52,8 @@ class Catalogue:
     """
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """The places in the code from which keys of entries follow: by entry, such as ``functions.orders``, and by key."""
+    parts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The kit's parts that are in use, each with its origin in the code or the catalogue."""
     kit: Path | None = None
 
     def __post_init__(self) -> None:
