@@ -49,7 +49,7 @@ class Part:
     schedules: tuple[str, ...] = ()
 
 
-PARTS: Mapping[str, Part] = {
+PARTS: dict[str, Part] = {
     "documents": Part(
         workers=(LINK_FAN_OUT, LINK_REFRESH),
         queue=LINKS_QUEUE,
@@ -95,8 +95,15 @@ APIS = tuple(name for name, part in PARTS.items() if part.api)
 OF_QUEUES = {part.queue: name for name, part in PARTS.items() if part.queue}
 """The part of each queue of the kit."""
 
-OF_NAMES = {"yokes": "standings", "standings": "standings", "standing_changed": "standings"}
-"""The parts of public names of `signalbox` that write what a part's events handle, without a queue of their own."""
+OF_NAMES = {
+    **dict.fromkeys(("semaphore", "rate", "critical_section"), "semaphores"),
+    **dict.fromkeys(("batch", "sub_batch"), "batches"),
+    **dict.fromkeys(("documents", "transaction", "resource", "add_resource"), "documents"),
+    **dict.fromkeys(("yokes", "standings", "standing_changed"), "standings"),
+    **dict.fromkeys(("objects", "send"), "objects"),
+    "flows": "flows",
+}
+"""The part of each public name of `signalbox` that starts work. Its import uses the part, wherever it is passed on."""
 
 OF_SECTIONS = {"semaphores": "semaphores", "rates": "rates", "history": "documents"}
 """The part of each section of the catalogue whose entries use one."""
@@ -170,17 +177,14 @@ def used(uses: Iterable[Use], *, verified: bool = True) -> Used:
 
 
 def absent(function: str) -> str:
-    """Return why a function of the kit may be absent, and what to add; empty if the kit has no such function.
+    """Return why a deployment may lack a function of the kit, and what to add; empty if it is not one of the kit.
 
     `function` is its name or its URL segment.
     """
     name = function.replace("-", "_")
     parts = [part for part, each in PARTS.items() if name in (*each.workers, *each.api)]
-    served = next((part for part in parts if name in PARTS[part].api), "")
-    if served:
-        return (
-            f"{function} is a function of the kit that this project does not have: add {served} to api in its catalogue"
-        )
-    if parts:
-        return f"{function} is a function of the kit that nothing in this project uses (part {parts[0]})"
-    return ""
+    if not parts:
+        return ""
+    if open_in := [part for part in parts if name in PARTS[part].api]:
+        return f"{function} is not among the functions for callers here: add `api: [{open_in[0]}]` to the catalogue"
+    return f"{function} is deployed with the part {parts[0]} of the kit, which nothing here uses"

@@ -11,6 +11,8 @@ from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
 from signalbox.core.kit_names import QUEUES_OF_THE_KIT
 from signalbox_tools.catalogue_lock import rows_of
+from signalbox_tools.packaging.function_checks import check_all
+from signalbox_tools.packaging.imported_modules import PackagingError
 
 KITS = yaml.safe_load(KIT.catalogue.read_text("utf-8"))
 
@@ -40,7 +42,8 @@ USES = [
     ("from signalbox import rate", 'rate("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
     ("from signalbox import batch", 'batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
     ("from signalbox import documents", 'documents.put("a", {})', OF_DOCUMENTS),
-    ("from signalbox import documents", 'documents.get("a")', set()),
+    ("from signalbox import documents", "store = [documents]", OF_DOCUMENTS),
+    ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
     ("from signalbox import yokes", 'yokes("likes").put("a", "b")', {"standing_count", "standing_fold", "standings"}),
 ]
 
@@ -100,7 +103,8 @@ def test_a_function_that_only_answers_needs_no_part(tmp_path: Path) -> None:
     )
     (tmp_path / "signalbox.yaml").write_text("functions: {orders: {}}\n")
     found = load(tmp_path / "signalbox.yaml")
-    assert (found.functions.keys(), found.queues, found.schedules, found.triggers) == ({"orders"}, {}, {}, {})
+    assert set(found.functions) == {"orders"}
+    assert [dict(found.queues), dict(found.schedules), dict(found.triggers)] == [{}, {}, {}]
 
 
 def test_a_flow_has_the_queues_triggers_and_schedules_that_it_needs_and_no_others(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_p
         ("api: yes\nfunctions: {orders: {}}\n", r"api is True; write all, or a list of documents, transforms"),
         (
             "functions: {orders: {}, documents: {memory: 2Gi}}\n",
-            r"functions\.documents: it is not deployed\. .*: add documents to api in its catalogue, or remove",
+            r"functions\.documents: it is not deployed\. .*: add `api: \[documents\]` to the catalogue, or remove",
         ),
         (
             "functions: {orders: {}}\nqueues: {links: {concurrent_max: 4}}\n",
@@ -199,7 +203,24 @@ def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path
     assert (found.queues["flows"].concurrent_max, found.queues["flows"].attempts_max) == (4, -1)
 
 
+@pytest.mark.parametrize(
+    ("imports", "task", "read"),
+    [
+        ("from signalbox.batches.api import batch", "batch", r"main\.py:3 reads signalbox\.batches\.api"),
+        ("from signalbox import *", "batch", r"main\.py:3 reads signalbox\.\*"),
+        ("import signalbox", 'getattr(signalbox, "ba" + "tch")', r"main\.py:9 reads signalbox\.\*"),
+        ("import importlib", 'importlib.import_module("signalbox")', r"main\.py:9 reads signalbox\.\*"),
+    ],
+)
+def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
+    tmp_path: Path, imports: str, task: str, read: str
+) -> None:
+    catalogue = project(tmp_path, imports=imports, task=task)
+    with pytest.raises(PackagingError, match=f"{read}.*: import the names that it uses from signalbox"):
+        check_all(catalogue, KIT.root)
+
+
 def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:
-    assert absent("semaphore-wait").endswith("add semaphores to api in its catalogue")
-    assert "nothing in this project uses (part batches)" in absent("batch_expand")
+    assert absent("semaphore-wait").endswith("add `api: [semaphores]` to the catalogue")
+    assert absent("batch_expand").endswith("the part batches of the kit, which nothing here uses")
     assert absent("orders") == ""
