@@ -112,6 +112,10 @@ FUNCTIONS = {function: name for name, part in reversed(PARTS.items()) for functi
 """The part of each function of the kit. A function of two parts is attributed to the first one in `PARTS`."""
 
 
+TASKS_ONLY = frozenset({"smoke"})
+"""Functions among those for callers that only queues call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """One use of a part, with its origin, such as ``functions/orders/main.py:7``.
@@ -177,14 +181,10 @@ def used(uses: Iterable[Use], *, verified: bool = True) -> Used:
 
 
 def absent(function: str) -> str:
-    """Return why a deployment may lack a function of the kit, and what to add; empty if it is not one of the kit.
+    """Return what to add to have a function of the kit for callers; empty if the kit has no such function for them.
 
     `function` is its name or its URL segment.
     """
     name = function.replace("-", "_")
-    parts = [part for part, each in PARTS.items() if name in (*each.workers, *each.api)]
-    if not parts:
-        return ""
-    if open_in := [part for part in parts if name in PARTS[part].api]:
-        return f"{function} is not among the functions for callers here: add `api: [{open_in[0]}]` to the catalogue"
-    return f"{function} is deployed with the part {parts[0]} of the kit, which nothing here uses"
+    api = next((part for part, each in PARTS.items() if name in each.api and name not in TASKS_ONLY), "")
+    return f"{function} is not deployed for callers: add `api: [{api}]` to the catalogue" if api else ""

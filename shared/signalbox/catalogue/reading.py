@@ -116,8 +116,8 @@ def _checked(catalogue: Catalogue, content: object) -> Catalogue:
     """
     own = _mapping("the catalogue", content or {})
     for name, _ in _entries(own, "functions"):
-        remedy = f"{absent(name)}, or remove this entry"
-        refuse(name not in catalogue.functions, f"functions.{name}: it is not deployed. {remedy}")
+        unused = absent(name) or f"nothing uses {FUNCTIONS.get(name)}, the part of this function of the kit"
+        refuse(name not in catalogue.functions, f"functions.{name}: {unused}, or remove this entry")
     for name, _ in _entries(own, "queues"):
         unused = f"queues.{name}: nothing uses this queue of the kit: remove this entry"
         refuse(name not in catalogue.queues, unused)

@@ -106,13 +106,15 @@ def cli() -> None:
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--github", is_flag=True, help="Add a workflow that tests every push.")
-def new(folder: Path, github: bool) -> None:
+@click.option("--api", default="", help="Functions of the kit to call over HTTP: documents,batches or all.")
+def new(folder: Path, github: bool, api: str) -> None:
     """Make a project, with a function and its test, in FOLDER."""
     from signalbox_tools.setup import new_project
     from signalbox_tools.setup.new_function_templates import CannotMake
 
     with _refusals(CannotMake, refusal=WrongInput):
-        click.echo(new_project.make(folder, github=github), nl=False)
+        parts = [name.strip() for name in api.split(",") if name.strip()]
+        click.echo(new_project.make(folder, github=github, api=parts), nl=False)
 
 
 @cli.command()

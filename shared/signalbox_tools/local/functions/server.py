@@ -28,6 +28,7 @@ from signalbox.adapters.http.responses import Response, problem_response, respon
 from signalbox.adapters.http.routes import EXTENSION, Route
 from signalbox.adapters.settings import settings
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import simulated_cloud
@@ -165,7 +166,8 @@ def _index(catalogue: Catalogue, own: OwnRoutes) -> "WSGIApplication":
             return done(environ, start_response)
         if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
             return _unknown(environ)(environ, start_response)
-        refusal = NotFound("No function at this address; GET / lists those for people")
+        missing = absent(request.path.split("/")[1]) or "No function at this address; GET / lists those for people"
+        refusal = NotFound(missing)
         return problem_response(refusal)(environ, start_response)
 
     return index
