@@ -1,8 +1,8 @@
 """Smoke-test a deployment through its own URLs: prove what only a real project can prove.
 
 The test uses the parts of the kit that callers may call: documents, a copy that is refreshed (which proves that
-Firestore's event arrived and that a queue's task was admitted), a semaphore, a batch, and a task of a function that also
-answers people. It checks the last run of the sweeper, which runs every minute, and that a call without a token is
+Firestore's event arrived and that a queue's task was admitted), a semaphore, a batch, and tasks of a function that
+only queues call. It checks the last run of the sweeper, which runs every minute, and that a call without a token is
 refused. Right after a deployment, functions refuse their callers for a few minutes, and a new trigger is silent for up
 to two: the test waits for both. Everything has a unique name and is deleted again, also after a failure. If a test is
 interrupted, the kit deletes its semaphore and its batch's records, and the next test deletes its documents.
