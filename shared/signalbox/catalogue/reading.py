@@ -70,9 +70,10 @@ OF_A_VERSION = re.compile(r"\d+\.\d+\.\d+")
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
 
 
-def load(path: Path | None = None) -> Catalogue:
+def load(path: Path | None = None, *, examples: bool = True) -> Catalogue:
     """Return the catalogue in a file (None: that of the project in which the program runs), checked.
 
+    Without `examples`, it lacks the functions below the folder `examples` of the kit's repository.
     Raises `CatalogueError` with what to change, `NotAProject`, or `OSError`.
     """
     project = Project.find() if path is None else Project.of(path)
@@ -80,11 +81,22 @@ def load(path: Path | None = None) -> Catalogue:
     try:
         content = _content(path)
         if not project.own:
-            return parse(content, project.root)
+            return parse(content if examples else _without_examples(content), project.root, examples=examples)
         catalogue = parse(_with_the_kits(content, project), project.root, INSTALLED_KIT.root)
         return _checked(catalogue, content)
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def _without_examples(content: object) -> Mapping[str, Any]:
+    sections = _mapping("the catalogue", content)
+    functions = dict(_entries(sections, "functions"))
+    return {
+        **sections,
+        "functions": {
+            name: entry for name, entry in functions.items() if not str(entry.get("folder")).startswith("examples/")
+        },
+    }
 
 
 def _content(path: Path) -> object:
@@ -153,8 +165,8 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
-    """Return the catalogue with this content, checked. `root` and `kit` are those of `Catalogue`.
+def parse(content: object, root: Path, kit: Path | None = None, *, examples: bool = True) -> Catalogue:
+    """Return the catalogue with this content, checked. `root`, `kit` and `examples` are those of `Catalogue`.
 
     Raises `CatalogueError`.
     """
@@ -189,6 +201,7 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
         places=places,
         parts=parts,
         kit=kit,
+        examples=examples,
     )
 
 

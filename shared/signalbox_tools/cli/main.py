@@ -210,7 +210,8 @@ def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as
 @click.option("--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder that keeps documents and queues.")
 @click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
 @click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
-def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
+@click.option("--examples", envvar="EXAMPLES", is_flag=True, help="Serve the kit's examples too (in its repository).")
+def dev(port: int, data: Path | None, log: str, chaos: str, examples: bool) -> None:
     """Serve all functions on this machine until Ctrl-C."""
     from signalbox.adapters.settings import EMBEDDED
     from signalbox.catalogue.reading import CatalogueError
@@ -227,7 +228,7 @@ def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
     except ValueError as error:
         raise click.UsageError(f"CHAOS is {chaos!r}: {error}. Write CHAOS=twice=0.1,late=0.1") from error
     with _refusals(StackError, CatalogueError):
-        serving.serve(port, data, log, chaos)
+        serving.serve(port, data, log, chaos, examples=examples)
 
 
 @cli.command()

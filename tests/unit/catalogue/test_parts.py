@@ -227,3 +227,9 @@ def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
 def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:
     assert absent("semaphore-wait").endswith("add `api: [semaphores]` to the catalogue")
     assert [absent(name) for name in ("orders", "batch-expand", "smoke")] == ["", "", ""]
+
+
+def test_without_the_examples_the_repository_has_the_kits_functions_only() -> None:
+    whole, kits = load(KIT.catalogue), load(KIT.catalogue, examples=False)
+    assert set(kits.functions) == {name for name, each in whole.functions.items() if whole.is_of_the_kit(each)}
+    assert {each.function for each in (*kits.triggers.values(), *kits.schedules.values())} <= set(kits.functions)

@@ -54,9 +54,9 @@ _connected = False
 _time_outs = TimeOuts()
 
 
-def application(catalogue: str) -> "WSGIApplication":
-    """Serve the functions of the catalogue file of that name."""
-    app = labelled(mounted(catalogues.load(Path(catalogue))))
+def application(catalogue: str, *, examples: bool = True) -> "WSGIApplication":
+    """Serve the functions of the catalogue file of that name, with those of the kit's examples or without them."""
+    app = labelled(mounted(catalogues.load(Path(catalogue), examples=examples)))
     invocations.bind(_sent_to(app))
 
     def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
