@@ -21,11 +21,9 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox_tools.deploy import project_facts, recorded_tasks
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.plan_summary import FUNCTION, QUEUE, Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
-FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
-QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["([\w-]+)"\]')
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
 REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
 {tasks}
