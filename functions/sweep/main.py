@@ -17,13 +17,24 @@ from signalbox.objects import sweep as objects_sweep
 from signalbox.rates import sweep as rates_sweep
 from signalbox.semaphores import sweep as semaphores_sweep
 
+PARTS = {
+    "batches": (batches_sweep.sweep,),
+    "semaphores": (semaphores_sweep.sweep, rates_sweep.sweep, sections_sweep.sweep),
+    "flows": (flows_sweep.sweep,),
+}
+"""The sweeps of the kit's parts that a project may lack (`signalbox.catalogue.parts`)."""
+
 
 @schedule_entry("sweep")
 def sweep(ports: Ports) -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
     with suppress(Unavailable):
         read_parameters()  # a batch at its deadline may notify a user's function
+    deployed = settings().parts
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
-        parts.callback(objects_sweep.sweep, ports, settings().object_classes, budget)
-        for subject in (batches_sweep, semaphores_sweep, rates_sweep, sections_sweep, flows_sweep, outbox):
-            parts.callback(subject.sweep, ports, budget)
+        if deployed is None or "objects" in deployed:
+            parts.callback(objects_sweep.sweep, ports, settings().object_classes, budget)
+        for name, sweeps in PARTS.items():
+            for part in sweeps if deployed is None or name in deployed else ():
+                parts.callback(part, ports, budget)
+        parts.callback(outbox.sweep, ports, budget)

@@ -16,6 +16,7 @@ from typing import Any
 from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.catalogue.entries import Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, Function, url_segment
+from signalbox.catalogue.parts import SWEEP
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import line_of, values_of
 from signalbox.core.records.composite_indexes import IndexField
@@ -125,6 +126,8 @@ def _kit_variables(
         variables["SIGNALBOX_ORIGINS"] = _json({name: sorted(function.cors)})
     if part:
         variables["SIGNALBOX_PART"] = part
+    if name == SWEEP and catalogue.parts:
+        variables["SIGNALBOX_PARTS"] = _json(sorted(catalogue.parts))
     if by_queue:  # functions-framework ends a request at its time-out, before the task is delivered again
         variables["THREADED_TIMEOUT_ENABLED"] = "true"
     return variables

@@ -54,6 +54,7 @@ class Settings:
     - ``history``: the documents whose versions are kept, as JSON.
     - ``document_writers``: the clients that write documents, ``anyone`` or only the ``kit``.
     - ``queue_backoffs``: the backoff of each queue.
+    - ``parts``: the kit's parts that are deployed, which the sweeper visits; None: all.
     - ``archives``: the folder of the archives of flows, outside of the cloud.
     - ``storage_emulator``: the address of an emulator of Cloud Storage, which Google's client uses; empty: no emulator.
 
@@ -136,6 +137,7 @@ class Settings:
     events_account: str = ""
     archives: str = ARCHIVES
     storage_emulator: str = ""
+    parts: frozenset[str] | None = None
     timeouts: Mapping[str, float] = field(default_factory=dict)
 
     def with_catalogue(self, content: Any) -> Self:
@@ -248,6 +250,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
         archives=get("SIGNALBOX_ARCHIVES") or ARCHIVES,
         storage_emulator=get("STORAGE_EMULATOR_HOST", ""),
+        parts=_names(get("SIGNALBOX_PARTS")),
     )
 
 

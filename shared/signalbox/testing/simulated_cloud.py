@@ -32,6 +32,7 @@ from signalbox.batches.api import forget_liveness
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.derived_keys import usage_of
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
 from signalbox.core.document_patterns import WRITTEN, matches
@@ -219,7 +220,8 @@ class FunctionTable:
     def _load(self, name: str) -> flask.Flask:
         entries = self._catalogue.functions
         if name not in entries:
-            raise UnknownFunction(f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}")
+            there = f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}"
+            raise UnknownFunction(f"{there}. {absent(name)}".removesuffix(". "))
         with self.variables_set():
             return load(name, entries[name].folder, entries[name].signature_type)
 

@@ -106,13 +106,15 @@ def cli() -> None:
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--github", is_flag=True, help="Add a workflow that tests every push.")
-def new(folder: Path, github: bool) -> None:
+@click.option("--api", default="", help="Functions of the kit to call over HTTP: documents,batches or all.")
+def new(folder: Path, github: bool, api: str) -> None:
     """Make a project, with a function and its test, in FOLDER."""
     from signalbox_tools.setup import new_project
     from signalbox_tools.setup.new_function_templates import CannotMake
 
     with _refusals(CannotMake, refusal=WrongInput):
-        click.echo(new_project.make(folder, github=github), nl=False)
+        parts = [name.strip() for name in api.split(",") if name.strip()]
+        click.echo(new_project.make(folder, github=github, api=parts), nl=False)
 
 
 @cli.command()
@@ -208,7 +210,8 @@ def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as
 @click.option("--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder that keeps documents and queues.")
 @click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
 @click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
-def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
+@click.option("--examples", envvar="EXAMPLES", is_flag=True, help="Serve the kit's examples too (in its repository).")
+def dev(port: int, data: Path | None, log: str, chaos: str, examples: bool) -> None:
     """Serve all functions on this machine until Ctrl-C."""
     from signalbox.adapters.settings import EMBEDDED
     from signalbox.catalogue.reading import CatalogueError
@@ -225,7 +228,7 @@ def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
     except ValueError as error:
         raise click.UsageError(f"CHAOS is {chaos!r}: {error}. Write CHAOS=twice=0.1,late=0.1") from error
     with _refusals(StackError, CatalogueError):
-        serving.serve(port, data, log, chaos)
+        serving.serve(port, data, log, chaos, examples=examples)
 
 
 @cli.command()

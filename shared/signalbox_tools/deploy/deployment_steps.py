@@ -34,7 +34,7 @@ from signalbox_tools.deploy import (
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
 from signalbox_tools.deploy.rollback_and_restore import Recovery
@@ -183,7 +183,7 @@ class Deployment:
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
-        self.say(str(plan))
+        self.say("\n".join((str(plan), *added_parts(plan, self.target.catalogue.parts))))
         self._refuse_losses(plan)
         return plan
 
@@ -194,7 +194,7 @@ class Deployment:
         records = partial(self.database, self.target, self.run)
         for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
             self.say(warning)
-        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
+        if not self.forward and any(map(FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
 
     def _refuse_stuck_runs(self, engine: terraform.Terraform) -> None:

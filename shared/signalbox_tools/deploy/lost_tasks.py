@@ -4,7 +4,7 @@ A function is lost if it is destroyed, or replaced by one with another name or i
 at its address. It was renamed or removed, no longer has tasks, or is no longer open (the tasks of an open function are
 called at ``NAME-tasks``). A task waits for up to 31 days. A lost queue keeps its tasks, but the account that they are
 sent with is destroyed. The queues are read only for a plan that loses a function or a queue, and the records only for
-one that removes a function: records name functions, not addresses.
+one that removes a function, whose name they have, or a part of the kit, which they need whatever they name.
 """
 
 import re
@@ -15,16 +15,15 @@ from typing import Any
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
+from signalbox.catalogue.parts import PARTS
 from signalbox.core.ports import Store
 from signalbox.core.problems import Problem, Unavailable
 from signalbox_tools.deploy import project_facts, recorded_tasks
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.plan_summary import FUNCTION, QUEUE, Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
-FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
-QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["[\w-]+"\]')
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
 REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
 {tasks}
@@ -33,6 +32,10 @@ Deploy this change after they have run. To list them (`gcloud tasks delete` dele
 RECORDED = """Records of the database have tasks for functions that this plan removes ({names}), which would be lost:
 {lines}
 Deploy this change after they have ended; `signalbox console` shows them, and with --act cancels them."""
+RECORDED_PARTS = """Records of the database need parts of the kit that this plan removes ({names}):
+{lines}
+Deploy this change after they have ended or are deleted, or keep the parts: use them in the code, or name them in
+`api` of the catalogue."""
 REFUSED_DATABASE = """This plan {how} the database {name}, with all its data. It is refused in every environment.
 Restore the settings of the database in {file}: "database", "database_location", "create_database", "cmek_key", and
 "environment", which is a part of its name. To use another database, deploy another environment with it."""
@@ -75,16 +78,18 @@ def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]
     """Return a warning if the records cannot be read. Raises `Aborted` if some have tasks for a removed function."""
     catalogue = target.catalogue
     gone = _removed(plan)
-    if not gone:
+    parts = _removed_parts(plan) - catalogue.parts.keys()
+    if not gone and not parts:
         return []
-    removal = recorded_tasks.Removal(gone, catalogue.object_classes, catalogue.flow_functions)
-    names = ", ".join(sorted(gone))
+    removal = recorded_tasks.Removal(gone, catalogue.object_classes, catalogue.flow_functions, parts)
+    names = ", ".join(sorted(parts or gone))
     try:
         lines = recorded_tasks.found(store(), removal)
     except (Problem, Unavailable, GoogleAPICallError, GoogleAuthError, CommandFailed, recorded_tasks.TooMany) as error:
         return [f"Warning: whether records of the database {target.database} name {names} is not known: {error}"]
     if lines:
-        raise Aborted(RECORDED.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
+        refusal = RECORDED_PARTS if parts else RECORDED
+        raise Aborted(refusal.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
     return []
 
 
@@ -93,6 +98,13 @@ def _removed(plan: Plan) -> frozenset[str]:
     kept = {found[1] for each in plan.kept if (found := FUNCTION.fullmatch(each))}
     gone = {found[1] for each in plan.destroyed if (found := FUNCTION.fullmatch(each))}
     return frozenset(name for name in gone if name.removesuffix("_tasks") not in kept and f"{name}_tasks" not in kept)
+
+
+def _removed_parts(plan: Plan) -> frozenset[str]:
+    """Return the kit's parts of which a plan destroys a worker or the queue."""
+    gone = _removed(plan)
+    queues = {found[1] for each in plan.destroyed if (found := QUEUE.fullmatch(each))}
+    return frozenset(name for name, part in PARTS.items() if gone & set(part.workers) or part.queue in queues)
 
 
 def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -4,10 +4,15 @@ Pure. Created and changed resources are counted. Destroyed and replaced ones are
 so is every failing `check` of the configuration, such as a function that is open to all callers.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from signalbox.catalogue.parts import PARTS
+
+FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
+QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["([\w-]+)"\]')
 NAMED_BY = ("name", "location", "project")
 
 
@@ -92,6 +97,22 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from (f"  changes   {address}" for address in plan.changed)
     yield from (f"  REPLACES  {address}" for address in plan.replaced)
     yield from (f"  DESTROYS  {address}" for address in plan.destroyed)
+
+
+def added_parts(plan: Plan, parts: Mapping[str, str]) -> Iterator[str]:
+    """Iterate over lines about the parts of the kit that a plan adds or extends, with what each follows from.
+
+    `parts` are those of the catalogue.
+    """
+    functions, queues = (
+        {found[1] for each in plan.created if (found := kind.fullmatch(each))} for kind in (FUNCTION, QUEUE)
+    )
+    for name, origin in parts.items():
+        part = PARTS[name]
+        added = [each for each in dict.fromkeys((*part.workers, *part.api)) if each in functions]
+        if added or part.queue in queues:
+            also = [f"the queue {part.queue}"] if part.queue in queues else []
+            yield f"  adds {name}, from {origin}: {', '.join((*added, *also))}"
 
 
 def tainted(state: Mapping[str, Any]) -> list[str]:

@@ -24,8 +24,8 @@ FOUND_BY_PAGES = (
 )
 
 
-def serve(port: int, data: Path | None, log: str, faults: str) -> None:
-    """Serve the project's functions until Ctrl-C, and log to standard output.
+def serve(port: int, data: Path | None, log: str, faults: str, *, examples: bool = False) -> None:
+    """Serve the project's functions until Ctrl-C, with the kit's examples or without them; log to standard output.
 
     `data` is a folder that keeps documents, queues and events. `log` is ``json`` for the unrendered lines, ``full``
     for whole tracebacks. `faults` has the form that `injected_faults.parse` reads. Raises `CatalogueError`, and
@@ -33,7 +33,7 @@ def serve(port: int, data: Path | None, log: str, faults: str) -> None:
     """
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            _run(port, data, log, faults)
+            _run(port, data, log, faults, examples=examples)
     except OSError as error:
         raise StackError(_running() or error.strerror or str(error)) from error
     except StackError as error:
@@ -49,11 +49,11 @@ def _running() -> str:
     return ""
 
 
-def _run(port: int, data: Path | None, log: str, faults: str) -> None:
+def _run(port: int, data: Path | None, log: str, faults: str, *, examples: bool) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks ends no log
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
-    stack = Stack(port, Project.find().state, faults, data=data)
+    stack = Stack(port, Project.find().state, faults, data=data, examples=examples)
     loop = DevLoop(stack, terminal.announce, misfits=misfits_of)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")

@@ -58,6 +58,7 @@ class Stack:
       variable ``CHAOS`` is used.
     - `settings` are the settings of the functions, except for addresses. If None, the settings follow from the
       catalogue.
+    - `examples` is whether it serves the kit's examples, which the repository has.
     - `data` is a folder that keeps documents, queues and events for the next stack. If None, the data ends with this
       stack.
 
@@ -72,13 +73,15 @@ class Stack:
         catalogue: Path | None = None,
         settings: Settings | None = None,
         data: Path | None = None,
+        *,
+        examples: bool = True,
     ) -> None:
         self.folder = folder.resolve()
         emulator = None if os.environ.get("SIGNALBOX_STORE") == EMBEDDED else firestore_emulator.find_installed()
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
         catalogue = catalogue or Project.find().catalogue
-        content = catalogues.load(catalogue)
+        content = catalogues.load(catalogue, examples=examples)
         check(content)
         settings = settings or settings_of(content)
         self._data = DataFolder(data.resolve()) if data else None

@@ -1,12 +1,12 @@
 """What comes after what: agreement before a change, another try for what passes, and a guard before destruction."""
 
-import dataclasses
 import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -18,7 +18,8 @@ from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
-from signalbox_tools.deploy.plan_summary import Plan, read
+from signalbox_tools.deploy.lost_tasks import refuse_recorded_tasks
+from signalbox_tools.deploy.plan_summary import Plan, added_parts, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy import real_gcloud
@@ -239,7 +240,7 @@ def test_a_plan_that_was_declined_refused_or_of_a_killed_destroy_is_not_applied_
     steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/", database=empty)
 
     def killed_destroy() -> None:
-        dataclasses.replace(steps, agree=lambda _: "dev", run=killed_at_apply).destroy()
+        replace(steps, agree=lambda _: "dev", run=killed_at_apply).destroy()
 
     def killed_at_apply(command: Sequence[str], **options: Any) -> Outcome:
         if command[1] == "apply":
@@ -346,6 +347,25 @@ def test_a_plan_names_what_cannot_be_undone_and_what_is_public() -> None:
     assert (str(Plan()), Plan(outputs_change=True).empty) == ("No changes.", False)
 
 
+def created(*names: str) -> list[str]:
+    """Return the addresses of functions and queues; the name of a queue begins with ``queue:``."""
+    return [
+        f'google_cloud_tasks_queue.queue["{name.removeprefix("queue:")}"]'
+        if name.startswith("queue:")
+        else f'module.function["{name}"].google_cloudfunctions2_function.function'
+        for name in names
+    ]
+
+
+def test_a_plan_names_the_parts_that_it_adds_and_the_code_that_they_follow_from() -> None:
+    parts = {"batches": "functions/orders/main.py:14", "tasks": "functions/orders/main.py:14", "sweep": "batches"}
+    plan = Plan(created=tuple(created("batch_expand", "queue:batches", "orders")))
+    assert list(added_parts(plan, parts)) == [
+        "  adds batches, from functions/orders/main.py:14: batch_expand, the queue batches"
+    ]
+    assert list(added_parts(Plan(created=tuple(created("orders"))), parts)) == []
+
+
 def now() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -441,6 +461,29 @@ def test_no_function_is_removed_while_records_have_tasks_for_it(place: deploymen
     ):
         getattr(steps, goal)()
     assert script.count("terraform apply") == 0
+
+
+def test_no_part_of_the_kit_is_removed_while_records_need_it(tmp_path: Path) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text("orders = print\n")
+    (tmp_path / "signalbox.yaml").write_text("functions: {orders: {invoked_by: [people]}}\n")
+    project = deployment_target.read(PROJECT, "dev", root=tmp_path)
+    gone = planned(
+        {
+            name: {"actions": ["delete"], "before": {"name": "x", "location": "us-central1"}}
+            for name in created("semaphore_admit", "queue:admit")
+        }
+    )
+    plan = read(json.loads(gone))
+    with pytest.raises(
+        Aborted,
+        match=r"need parts of the kit that this plan removes \(semaphores\):\n  semaphores/s: 5 records that wait",
+    ):
+        refuse_recorded_tasks(project, plan, lambda: with_waiters(5))
+    assert refuse_recorded_tasks(project, plan, empty) == []
+    (tmp_path / "signalbox.yaml").write_text("api: [semaphores]\nfunctions: {orders: {invoked_by: [people]}}\n")
+    assert refuse_recorded_tasks(project, plan, lambda: with_waiters(5)) == [], "the catalogue has the part"
 
 
 def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(

@@ -182,6 +182,54 @@ def test_a_class_and_a_flow_that_no_function_has_any_more_count_as_removed() -> 
         assert found == [], "another function has the code now"
 
 
+def a_document(harness: Harness) -> None:
+    harness.put("documents/d", json={"a": 1})
+
+
+def without_the_document(harness: Harness) -> None:
+    harness.delete("documents/d")
+
+
+def a_yoke(harness: Harness) -> None:
+    assert harness.put("yokes/ann/tea", json={}).status < 300
+
+
+def without_the_yoke(harness: Harness) -> None:
+    harness.delete("yokes/ann/tea")
+
+
+@pytest.mark.parametrize(
+    ("part", "begin", "then", "line"),
+    [
+        ("semaphores", five_waiters, nothing, "semaphores/s: 5 records that wait"),
+        ("semaphores", waits_of_a_rate, nothing, "rates/r: 3 records that wait"),
+        ("semaphores", runs_of_a_section, nothing, "critical_sections: 1 record with a run that is pending"),
+        ("batches", a_sealed_batch, nothing, "batches/b: sealed"),
+        ("flows", a_flow_with_a_timer, nothing, "flows/order~o: running"),
+        ("objects", a_mailbox, nothing, "objects/Ledger~a: 3 records that wait"),
+        ("sweep", a_record_of_the_outbox, swept, "outbox: 1 record with tasks that are not enqueued yet"),
+        (
+            "documents",
+            a_document,
+            without_the_document,
+            "documents: 1, whose copies would no longer be refreshed",
+        ),
+        ("standings", a_yoke, without_the_yoke, "yokes: 1, which would no longer be counted"),
+    ],
+)
+def test_a_part_is_needed_as_long_as_it_has_work(
+    part: str, begin: Callable[[Harness], None], then: Callable[[Harness], None], line: str
+) -> None:
+    removed = Removal((), {"Ledger": "works"}, {"order": "works"}, {part})
+    with Harness() as harness:
+        harness.add(app)
+        begin(harness)
+        assert recorded_tasks.found(harness.ports.store, removed) == [line]
+        then(harness)
+        harness.run()
+        assert recorded_tasks.found(harness.ports.store, removed) == []
+
+
 def test_more_records_than_are_read_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded_tasks, "RECORDS_MAX", 4)
     monkeypatch.setattr(recorded_tasks, "PAGE", 2)

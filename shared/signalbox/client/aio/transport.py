@@ -96,7 +96,7 @@ class Transport:
                 async with self._opened(asked) as response:
                     if not response.is_success:
                         await response.aread()
-                        answered = _answered(response)
+                        answered = _answered(response, asked)
                     else:
                         async for line in lines_of(response):
                             is_alive |= line.startswith("id:")
@@ -119,7 +119,7 @@ class Transport:
         async with self._opened(asked) as response:
             if not response.is_success:
                 await response.aread()
-                raise Attempts(0.0).raised_for(_answered(response))
+                raise Attempts(0.0).raised_for(_answered(response, asked))
             yield response
 
     @asynccontextmanager
@@ -143,7 +143,7 @@ class Transport:
             )
         except NO_ANSWER as error:
             return None, Answered(0, f"{asked}: {error!r}")
-        return response, _answered(response)
+        return response, _answered(response, asked)
 
     async def _headers(self, asked: Request) -> dict[str, str]:
         if self._tokens is None:
@@ -163,5 +163,6 @@ async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
         yield rest
 
 
-def _answered(response: httpx.Response) -> Answered:
-    return Answered(response.status_code, "" if response.is_success else response.text, response.headers)
+def _answered(response: httpx.Response, asked: Request) -> Answered:
+    text = "" if response.is_success else response.text
+    return Answered(response.status_code, text, response.headers, asked.function)

@@ -97,7 +97,7 @@ class Transport:
                 with self._opened(asked) as response:
                     if not response.is_success:
                         response.read()
-                        answered = _answered(response)
+                        answered = _answered(response, asked)
                     else:
                         for line in lines_of(response):
                             is_alive |= line.startswith("id:")
@@ -120,7 +120,7 @@ class Transport:
         with self._opened(asked) as response:
             if not response.is_success:
                 response.read()
-                raise Attempts(0.0).raised_for(_answered(response))
+                raise Attempts(0.0).raised_for(_answered(response, asked))
             yield response
 
     @contextmanager
@@ -144,7 +144,7 @@ class Transport:
             )
         except NO_ANSWER as error:
             return None, Answered(0, f"{asked}: {error!r}")
-        return response, _answered(response)
+        return response, _answered(response, asked)
 
     def _headers(self, asked: Request) -> dict[str, str]:
         if self._tokens is None:
@@ -164,5 +164,6 @@ def lines_of(response: httpx.Response) -> Iterator[str]:
         yield rest
 
 
-def _answered(response: httpx.Response) -> Answered:
-    return Answered(response.status_code, "" if response.is_success else response.text, response.headers)
+def _answered(response: httpx.Response, asked: Request) -> Answered:
+    text = "" if response.is_success else response.text
+    return Answered(response.status_code, text, response.headers, asked.function)

@@ -152,7 +152,8 @@ def _functions(layout: StackLayout) -> Service:
     listening_fd = layout.functions_socket.fileno()
     loaded = layout.folder / "functions.loaded"
     bind = (f"--bind=fd://{listening_fd}", "--config=python:signalbox_tools.local.functions.gunicorn_hooks")
-    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r})"
+    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r}"
+    application += ")" if layout.catalogue.examples else ", examples=False)"
     return Service(
         "functions",
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),

@@ -76,7 +76,7 @@ def test_the_command_adds_functions(shop: Path, capsys: pytest.CaptureFixture[st
         (("new", "My_Shop"), "the name must be lower case words and digits joined by single hyphens"),
         (("new", "flask"), "a package has this name .*, and a project must not hide it; choose another"),
         (("new", "other-shop"), "is a project: add a function with `signalbox add orders`"),
-        (("add", "documents"), "the catalogue already has a function of this name; choose another"),
+        (("add", "documents"), "the kit has a function of this name; choose another"),
         (("add", "yaml"), "the package PyYAML has a module yaml, which your function would hide; choose another"),
         (("package", "nowhere"), "not in the catalogue: nowhere"),
     ],
