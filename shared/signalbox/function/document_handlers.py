@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from signalbox.adapters.coroutines import result_of
 from signalbox.core.codec.annotations import hints_of
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import name_of
-from signalbox.core.flow_hooks import check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody, Problem, Unavailable
@@ -91,7 +91,7 @@ def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable
             )
         given = {context_name: context} if context_name else {}
         received = event_of_arguments(event, path, data, kind)
-        check_ran(handler(received, **parts, **given), "handler", run.__name__)
+        result_of(handler(received, **parts, **given), "handler", run.__name__, context.seconds_left)
 
     del run.__wrapped__  # its parameters are not those of the task
     return run

@@ -5,12 +5,14 @@ imported only by functions that use them.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import partial, wraps
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from signalbox.adapters import runtime
+from signalbox.adapters.coroutines import result_of
 from signalbox.adapters.http.open_function_access import Access, AccessRules
 from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point
@@ -117,6 +119,15 @@ class RegisterTask(Protocol):
     """Register a task with the options of `Function.task`."""
 
     @overload
+    def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
     def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
 
     @overload
@@ -173,6 +184,9 @@ class Function:
         A handler's parameter `body` receives the JSON body, as a value of the parameter's type: a dataclass, or any
         other type of a task's argument. A body that does not have the type is answered with 400.
 
+        The handler may be an ``async def``: it runs in the thread of its request, and is cancelled at the end of the
+        request's time.
+
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
 
@@ -185,19 +199,36 @@ class Function:
         route = self._routes.on(method, pattern, query=query, of_user=True)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler", may_yield=True)
+            check_plain(handler, "handler", may_yield=True, may_await=True)
 
             codec = body_codec(handler, method, pattern)
+            name = getattr(handler, "__name__", repr(handler))
 
             @wraps(handler)  # the page of the API shows its name, its docstring and its types
             def handle(request: Any, **parts: str) -> Any:
                 sent = {} if codec is None else {BODY: body_of(request, codec)}
-                return user_code.run(lambda: response_of(handler(request, **parts, **sent)))
+                seconds_left = partial(settings().timeout_of, self.name)
+
+                def response() -> Any:
+                    returned = handler(request, **parts, **sent)
+                    is_async = iscoroutine(returned)
+                    return response_of(result_of(returned, "handler", name, seconds_left) if is_async else returned)
+
+                return user_code.run(response)
 
             route(handle)
             return handler
 
         return register
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", TaskContext, P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
 
     @overload
     def task(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
@@ -224,6 +255,9 @@ class Function:
         is the pause between two attempts (`backoff_min_seconds` and the following fields in the catalogue). Raises
         `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
         JSON.
+
+        The code may be an ``async def``, which runs in the thread of its delivery and is cancelled at the end of the
+        delivery's time.
 
         A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, ``list[Unit]``,
         `Completion`, `Outcome`, `TaskContext`. A type checker recognises them if they are the first parameters, with
@@ -399,7 +433,7 @@ class Function:
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler", has_name=True)
+            check_plain(handler, "handler", has_name=True, may_await=True)
             task = register_task(task_code(handler, parsed))
             self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
             return handler

@@ -19,6 +19,7 @@ from unittest.mock import ANY
 import httpx
 import pytest
 
+from signalbox.adapters import settings
 from signalbox.catalogue.reading import load
 from signalbox.client import Client, Unavailable, call
 from signalbox.client.blocking.objects_and_flows import Run
@@ -612,6 +613,13 @@ def test_all_runs_that_continue_are_replayed_and_those_that_would_be_stuck_are_n
     assert first == "2 of 10 runs would be stuck with this code:"
     assert [line.split(":")[0] for line in misfits] == ["  checkout/o-1", "  checkout/o-2"]
     assert all("(main.py:" in line for line in misfits)
+
+
+def test_code_that_is_replayed_finds_the_flows_and_classes_of_all_functions() -> None:
+    with flow_replay.knowing_the_catalogue():
+        assert settings.settings().flow_functions["checkout"] == "shop"
+        assert settings.settings().object_classes["Stock"] == "shop"
+    assert "checkout" not in settings.settings().flow_functions
 
 
 def test_a_replay_of_all_runs_names_no_run_and_one_of_a_run_names_it_whole(
