@@ -281,17 +281,21 @@ class Function:
         cron: str,  # noqa: ARG002  the catalogue reads the arguments
         *,
         time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
-        **options: Any,  # noqa: ARG002  as is this one
+        arguments: Mapping[str, Any] | None = None,  # noqa: ARG002  as is this one
+        local_every_seconds: float | None = None,  # noqa: ARG002  as is this one
+        name: str = "",  # noqa: ARG002  as is this one
     ) -> "Callable[[Scheduled], Scheduled]":
         """Enqueue a task, or start a flow, at the times of a cron expression. Write it above the other decorator.
 
         For a flow, each time enqueues a task of the flow's name, which starts one run. The run's id is the operation of
         that task, so a time that comes twice starts one run.
 
-        The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
-        in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
-        of one task. Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has
-        a task of the flow's name.
+        The task reads its planned time as `TaskContext.scheduled_at`. The catalogue reads the decorator from the code,
+        so its arguments are constants: `arguments` of the task, `local_every_seconds`, the interval on a laptop instead
+        of the times of `cron`, and `name`, for a second schedule of one task.
+
+        Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
+        flow's name.
         """
 
         def register(scheduled: "Scheduled") -> "Scheduled":
