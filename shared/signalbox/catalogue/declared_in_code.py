@@ -79,7 +79,7 @@ RULE_DECORATOR = frozenset({"access"})
 ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
 DOCUMENT_DECORATOR = frozenset({"on_document"})
-OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
+OF_HANDLERS = ("event", "path", "data", "kind?", "place?", "after?")
 """The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
 
 OF_NOTICES = ("notice",)

@@ -5,7 +5,7 @@ imported only by functions that use them.
 """
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import iscoroutine
@@ -61,7 +61,7 @@ from signalbox.function.dispatch import (
     response_of,
     within,
 )
-from signalbox.function.document_handlers import DocumentHandler, receive, task_code
+from signalbox.function.document_handlers import EACH, DocumentFilter, DocumentHandler, InOrder, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.rates import problems as rates_problems
@@ -383,6 +383,7 @@ class Function:
         """
         from signalbox.adapters.http import event_deliveries
 
+        without_internal = event_deliveries.without_internal
         segments = segments_of_pattern(f"/{pattern}")
         self.document_pattern = pattern
 
@@ -396,7 +397,7 @@ class Function:
                 delivered = delivered_event(self.name, event.id, event.path, current_trace())
                 try:
                     with idempotent_calls(delivered.operation):
-                        returned = user_code.run(partial(handler, event, **parts))
+                        returned = user_code.run(partial(handler, without_internal(event), **parts))
                         check_ran(returned, "handler", handler.__name__)
                 except Problem as problem:
                     failures.keep(runtime.ports(), delivered, FIRST, problem)
@@ -412,7 +413,10 @@ class Function:
         pattern: str,
         *,
         on: Kind = WRITTEN,
-        in_order: bool = False,
+        in_order: InOrder = False,
+        prefix: str = "",
+        type: str = "",  # noqa: A002  as the field is named
+        changed: str | Sequence[str] = (),
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
     ) -> Callable[[Handler], Handler]:
@@ -425,7 +429,12 @@ class Function:
         - `pattern`: ``{path=**}`` at its end matches one segment or more.
         - `on`: ``created``, ``updated`` or ``deleted``; ``written`` is all of them.
         - `in_order`: the handler runs for one event of a document at a time, in the order of the document's versions.
-          An event that arrives after the handler has begun a later event of the same document is left out.
+          An event that arrives after the handler has begun a later event of the same document is left out. With
+          ``"each"`` none is left out: an event waits up to a minute for the one before it, and one that arrives later
+          than that is handled late.
+        - `prefix`, `type`, `changed`: only events of documents whose key begins with `prefix`, whose field ``type`` is
+          `type`, and that change one of these fields (``"address.city"``). Other events cost no task. An event that
+          arrives without its data passes `type` and `changed`.
         - `attempts_max`, `queue`: the options of `task`.
 
         Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
@@ -434,12 +443,15 @@ class Function:
         parsed = DocumentPattern.parse(pattern)
         if on not in KINDS:
             raise ValueError(f"on is {on!r}; write one of {', '.join(KINDS)}")
+        if in_order not in (True, False, EACH):
+            raise ValueError(f"in_order is {in_order!r}; write True, False or {EACH!r}")
+        chosen = DocumentFilter(prefix, type, (changed,) if isinstance(changed, str) else tuple(changed))
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", has_name=True, may_await=True)
             task = register_task(task_code(handler, parsed))
-            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
+            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order, chosen)
             return handler
 
         return register
@@ -607,7 +619,8 @@ class Function:
 
         event, path = str(delivered.payload.get("event", "")), str(delivered.payload.get("path", ""))
         record = model.path_of(self.name, delivered.task, path)
-        ordered = model.OrderedEvent(record, path, event, delivered.payload.get("place"))
+        place, after = delivered.payload.get("place"), delivered.payload.get("after")
+        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
     def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
