@@ -93,7 +93,7 @@ RULE_DECORATOR = frozenset({"access"})
 ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
 DOCUMENT_DECORATOR = frozenset({"on_document"})
-OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
+OF_HANDLERS = ("event", "path", "data", "kind?", "place?", "after?")
 """The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
 
 OF_NOTICES = ("notice",)
@@ -109,8 +109,7 @@ FILLED = frozenset({"Completion", "Lease", "Outcome", "SectionRun", "TaskContext
 PLAIN = frozenset(dir(builtins)) | {"Any", "Literal", "Optional", "Union"}
 """The names in annotations of JSON values."""
 
-ASYNC = ast.AsyncFunctionDef
-FUNCTIONS = (ast.FunctionDef, ASYNC)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -193,11 +192,7 @@ class Module:
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
         named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
         decorated = [(node, task) for node, task in named if any(map(self._is_task_decorator, node.decorator_list))]
-        return [f"{task} is `async def`: write `def`" for node, task in decorated if isinstance(node, ASYNC)] + [
-            f"{task} contains `yield`: return a list"
-            for node, task in decorated
-            if isinstance(node, ast.FunctionDef) and _yields(node)
-        ]
+        return [f"{task} contains `yield`: return a list" for node, task in decorated if _yields(node)]
 
     def objects(self) -> dict[str, str]:
         """Return the places of the classes decorated as classes of objects."""
@@ -396,7 +391,7 @@ class Module:
             yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
-        elif isinstance(node, ast.FunctionDef) and any(map(self._is_task_decorator, node.decorator_list)):
+        elif isinstance(node, FUNCTIONS) and any(map(self._is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
             for decorator in node.decorator_list:
                 yield from self._queues_of_decorator(decorator)
@@ -437,7 +432,7 @@ class Module:
             return all(self._is_decorator(each, FLOW_DECORATOR) for each in others)
         if any(self._is_decorator(each, DOCUMENT_DECORATOR) for each in others):
             return False  # its arguments are `OF_HANDLERS`
-        return isinstance(function, ast.FunctionDef) and bool(others) and all(map(self._is_task_decorator, others))
+        return bool(others) and all(map(self._is_task_decorator, others))
 
     def _handles_failures(self, node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
         decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
@@ -625,7 +620,7 @@ def _names(annotation: ast.expr) -> set[str]:
     return attributes | names - {"typing", "t"}
 
 
-def _yields(function: ast.FunctionDef) -> bool:
+def _yields(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function itself contains ``yield``."""
     left: list[ast.AST] = list(function.body)
     while left:

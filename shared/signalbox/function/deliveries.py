@@ -80,5 +80,6 @@ def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimit
         return isinstance(context, OfUnit) and not is_live(context.unit)
 
     what = delivered.operation, start.number, limits.attempts_max, delivered.trace
-    reason = context.reason if isinstance(context, Plain) else ""
-    return TaskContext(*what, seconds_left, cancelled, reason=reason, _now=wall_clock.now)
+    plain = context if isinstance(context, Plain) else Plain()
+    known = {"reason": plain.reason, "scheduled_at": plain.scheduled_at}
+    return TaskContext(*what, seconds_left, cancelled, **known, _now=wall_clock.now)  # type: ignore[arg-type]  # of a dict

@@ -5,12 +5,14 @@ imported only by functions that use them.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from signalbox.adapters import runtime
+from signalbox.adapters.coroutines import result_of
 from signalbox.adapters.http.open_function_access import Access, AccessRules
 from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point
@@ -59,7 +61,7 @@ from signalbox.function.dispatch import (
     response_of,
     within,
 )
-from signalbox.function.document_handlers import DocumentHandler, receive, task_code
+from signalbox.function.document_handlers import EACH, DocumentFilter, DocumentHandler, InOrder, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.rates import problems as rates_problems
@@ -115,6 +117,15 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 class RegisterTask(Protocol):
     """Register a task with the options of `Function.task`."""
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
 
     @overload
     def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
@@ -173,6 +184,9 @@ class Function:
         A handler's parameter `body` receives the JSON body, as a value of the parameter's type: a dataclass, or any
         other type of a task's argument. A body that does not have the type is answered with 400.
 
+        The handler may be an ``async def``: it runs in the thread of its request, and is cancelled at the end of the
+        request's time.
+
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
 
@@ -185,19 +199,36 @@ class Function:
         route = self._routes.on(method, pattern, query=query, of_user=True)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler", may_yield=True)
+            check_plain(handler, "handler", may_yield=True, may_await=True)
 
             codec = body_codec(handler, method, pattern)
+            name = getattr(handler, "__name__", repr(handler))
 
             @wraps(handler)  # the page of the API shows its name, its docstring and its types
             def handle(request: Any, **parts: str) -> Any:
                 sent = {} if codec is None else {BODY: body_of(request, codec)}
-                return user_code.run(lambda: response_of(handler(request, **parts, **sent)))
+                seconds_left = partial(settings().timeout_of, self.name)
+
+                def response() -> Any:
+                    returned = handler(request, **parts, **sent)
+                    is_async = iscoroutine(returned)
+                    return response_of(result_of(returned, "handler", name, seconds_left) if is_async else returned)
+
+                return user_code.run(response)
 
             route(handle)
             return handler
 
         return register
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", TaskContext, P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
 
     @overload
     def task(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
@@ -225,6 +256,9 @@ class Function:
         `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
         JSON.
 
+        The code may be an ``async def``, which runs in the thread of its delivery and is cancelled at the end of the
+        delivery's time.
+
         A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, ``list[Unit]``,
         `Completion`, `Outcome`, `TaskContext`. A type checker recognises them if they are the first parameters, with
         `TaskContext` last.
@@ -247,17 +281,21 @@ class Function:
         cron: str,  # noqa: ARG002  the catalogue reads the arguments
         *,
         time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
-        **options: Any,  # noqa: ARG002  as is this one
+        arguments: Mapping[str, Any] | None = None,  # noqa: ARG002  as is this one
+        local_every_seconds: float | None = None,  # noqa: ARG002  as is this one
+        name: str = "",  # noqa: ARG002  as is this one
     ) -> "Callable[[Scheduled], Scheduled]":
         """Enqueue a task, or start a flow, at the times of a cron expression. Write it above the other decorator.
 
         For a flow, each time enqueues a task of the flow's name, which starts one run. The run's id is the operation of
         that task, so a time that comes twice starts one run.
 
-        The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
-        in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
-        of one task. Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has
-        a task of the flow's name.
+        The task reads its planned time as `TaskContext.scheduled_at`. The catalogue reads the decorator from the code,
+        so its arguments are constants: `arguments` of the task, `local_every_seconds`, the interval on a laptop instead
+        of the times of `cron`, and `name`, for a second schedule of one task.
+
+        Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
+        flow's name.
         """
 
         def register(scheduled: "Scheduled") -> "Scheduled":
@@ -345,6 +383,7 @@ class Function:
         """
         from signalbox.adapters.http import event_deliveries
 
+        without_internal = event_deliveries.without_internal
         segments = segments_of_pattern(f"/{pattern}")
         self.document_pattern = pattern
 
@@ -358,7 +397,7 @@ class Function:
                 delivered = delivered_event(self.name, event.id, event.path, current_trace())
                 try:
                     with idempotent_calls(delivered.operation):
-                        returned = user_code.run(partial(handler, event, **parts))
+                        returned = user_code.run(partial(handler, without_internal(event), **parts))
                         check_ran(returned, "handler", handler.__name__)
                 except Problem as problem:
                     failures.keep(runtime.ports(), delivered, FIRST, problem)
@@ -374,7 +413,10 @@ class Function:
         pattern: str,
         *,
         on: Kind = WRITTEN,
-        in_order: bool = False,
+        in_order: InOrder = False,
+        prefix: str = "",
+        type: str = "",  # noqa: A002  as the field is named
+        changed: str | Sequence[str] = (),
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
     ) -> Callable[[Handler], Handler]:
@@ -387,7 +429,12 @@ class Function:
         - `pattern`: ``{path=**}`` at its end matches one segment or more.
         - `on`: ``created``, ``updated`` or ``deleted``; ``written`` is all of them.
         - `in_order`: the handler runs for one event of a document at a time, in the order of the document's versions.
-          An event that arrives after the handler has begun a later event of the same document is left out.
+          An event that arrives after the handler has begun a later event of the same document is left out. With
+          ``"each"`` none is left out: an event waits up to a minute for the one before it, and one that arrives later
+          than that is handled late.
+        - `prefix`, `type`, `changed`: only events of documents whose key begins with `prefix`, whose field ``type`` is
+          `type`, and that change one of these fields (``"address.city"``). Other events cost no task. An event that
+          arrives without its data passes `type` and `changed`.
         - `attempts_max`, `queue`: the options of `task`.
 
         Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
@@ -396,12 +443,15 @@ class Function:
         parsed = DocumentPattern.parse(pattern)
         if on not in KINDS:
             raise ValueError(f"on is {on!r}; write one of {', '.join(KINDS)}")
+        if in_order not in (True, False, EACH):
+            raise ValueError(f"in_order is {in_order!r}; write True, False or {EACH!r}")
+        chosen = DocumentFilter(prefix, type, (changed,) if isinstance(changed, str) else tuple(changed))
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler", has_name=True)
+            check_plain(handler, "handler", has_name=True, may_await=True)
             task = register_task(task_code(handler, parsed))
-            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
+            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order, chosen)
             return handler
 
         return register
@@ -569,7 +619,8 @@ class Function:
 
         event, path = str(delivered.payload.get("event", "")), str(delivered.payload.get("path", ""))
         record = model.path_of(self.name, delivered.task, path)
-        ordered = model.OrderedEvent(record, path, event, delivered.payload.get("place"))
+        place, after = delivered.payload.get("place"), delivered.payload.get("after")
+        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
     def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:

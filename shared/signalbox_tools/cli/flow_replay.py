@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,21 @@ def flows_of(function: str) -> "Mapping[str, Flow[Any, Any]]":
     main = _loaded(functions[function].folder)
     modules = [main, *(module for key, module in sys.modules.items() if key not in before)]
     return {value.name: value for module in modules for value in vars(module).values() if isinstance(value, Flow)}
+
+
+@contextmanager
+def knowing_the_catalogue() -> Iterator[None]:
+    """Let the code find the flows and the classes of all functions of the project, as it does in a deployment."""
+    from signalbox.adapters import settings
+
+    known, own = reading.load(), settings.settings()
+    flows = {**known.flow_functions, **own.flow_functions}
+    classes = {**known.object_classes, **own.object_classes}
+    before = settings.bind(replace(own, flow_functions=flows, object_classes=classes))
+    try:
+        yield
+    finally:
+        settings.bind(before)
 
 
 def _loaded(folder: Path) -> Any:

@@ -17,7 +17,7 @@ import click
 
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
-from signalbox_tools.cli import flow_commands, function_commands, object_commands
+from signalbox_tools.cli import flow_commands, function_commands, object_commands, schedule_commands
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
 from signalbox_tools.terminal_text import counted, visible, visible_lines
 
@@ -496,7 +496,7 @@ def destroy(project: str, environment: str, region: str, confirm: str) -> int:
     return _run((project, environment, region), confirm, lambda deployment: deployment.destroy())
 
 
-for group in (*function_commands.GROUPS, *object_commands.GROUPS, flow_commands.flows):
+for group in (*function_commands.GROUPS, *object_commands.GROUPS, flow_commands.flows, schedule_commands.schedules):
     cli.add_command(group)
 for command in (function_commands.list_failures, function_commands.show_failure, function_commands.retry_failures):
     failures.add_command(command)

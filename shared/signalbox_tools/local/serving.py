@@ -4,12 +4,16 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
+from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import Schedule, load
 from signalbox_tools.cli.flow_replay import misfits_of
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.local.logs.follower import LogFollower
@@ -87,12 +91,32 @@ def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -
             sys.stdout.flush()
 
 
+def schedule_lines(schedules: Iterable[Schedule], now: datetime) -> Iterator[str]:
+    """Iterate over a line for each schedule: when it runs on this machine, and when next."""
+    for each in schedules:
+        if each.local_every_seconds:
+            yield f"{each.name}: every {each.local_every_seconds:g} s (on this machine)"
+        elif at := next_time(each.cron, now, each.time_zone):
+            shown = at.astimezone(ZoneInfo(each.time_zone))
+            yield f"{each.name}: {each.cron} {each.time_zone}, next {shown:%a %Y-%m-%d %H:%M}"
+
+
+def _print_schedules() -> None:
+    """Print when the schedules of the project run. Those of the kit are left out."""
+    own = [each for each in load().schedules.values() if each.task]
+    for number, line in enumerate(schedule_lines(own, datetime.now(UTC))):
+        sys.stdout.write(f"{'          ' if number else 'Schedules:'} {line}\n")
+    if own:
+        sys.stdout.write("           One now: signalbox schedules run NAME\n")
+
+
 def _print_urls(stack: Stack, data: Path | None) -> None:
     width = max(map(len, stack.urls), default=0)
     urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
+    _print_schedules()
     documents = f"{data} keeps the data" if data else "Documents are in memory; --data FOLDER keeps them"
     if stack.settings.firestore_emulator.startswith("127.0.0.1:"):
         sys.stdout.write(FOUND_BY_PAGES)

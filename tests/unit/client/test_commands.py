@@ -1,5 +1,6 @@
 """The commands that call functions: what they print, their exit status, and a command that runs under a lease."""
 
+import dataclasses
 import io
 import json
 import os
@@ -19,7 +20,8 @@ from unittest.mock import ANY
 import httpx
 import pytest
 
-from signalbox.catalogue.reading import load
+from signalbox.adapters import settings
+from signalbox.catalogue.reading import Schedule, load
 from signalbox.client import Client, Unavailable, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.client.blocking.semaphores import Semaphore
@@ -614,6 +616,13 @@ def test_all_runs_that_continue_are_replayed_and_those_that_would_be_stuck_are_n
     assert all("(main.py:" in line for line in misfits)
 
 
+def test_code_that_is_replayed_finds_the_flows_and_classes_of_all_functions() -> None:
+    with flow_replay.knowing_the_catalogue():
+        assert settings.settings().flow_functions["checkout"] == "shop"
+        assert settings.settings().object_classes["Stock"] == "shop"
+    assert "checkout" not in settings.settings().flow_functions
+
+
 def test_a_replay_of_all_runs_names_no_run_and_one_of_a_run_names_it_whole(
     waiting: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -722,3 +731,45 @@ def test_an_address_that_does_not_answer_is_said_at_once(
         assert f"{url} does not answer (" in (said := capsys.readouterr().err)
         assert said.endswith(": correct --url or SIGNALBOX_URL.\n")
     assert time.monotonic() - began < 10
+
+
+# --- schedules ---
+
+PATCH = {"row": 0, "column": 0}
+
+
+@pytest.fixture
+def weekly(monkeypatch: pytest.MonkeyPatch) -> Schedule:
+    """A schedule of a task, which the catalogue lacks."""
+    schedule = Schedule(name="weekly", function="quilt", task="paint", cron="0 6 * * 1", arguments=PATCH)
+    known = load()
+    content = dataclasses.replace(known, schedules={**known.schedules, "weekly": schedule})
+    monkeypatch.setattr("signalbox.catalogue.reading.load", lambda *_: content)
+    return schedule
+
+
+def test_a_schedule_is_listed_with_its_next_time_and_is_run_once_more(
+    harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedules", "ls"]) == 0
+    assert "weekly  0 6 * * 1  Etc/UTC  quilt paint  next " in capsys.readouterr().out
+    assert main(["schedules", "run", "weekly"]) == 0
+    assert [(task.task, task.payload, [*task.context]) for task in harness.tasks] == [("paint", PATCH, ["scheduled"])]
+    assert main(["schedules", "run", "sweep"]) == 1
+    assert "no schedule 'sweep' of a task. It has: " in capsys.readouterr().err
+
+
+def test_the_missed_times_of_a_schedule_are_made_up_for_once(
+    harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = ("--since", "2026-01-01T00:00:00Z", "--until", "2026-01-20T00:00:00Z", "--yes")
+    for _ in range(2):
+        assert main(["schedules", "backfill", "weekly", *span]) == 0
+        assert "3 of 3 done." in capsys.readouterr().err
+    planned = sorted(task.context["scheduled"] for task in harness.tasks)
+    assert planned == [f"2026-01-{day:02}T06:00:00Z" for day in (5, 12, 19)]
+    assert (
+        main(["schedules", "backfill", "weekly", "--since", "2026-01-06T00:00:00Z", "--until", "2026-01-07T00:00:00Z"])
+        == 1
+    )
+    assert "has no time between" in capsys.readouterr().err

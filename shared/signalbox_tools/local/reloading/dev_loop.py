@@ -1,10 +1,10 @@
 """Reload a running stack whenever its files change, and announce the result."""
 
 import contextlib
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.project import PACKAGES, Project, is_test
 from signalbox_tools.local import user_variables
+from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.reloading.reload import NotReloaded
 from signalbox_tools.local.reloading.watcher import Watcher
 from signalbox_tools.local.stack import Stack, StackError
@@ -100,7 +101,7 @@ class DevLoop:
             self._failed = False
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
             self._reloads += 1
-            threading.Thread(target=self._replay, args=(paths, self._reloads), daemon=True).start()
+            kept_thread("replays", partial(self._replay, paths, self._reloads)).start()
 
     def _replay(self, paths: list[Path], reloads: int) -> None:
         """Announce the runs that would be stuck with the code of the changed functions, until another reload."""
