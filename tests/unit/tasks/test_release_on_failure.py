@@ -6,10 +6,12 @@ import pytest
 
 from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
 from signalbox.core.effects import Effect
+from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.service import leases, views, waits
+from signalbox.tasks.service import lease_runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.functions.test_functions import _away
@@ -187,17 +189,71 @@ def test_a_process_that_dies_before_the_release_leaves_it_to_the_next_delivery(
     assert sheets() == [("a", 1), ("a", 2)]
 
 
-def test_a_next_wait_that_was_made_alone_and_not_confirmed_is_found_although_the_semaphore_opened(
+def test_the_next_wait_closes_the_semaphore_in_its_commit(
     harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process read that the semaphore was closed, and made the wait only after it had opened."""
+    """So the release finds it, whatever becomes of the process that made it."""
     wait(press.call(sheet="a", after=1), release_on_failure=True)
+    wait(press.call(sheet="b"))
     task = harness.take("stamp")
     with monkeypatch.context() as patch:
-        patch.setattr(waits, "wait", waits.combine)
-        patch.setattr(waits, "confirm", _away)
-        assert harness.deliver_task(task).status == 500
-    assert views.get(harness.ports, "press").semaphore.mode == "open"
+        patch.setattr(leases, "release", _away)
+        assert harness.deliver_task(task).status == 503
+    assert views.get(harness.ports, "press").semaphore.mode == "closed"
+    assert harness.deliver_task(task, executions=1).status == 204
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("b", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("lost", ["expired", "taken over", "ended by hand"])
+@pytest.mark.parametrize("at", ["before the commit", "after it"])
+def test_a_lease_that_is_lost_while_the_next_wait_is_made_gives_one_task(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch, lost: str, at: str
+) -> None:
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task, losses = harness.take("stamp"), [lost]
+
+    def lose() -> None:
+        match losses.pop():
+            case "ended by hand":
+                [lease] = views.get(harness.ports, "press").semaphore.leases
+                semaphore("press").signal(lease.held("press"))
+            case "expired":
+                harness.advance(700)
+                assert harness.deliver_task(task, executions=1).status == 204
+            case _:
+                harness.deliver_task(task, executions=1)
+
+    real = harness.store.commit
+
+    def committed(writes: Any) -> Any:
+        is_next = losses and any("/waiters/" in write.path and isinstance(write, Put) for write in writes)
+        if is_next and at == "before the commit":
+            lose()
+        done = real(writes)
+        if is_next and losses:
+            lose()
+        return done
+
+    monkeypatch.setattr(harness.store, "commit", committed)
+    harness.deliver_task(task)
+    harness.run(raise_errors=False)
+    expected = [("a", 1)] if lost == "ended by hand" and at == "before the commit" else [("a", 1), ("a", 2)]
+    assert sheets() == expected
+
+
+@pytest.mark.parametrize("seconds", [1, 700])
+def test_a_delivery_that_looked_before_the_next_wait_was_made_runs_nothing(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """It takes the lease over and looks again; or the lease has expired, and the next grant of its wait looks."""
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task, looks, look = harness.take("stamp"), [False], lease_runs.is_resumed
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "release", _away)
+        assert harness.deliver_task(task).status == 503
+    harness.advance(seconds)
+    monkeypatch.setattr(lease_runs, "is_resumed", lambda *given: looks.pop() if looks else look(*given))
     assert harness.deliver_task(task, executions=1).status == 204
     harness.run(raise_errors=False)
     assert sheets() == [("a", 1), ("a", 2)]
@@ -234,7 +290,7 @@ def test_if_it_cannot_wait_again_the_lease_is_kept_and_the_queue_retries(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(waits, "wait", fail)
+        patch.setattr(waits, "wait_again", fail)
         assert harness.deliver_task(task).status == 500
     assert semaphore("press").acquire() is None
     assert harness.deliver_task(task, executions=1).status == 204
