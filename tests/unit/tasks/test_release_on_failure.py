@@ -1,5 +1,6 @@
 """A task that gives its permit back between its attempts: others go first, its count and its promises stay."""
 
+import json
 from typing import Any
 
 import pytest
@@ -138,12 +139,15 @@ def test_a_call_that_was_made_before_the_lease_was_lost_is_recognised(harness: H
     app, printed = Function("press"), list[int]()
 
     @app.task
-    def page(number: int) -> None:
+    def page(number: int, note: str = "", notes: dict[str, str] | None = None) -> None:
         printed.append(number)
 
     @app.task
     def stamp(lease: Lease, context: TaskContext) -> None:
         page.call(number=1).enqueue()
+        page.call(number=3, note=f"{lease.id} (token {lease.token}) ends at {lease.ends_at}").enqueue()
+        page.call(number=4, note=json.dumps({"lease": lease.id, "at": lease.ends_at.isoformat()})).enqueue()
+        page.call(number=5, notes={lease.id: "held"}).enqueue()
         semaphore("other").wait(page.call(number=2), release_on_return=True)
         harness.advance(700)
         if context.attempt < 3:
@@ -154,7 +158,7 @@ def test_a_call_that_was_made_before_the_lease_was_lost_is_recognised(harness: H
     semaphore("other").ensure(permits=2)
     wait(stamp.call())
     harness.run(raise_errors=False)
-    assert sorted(printed) == [1, 2]
+    assert sorted(printed) == [1, 2, 3, 4, 5]
 
 
 def test_the_retry_of_a_task_that_lost_its_leases_begins_a_new_count(harness: Harness, press: Any) -> None:
