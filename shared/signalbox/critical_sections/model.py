@@ -12,7 +12,7 @@ from typing import Any, Self
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.times import rfc3339
+from signalbox.core.times import forms
 from signalbox.critical_sections.limits import LIMITS
 
 COLLECTION = "critical_sections"
@@ -42,7 +42,7 @@ class SectionRun:
 
 def stable_names(run: SectionRun) -> dict[Any, str]:
     """Return the token and the end of the run's lease, each mapped to a name that is the same in every delivery."""
-    return dict.fromkeys((run.token, rfc3339(run.ends_at)), f"run of {run.key}")
+    return dict.fromkeys((run.token, *forms(run.ends_at)), f"run of {run.key}")
 
 
 class Phase(Enum):

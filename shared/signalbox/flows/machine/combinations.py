@@ -3,7 +3,7 @@
 A `Group` decides their common outcome, and abandons the commands that no longer matter to it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Generic
 
@@ -265,6 +265,14 @@ class Group:
             is_handles = any(handle.has(lock) for handle in self.tree.handles)
             if not is_handles and (lock.is_below(self._path) or not self.tree.patched(RECEIVED_PATCH)):
                 lock.release()
+
+
+def release_results(tree: Tree, results: list[Any], held: Collection[str]) -> None:
+    """Release the locks in results that no code receives, except those of handles, and those `held` before."""
+    for lock in locks_in(results):
+        is_outer = any(lock.is_below(path) for path in held)
+        if not is_outer and not any(handle.has(lock) for handle in tree.handles):
+            lock.release()
 
 
 def locks_in(results: list[Any]) -> Iterator[HeldLock]:
