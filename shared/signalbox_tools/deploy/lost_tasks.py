@@ -35,19 +35,23 @@ RECORDED = """Records of the database have tasks for functions that this plan re
 Deploy this change after they have ended; `signalbox console` shows them, and with --act cancels them."""
 REFUSED_DATABASE = """This plan {how} the database {name}, with all its data. It is refused in every environment.
 Restore the settings of the database in {file}: "database", "database_location", "create_database", "cmek_key", and
-"environment", which is a part of its name. To use another database, deploy another environment with it."""
+"environment", which is a part of its name. To use another database, deploy another environment with it; in prod, a
+restored one is taken into use by signalbox adopt, when the restore has ended."""
 
 
 def refuse_lost_data(target: Target, plan: Plan) -> None:
-    """Raise `Aborted` if the plan deletes or replaces a database.
+    """Raise `Aborted` if the plan deletes or replaces a database, or creates an empty one in its place.
 
-    A database that only leaves Terraform's state, as prod's does, is not deleted.
+    A database that only leaves Terraform's state, as prod's does, is not deleted. A plan that imports another one in
+    its place, as after a restore, is allowed.
     """
     for address in filter(DATABASE.search, plan.replaced):
         _refuse(target, "replaces", plan.lost_values.get(address, {}))
     for address in filter(DATABASE.search, plan.destroyed):
         if plan.lost_values[address].get("deletion_policy") != "ABANDON":
             _refuse(target, "deletes", plan.lost_values[address])
+        if any(map(DATABASE.search, plan.created)):
+            _refuse(target, "creates an empty database in place of", plan.lost_values[address])
 
 
 def _refuse(target: Target, how: str, database: Mapping[str, Any]) -> None:
