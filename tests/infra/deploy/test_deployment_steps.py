@@ -152,7 +152,7 @@ def test_a_half_made_queue_is_kept_and_a_half_made_function_is_replaced(
     made = [{"address": queue, "tainted": True}, {"address": "google_storage_bucket.whole"}]
     modules = [{"resources": [{"address": function, "tainted": True}]}]
     state = json.dumps({"values": {"root_module": {"resources": made, "child_modules": modules}}})
-    script = Script(**{"terraform show": [state, CREATES_ONE], "terraform untaint": ""})
+    script = Script(**{"terraform show": [state, CREATES_ONE, "{}"], "terraform untaint": ""})
     deploy(script)
     untainted = [asked for asked in script.asked if asked.startswith("terraform untaint")]
     assert [asked.rpartition(" ")[2] for asked in untainted] == [queue]
