@@ -26,6 +26,10 @@ from signalbox_tools.deploy.programs import CommandFailed, Run
 FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
 QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["[\w-]+"\]')
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
+FILTER = "--filter="
+ALL, FIRST = "--page-size=1000", "--limit=1"
+"""With a filter all tasks must be read: gcloud reads as many as the limit, and filters these."""
+
 REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
 {tasks}
 Deploy this change after they have run. To list them (`gcloud tasks delete` deletes one):
@@ -64,11 +68,13 @@ def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
     waiting: list[tuple[str, str]] = []
     unread: list[str] = []
     for queue, whose, command in _questions(target, plan, run):
-        outcome = run((*command, "--limit=1", "--format=value(httpRequest.url)"), folder=target.root)
+        amount = ALL if command[-1].startswith(FILTER) else FIRST
+        outcome = run((*command, amount, "--format=value(httpRequest.url)"), folder=target.root)
         if not outcome.ok:
             unread.append(f"Warning: whether tasks wait {whose} in the queue {queue} is not known.")
-        elif url := outcome.text.strip():
-            waiting.append((f"  {queue}: {url}", f"  {shlex.join(command)}"))
+        elif urls := outcome.text.split():
+            more = f" and {len(urls) - 1} more" if len(urls) > 1 else ""
+            waiting.append((f"  {queue}: {urls[0]}{more}", f"  {shlex.join(command)}"))
     if waiting:
         tasks, commands = ("\n".join(lines) for lines in zip(*waiting, strict=True))
         raise Aborted(REFUSAL.format(tasks=tasks, commands=commands))
@@ -114,7 +120,7 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
             elif services:
                 address = f"^https://({'|'.join(services)})-[0-9]+[.]{region}[.]run[.]app/"
                 # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
-                command = ("gcloud", "tasks", "list", *where, f'--filter=httpRequest.url~"{address}"')
+                command = ("gcloud", "tasks", "list", *where, f'{FILTER}httpRequest.url~"{address}"')
                 yield queue, f"for {', '.join(services)}", command
 
 
