@@ -66,8 +66,9 @@ locals {
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
 }
 
+# The address has the name of the database: `signalbox adopt` imports the indexes that a restored one has already.
 resource "google_firestore_index" "composite" {
-  for_each    = merge(local.kit_indexes, local.catalogue.indexes)
+  for_each    = { for name, index in merge(local.kit_indexes, local.catalogue.indexes) : "${local.database}/${name}" => index }
   database    = local.database
   collection  = each.value.collection
   query_scope = "COLLECTION"

@@ -162,7 +162,7 @@ def test_what_people_do_not_call_is_closed_to_the_outside(
 
 def test_a_trigger_is_in_the_region_of_the_database_and_retries(resources: Mapping[str, Resource]) -> None:
     [trigger] = resources[FUNCTIONS.format("link_fan_out")].values["event_trigger"]
-    database = resources["google_firestore_database.database[0]"].values
+    database = resources['google_firestore_database.database["signalbox-prod"]'].values
     filters = {each["attribute"]: (each["value"], each["operator"]) for each in trigger["event_filters"]}
     assert (trigger["trigger_region"], trigger["retry_policy"]) == (database["location_id"], "RETRY_POLICY_RETRY")
     assert filters == {"database": (database["name"], None), "document": ("documents/{key}", "match-path-pattern")}

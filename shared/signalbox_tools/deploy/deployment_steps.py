@@ -3,7 +3,8 @@
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
                                                                                └ again and again, see apply_attempts.py
 
-After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set (dead_letter_subscriptions.py).
+After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set (dead_letter_subscriptions.py), and
+reads the indexes of fields back (field_settings.py).
 
 Nothing is changed before it is confirmed: first the parts that a fresh project lacks (APIs, the bootstrap), one
 question each, then the plan.
@@ -21,6 +22,7 @@ from signalbox_tools.deploy import (
     dead_letter_subscriptions,
     declared_limits,
     deployed_place,
+    field_settings,
     lost_tasks,
     project_facts,
     recorded_tasks,
@@ -103,8 +105,8 @@ class Deployment:
                 agreed(self.agree, "Apply it?")
                 deployed_place.keep(self.target, self.say)
                 self._apply(engine, plan)
-        kept = self._keep_dead_letters(engine)
-        return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and kept
+        complete = self._completed(engine)
+        return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and complete
 
     def smoke(self) -> bool:
         """Smoke-test the deployment through its own URLs; return whether every step passed."""
@@ -158,7 +160,7 @@ class Deployment:
             agreed(self.agree, "Apply it?")
             deployed_place.keep(self.target, self.say)
             self._apply(engine, plan)
-        return self._keep_dead_letters(engine)
+        return self._completed(engine)
 
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
@@ -230,9 +232,11 @@ class Deployment:
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)
 
-    def _keep_dead_letters(self, engine: terraform.Terraform) -> bool:
+    def _completed(self, engine: terraform.Terraform) -> bool:
+        """Set and check what Terraform does not: dead letters, and the indexes that the database has."""
         place = dead_letter_subscriptions.place_of(engine.output("dead_letters"))
-        return dead_letter_subscriptions.ensure(self.target, place, self.run, self.say)
+        kept = dead_letter_subscriptions.ensure(self.target, place, self.run, self.say)
+        return field_settings.check(self.target, engine.state(), self.run, self.say) and kept
 
     def _attempts(self) -> Attempts:
         return Attempts(self.target, self.say, self.clock)

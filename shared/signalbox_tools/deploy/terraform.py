@@ -102,7 +102,12 @@ class Terraform:
 
     def tainted(self) -> list[str]:
         """Return the addresses of resources that a failed create has left incomplete."""
-        return plan_summary.tainted(self._json("show", "-json"))
+        return plan_summary.tainted(self.state())
+
+    def state(self) -> dict[str, Any]:
+        """Return the state, as `terraform show -json` prints it."""
+        shown: dict[str, Any] = self._json("show", "-json")
+        return shown
 
     def untaint(self, address: str) -> None:
         """Take the mark off a resource that a failed create left, so that it is not replaced."""

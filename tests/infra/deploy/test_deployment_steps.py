@@ -195,7 +195,7 @@ def test_a_half_made_queue_is_kept_and_a_half_made_function_is_replaced(
     made = [{"address": queue, "tainted": True}, {"address": "google_storage_bucket.whole"}]
     modules = [{"resources": [{"address": function, "tainted": True}]}]
     state = json.dumps({"values": {"root_module": {"resources": made, "child_modules": modules}}})
-    script = Script(**{"terraform show": [state, CREATES_ONE], "terraform untaint": ""})
+    script = Script(**{"terraform show": [state, CREATES_ONE, "{}"], "terraform untaint": ""})
     deploy(script)
     untainted = [asked for asked in script.asked if asked.startswith("terraform untaint")]
     assert [asked.rpartition(" ")[2] for asked in untainted] == [queue]
@@ -550,7 +550,7 @@ def test_queues_that_cannot_be_listed_are_asked_one_by_one_and_named(place: depl
     assert len(unknown) == len(place.catalogue.queues)
 
 
-DATABASE = "google_firestore_database.database[0]"
+DATABASE = 'google_firestore_database.database["signalbox-dev"]'
 
 
 @pytest.mark.parametrize(
@@ -577,6 +577,24 @@ def test_a_database_that_only_leaves_the_state_is_not_lost(place: deployment_tar
     before = {"name": "signalbox-prod", "deletion_policy": "ABANDON"}
     script = Script(**{"terraform show": planned({DATABASE: {"actions": ["delete"], "before": before}})})
     assert Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/").deploy()
+
+
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_no_empty_database_is_created_in_place_of_the_one_in_use(place: deployment_target.Target, goal: str) -> None:
+    """In prod the old one would only leave the state, and all functions would begin with an empty one."""
+    before = {"name": "signalbox-prod", "deletion_policy": "ABANDON"}
+    changes: dict[str, dict[str, object]] = {
+        DATABASE: {"actions": ["delete"], "before": before},
+        DATABASE.replace("dev", "typo"): {"actions": ["create"], "after": {"name": "signalbox-typo"}},
+    }
+    steps = Deployment(place, lambda _: None, lambda _: "yes", script := Script(), NO_WAIT, base_url="http://x/")
+    script.answers["terraform show"] = planned(changes)
+    with pytest.raises(Aborted, match="creates an empty database in place of the database signalbox-prod"):
+        getattr(steps, goal)()
+    assert script.count("terraform apply") == 0
+    changes[DATABASE.replace("dev", "typo")] = {"actions": ["update"], "importing": {"id": "restored"}}
+    script.answers["terraform show"] = planned(changes)
+    getattr(steps, goal)()
 
 
 def test_a_deployment_keeps_its_region_in_the_environments_file(place: deployment_target.Target) -> None:

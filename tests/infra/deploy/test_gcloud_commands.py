@@ -4,15 +4,18 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from signalbox.catalogue.project import KIT
-from signalbox_tools.deploy import deployment_target, state_bucket
+from signalbox_tools.deploy import deployment_target, lost_tasks, state_bucket
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment
+from signalbox_tools.deploy.plan_summary import read
+from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.deploy.queue_pauses import Stillness
 from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy import real_gcloud
@@ -94,6 +97,25 @@ def test_gcloud_takes_every_command_that_the_tools_run_or_print(
     assert real_gcloud.refused(commands, tmp_path) == []
     for text in said:
         assert [each for each in map(" ".join, printed(text)) if "--project=" not in each] == []
+
+
+@pytest.mark.slow
+def test_the_real_gcloud_finds_the_one_task_of_a_removed_function_behind_thirty_others(
+    place: deployment_target.Target, tmp_path: Path
+) -> None:
+    """It reads as many tasks as a limit says, and only then filters."""
+    lost = read(json.loads(destroys("old", "quilt_tasks")))
+    others = [f"https://dev-shop-1.{REGION}.run.app/tasks/{n}" for n in range(30)]
+    script = Script(**{"gcloud tasks queues list": "dev-tasks"})
+
+    def run(command: Sequence[str], **options: Any) -> Outcome:
+        return (script if "queues" in command else real)(command, **options)
+
+    with real_gcloud.with_tasks(others, tmp_path) as real:
+        assert lost_tasks.refuse_lost_tasks(place, lost, run) == []
+    own = f"https://dev-old-1.{REGION}.run.app/tasks/use"
+    with real_gcloud.with_tasks([*others, own], tmp_path) as real, pytest.raises(Aborted, match=f"dev-tasks: {own}\n"):
+        lost_tasks.refuse_lost_tasks(place, lost, run)
 
 
 def listed(kind: str, names: Iterable[str]) -> str:
