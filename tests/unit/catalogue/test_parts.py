@@ -232,4 +232,5 @@ def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:
 def test_without_the_examples_the_repository_has_the_kits_functions_only() -> None:
     whole, kits = load(KIT.catalogue), load(KIT.catalogue, examples=False)
     assert set(kits.functions) == {name for name, each in whole.functions.items() if whole.is_of_the_kit(each)}
-    assert {each.function for each in (*kits.triggers.values(), *kits.schedules.values())} <= set(kits.functions)
+    called = {each.function for each in kits.triggers.values()} | {each.function for each in kits.schedules.values()}
+    assert called <= set(kits.functions)
