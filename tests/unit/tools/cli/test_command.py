@@ -232,24 +232,25 @@ def test_a_project_grows_with_its_code(shop: Path, capsys: pytest.CaptureFixture
         assert main(["catalogue"]) == 0
         return capsys.readouterr().out
 
+    def deployed() -> set[str]:
+        return set(yaml.safe_load(lock.read_text())["deployments"])
+
+    def line_of(code: str) -> int:
+        return main_py.read_text().split(code)[0].count("\n") + 1
+
     text = shown()
-    assert "#   flows    functions/orders/main.py:31\n" in text
-    assert "#   batches  functions/orders/main.py:31\n" in text
-    assert set(yaml.safe_load(lock.read_text())["deployments"]) == {"orders", "batch_expand", "sweep"}
+    assert f"#   flows    functions/orders/main.py:{line_of('async def')}\n" in text
+    assert f"#   batches  functions/orders/main.py:{line_of('async def')}\n" in text
+    assert deployed() == {"orders", "batch_expand", "sweep"}
     main_py.write_text(
         main_py.read_text()
         .replace("import Function", "import Function, semaphore")
         .replace('    print("working', '    semaphore("desk").ensure(permits=1)\n    print("working')
     )
     text = shown()
-    assert "#   semaphores  functions/orders/main.py:26\n" in text
+    assert f"#   semaphores  functions/orders/main.py:{line_of('semaphore(')}\n" in text
     assert "signalbox.lock.yaml has changed: commit it" in text
-    assert set(yaml.safe_load(lock.read_text())["deployments"]) == {
-        "orders",
-        "batch_expand",
-        "semaphore_admit",
-        "sweep",
-    }
+    assert deployed() == {"orders", "batch_expand", "semaphore_admit", "sweep"}
 
 
 def test_a_new_project_has_the_functions_for_callers_that_are_named(
