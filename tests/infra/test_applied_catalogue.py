@@ -138,6 +138,7 @@ def test_functions_have_the_same_environment_but_for_their_threads(found: Applie
     for environment in (common, *environments.values()):
         environment.pop("SIGNALBOX_CALLING_QUEUES")
         environment.pop("SIGNALBOX_QUEUE_BACKOFFS")
+        environment.pop("SIGNALBOX_PARTS", None)
         environment.pop("SIGNALBOX_EVENTS_ACCOUNT", None)
     assert environments == {name: common | {"THREADS": threads[name]} | ended[name] for name in catalogue.functions}
     assert common["SIGNALBOX_SCHEDULER_ACCOUNT"] == "kit-scheduler@demo-project.iam.gserviceaccount.com"

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
+from signalbox.catalogue.parts import SWEEP
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.times import rfc3339
 from signalbox.mailboxes.model.messages import HEADER_SINCE, MAILBOX
@@ -186,7 +187,9 @@ class CloudSource:
             if not (token := page.get("nextPageToken", "")):
                 return
 
-    def last_sweep(self) -> Sweep:
+    def last_sweep(self) -> Sweep | None:
+        if SWEEP not in self._catalogue.functions:
+            return None
         job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)
         if not (attempted := job.get("lastAttemptTime")):
             return Sweep(None)

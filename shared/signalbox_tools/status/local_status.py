@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.parts import SWEEP
 from signalbox.core import outbox
 from signalbox.core.given import given
 from signalbox.core.ports import Query, Store
@@ -65,7 +66,10 @@ class LocalSource:
         given_up = sum(is_call_given_up(each.data or {}) for each in self._store.query(latest))
         return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
 
-    def last_sweep(self) -> Sweep:
+    def last_sweep(self) -> Sweep | None:
+        parts = from_environment(self._stack.environment).parts
+        if parts is not None and SWEEP not in parts:
+            return None
         last: Mapping[str, Any] | None = None
         for entry in entries(self._stack.functions_log):
             if entry.get("function") == "sweep" and entry.get("message") == "handled" and time_of(entry):
