@@ -182,6 +182,15 @@ def test_a_file_of_a_newer_release_is_refused(file: Path) -> None:
         SqliteStore(file)
 
 
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE mine (a)")
+    with pytest.raises(StoreFileError, match="is a database of another program"):
+        SqliteStore(file)
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+
+
 @pytest.mark.parametrize("damage", ["not a file of SQLite", "pages"])
 def test_a_damaged_file_is_refused_and_left_as_it_is(file: Path, damage: str) -> None:
     with closing(SqliteStore(file)) as store:

@@ -1,4 +1,4 @@
-"""An in-memory store that behaves like Firestore, for simulation, tests and machines without Java.
+"""An in-memory store that behaves like Firestore, for simulation and tests.
 
 One lock makes every call atomic. Commit times are distinct and later than the times of earlier reads, however coarse
 the clock is. A write that changes nothing keeps the update time, as in Firestore. `SERVER_TIME` is in whole

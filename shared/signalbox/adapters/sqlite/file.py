@@ -152,6 +152,8 @@ class Connection:
                 "Install that release, or use another folder."
             )
         if version < VERSION:
+            if self.db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise StoreFileError(f"{file} is a database of another program. Use another file.")
             self.db.execute("BEGIN IMMEDIATE")
             for statement in SCHEMA.split(";"):
                 self.db.execute(statement)

@@ -20,10 +20,7 @@ with locked(pathlib.Path(sys.argv[1])):
 ROOT = Path(__file__).parents[4]
 
 
-def test_a_second_stack_is_refused_and_leaves_the_first_ones_files_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
+def test_a_second_stack_is_refused_and_leaves_the_first_ones_files_alone(tmp_path: Path) -> None:
     database = tmp_path / "events.sqlite"
     database.write_text("the first stack's")
     second = Stack(folder=tmp_path)

@@ -268,8 +268,8 @@ def test_waiting_calls_of_objects_are_counted_and_those_given_up_are_not_well() 
 
 def test_a_local_stack_counts_waiting_calls_of_objects_in_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
     objects = ObjectsInMemory(OperationsPlatform())
-    monkeypatch.setattr(local_status, "local_store", lambda _: objects.ports.store)
-    source = LocalSource(RunningStack("", 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
+    monkeypatch.setattr(local_status, "local_store", lambda *_: objects.ports.store)
+    source = LocalSource(RunningStack("", 1, "http://127.0.0.1:9/", "sqlite", "", "", {}))
     assert source.objects() == Objects(0, 0, 0)
     for key in ("a", "b"):
         objects.call(key, "c", "add", who="x")
@@ -298,7 +298,7 @@ def test_the_log_of_a_local_stack_shows_the_last_sweep_and_errors(tmp_path: Path
         {"message": "unhandled exception", "severity": "ERROR", "function": "albums", "time": ago(5)},
     ]
     (tmp_path / "functions.log").write_text("noise\n" + "".join(json.dumps(line) + "\n" for line in lines))
-    source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
+    source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "sqlite", "", "", {}))
     assert 5 < (source.last_sweep().seconds_ago or 0) < 60
     assert [entry["function"] for entry in source.errors()] == ["albums"]
 
