@@ -1,7 +1,8 @@
 # One dashboard with the metrics of functions and queues.
 
 locals {
-  charts = [
+  charts = [for chart in local.all_charts : chart if chart.label != "queue_id" || length(local.queues) > 0]
+  all_charts = [
     { title = "Requests a second, by function", metric = "run.googleapis.com/request_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_RATE", reducer = "REDUCE_SUM" },
     { title = "99th percentile latency, ms", metric = "run.googleapis.com/request_latencies", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_PERCENTILE_99", reducer = "REDUCE_MAX" },
     { title = "Queue depth, by queue", metric = "cloudtasks.googleapis.com/queue/depth", resource = "cloud_tasks_queue", label = "queue_id", names = local.queue_names, aligner = "ALIGN_MEAN", reducer = "REDUCE_SUM" },

@@ -111,7 +111,7 @@ locals {
 
 # No query names these fields.
 resource "google_firestore_field" "expiring" {
-  for_each   = local.expiring
+  for_each   = { for collection, each in local.expiring : collection => each if contains(local.catalogue.collections, collection) }
   database   = local.database
   collection = each.key
   field      = each.value.field

@@ -56,12 +56,15 @@ locals {
     }
   }
 
+  # Alerts on the records of a part of the kit, and a collection that is there if the part is.
+  lines_of_parts = { stuck = "mailbox", copies = "documents", standings = "yokes", archives = "flows" }
+
   log_alerts = merge({
     for name, alert in local.error_lines : name => {
       title    = alert.title
       severity = alert.severity
       filter   = "${local.errors} AND jsonPayload.message=(${join(" OR ", [for message in alert.messages : "\"${message}\""])})"
-    }
+    } if !contains(keys(local.lines_of_parts), name) || contains(local.catalogue.collections, lookup(local.lines_of_parts, name, ""))
     }, {
     # Admin activity is always logged. A queue that is paused has no attempts, so no metric of it changes until 10,000 tasks wait.
     for number, names in local.pausable : number == 0 ? "paused" : "paused-${number + 1}" => {

@@ -59,6 +59,7 @@ locals {
       group        = "resource.label.database_id"
       above        = 0.01 # of the database's requests; a lost precondition or a contended record is normal, and not counted
     }
+    }, length(local.queues) == 0 ? {} : {
     depth = {
       title        = "Queue depth is high"
       severity     = "WARNING"
@@ -186,10 +187,12 @@ resource "google_monitoring_alert_policy" "alert" {
 # Only the sweeper completes the work that crashed processes leave, and if it fails every minute, its failures are far below the threshold
 # above. So both conditions watch its successes: there is no value, or the value is zero.
 locals {
-  sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.deployments["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
+  sweepers = [for function in local.deployments : function.service if function.function == "sweep"] # none if nothing is durable
+  sweeps   = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${join("", local.sweepers)}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
 }
 
 resource "google_monitoring_alert_policy" "no_sweeps" {
+  for_each              = toset(local.sweepers)
   display_name          = "${local.name_prefix}signalbox: Sweeps have stopped"
   severity              = "CRITICAL"
   combiner              = "OR"

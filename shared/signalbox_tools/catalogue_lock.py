@@ -16,7 +16,7 @@ from typing import Any
 from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.catalogue.entries import Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, Function, url_segment
-from signalbox.catalogue.parts import FUNCTIONS, SWEEP
+from signalbox.catalogue.parts import FUNCTIONS, PARTS, SWEEP
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import line_of, values_of
 from signalbox.core.kit_names import queue_account
@@ -58,7 +58,6 @@ def text_of(catalogue: Catalogue) -> str:
 def rows_of(catalogue: Catalogue) -> dict[str, Any]:
     """Return the rows that Terraform reads, by section and name."""
     return {
-        "parts": sorted(catalogue.parts),
         "deployments": {
             deployment.name: _deployment(catalogue, function, deployment)
             for function in catalogue.functions.values()
@@ -70,6 +69,7 @@ def rows_of(catalogue: Catalogue) -> dict[str, Any]:
         "indexes": {name: _index(index) for name, index in catalogue.indexes.items()},
         "history": [dict(values_of(history)) for _, history in sorted(catalogue.history.items())],
         "document_writers": catalogue.document_writers,
+        "collections": sorted({each for name in catalogue.parts for each in PARTS[name].collections}),
         "shared": _shared(catalogue),
     }
 
@@ -135,7 +135,7 @@ def _kit_variables(
         variables["SIGNALBOX_ORIGINS"] = _json({name: sorted(function.cors)})
     if part:
         variables["SIGNALBOX_PART"] = part
-    if name == SWEEP and catalogue.parts:
+    if name == SWEEP:
         variables["SIGNALBOX_PARTS"] = _json(sorted(catalogue.parts))
     if by_queue:  # functions-framework ends a request at its time-out, before the task is delivered again
         variables["THREADED_TIMEOUT_ENABLED"] = "true"

@@ -47,6 +47,8 @@ class Part:
     api: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
+    collections: tuple[str, ...] = ()
+    """The collections of its records, whose indexes are settings of a deployment."""
 
 
 PARTS: dict[str, Part] = {
@@ -56,24 +58,34 @@ PARTS: dict[str, Part] = {
         needs=(VERIFICATIONS,),
         api=("documents",),
         triggers=("documents",),
+        collections=("documents", "histories", "transforms", "versions", "walks"),
     ),
     "transforms": Part(needs=("documents",), api=("transforms",)),
     VERIFICATIONS: Part(
-        workers=(LINK_VERIFY, "verifications"), needs=("documents",), api=("verifications",), schedules=("verify",)
+        workers=(LINK_VERIFY, "verifications"),
+        needs=("documents",),
+        api=("verifications",),
+        schedules=("verify",),
+        collections=("verifications",),
     ),
     "semaphores": Part(
         workers=(SEMAPHORE_ADMIT,),
         queue=ADMIT_QUEUE,
         needs=("tasks",),
         api=("semaphores", "semaphore_wait", "semaphore_signal", "semaphore_renew"),
+        collections=("critical_sections", "rate_waits", "rates", "releases", "semaphores", "waiters"),
     ),
     "rates": Part(needs=("semaphores",), api=("rates",)),
     "critical_sections": Part(needs=("semaphores",), api=("critical_section",)),
     "batches": Part(
-        workers=(BATCH_EXPAND,), queue=BATCHES_QUEUE, needs=("tasks",), api=("batches", "batch_complete", "smoke")
+        workers=(BATCH_EXPAND,),
+        queue=BATCHES_QUEUE,
+        needs=("tasks",),
+        api=("batches", "batch_complete", "smoke"),
+        collections=("batches", "completions", "counters", "pages", "units"),
     ),
-    "objects": Part(queue=OBJECTS_QUEUE, needs=("tasks",)),
-    "flows": Part(queue=FLOWS_QUEUE, needs=("batches", "tasks")),
+    "objects": Part(queue=OBJECTS_QUEUE, needs=("tasks",), collections=("mailbox", "objects")),
+    "flows": Part(queue=FLOWS_QUEUE, needs=("batches", "tasks"), collections=("flows", "log", "mailbox")),
     "standings": Part(
         workers=("standing_count", STANDING_FOLD, "standings"),
         queue=STANDINGS_QUEUE,
@@ -81,11 +93,14 @@ PARTS: dict[str, Part] = {
         api=("standings", "yokes"),
         triggers=("yokes",),
         schedules=("recount",),
+        collections=("adjustments", "counted", "entries", "standing_declarations", "yokes"),
     ),
-    "tasks": Part(queue=TASKS_QUEUE, api=("tasks",)),
+    "tasks": Part(
+        queue=TASKS_QUEUE, api=("tasks",), collections=("attempts", "document_events", "failures", "receipts")
+    ),
     SCHEDULED: Part(workers=("tasks",), needs=("tasks",)),
     "failures": Part(needs=("tasks",), api=("failures",)),
-    SWEEP: Part(workers=("sweep",), schedules=("sweep",)),
+    SWEEP: Part(workers=("sweep",), schedules=("sweep",), collections=("outbox", "outbox_refused")),
 }
 """All parts by name. A flow needs batches, since an action on all runs that match is a batch."""
 

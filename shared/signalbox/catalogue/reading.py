@@ -179,7 +179,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     if not _are_documents_verified(sections):
         sections = _without_nightly_verifications(sections)
     sections, places = _with_code(sections, root)
-    parts: Mapping[str, str] = {}
+    parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
         used = used_parts(_uses(sections, root), verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts

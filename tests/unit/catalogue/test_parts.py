@@ -1,5 +1,6 @@
 """The kit's parts that a project uses: what follows from its code, from `api` and from entries of the catalogue."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -74,6 +75,13 @@ def test_the_table_has_every_entry_of_the_kits_catalogue() -> None:
             assert entry["function"] in part.workers
 
 
+def test_the_table_has_every_collection_whose_indexes_a_deployment_sets() -> None:
+    indexes = (KIT.infra / "indexes.tf").read_text("utf-8")
+    searched = indexes.partition("  searched = {")[2].partition("\n  }")[0]
+    kept = {collection for part in PARTS.values() for collection in part.collections}
+    assert kept == {"documents", *re.findall(r"^ +(\w+) += \[", searched, re.MULTILINE)}
+
+
 def test_a_part_has_the_worker_of_its_queue() -> None:
     for worker, queue in QUEUES_OF_THE_KIT.items():
         part = OF_QUEUES[queue]
@@ -112,6 +120,8 @@ def test_a_flow_has_the_queues_triggers_and_schedules_that_it_needs_and_no_other
     assert sorted(rows["deployments"]) == ["batch_expand", "orders", "sweep"]
     assert sorted(rows["queues"]) == ["batches", "flows", "tasks"]
     assert (sorted(rows["schedules"]), rows["triggers"]) == (["sweep"], {})
+    assert {"batches", "flows", "mailbox", "outbox"} < set(rows["collections"])
+    assert {"documents", "objects", "semaphores", "yokes"}.isdisjoint(rows["collections"])
     assert rows["deployments"]["sweep"]["enqueues"] == ["batches", "flows", "tasks"]
     assert rows["deployments"]["batch_expand"]["enqueues"] == ["batches", "tasks"]
     assert rows["deployments"]["sweep"]["env"]["SIGNALBOX_PARTS"] == '["batches","flows","sweep","tasks"]'

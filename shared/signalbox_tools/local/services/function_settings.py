@@ -54,7 +54,7 @@ def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
         auth=catalogue.auth,
         open_functions=catalogue.open_functions,
         split_functions=catalogue.split_functions,
-        parts=frozenset(catalogue.parts) or None,
+        parts=frozenset(catalogue.parts),
     )
 
 
