@@ -116,7 +116,7 @@ def _bucket(value: Value, project: str, place: str, name: str) -> dict[str, Any]
 
 
 def _object(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
-    return {"id": f"{value['bucket']}-{name}", "output_name": name, "generation": 1}
+    return {"id": f"{value['bucket']}-{name}", "output_name": name, "generation": 1 << 50 | int(number(name))}
 
 
 def _database(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
