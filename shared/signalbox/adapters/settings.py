@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from signalbox.core.effects import Backoff
-from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS
+from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS, queue_account
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
 from signalbox.core.records.composite_indexes import Index, parse
@@ -72,7 +72,7 @@ class Settings:
     Calls that a function receives:
 
     - ``calling_queues``: the queues that call a function, by its name.
-    - ``tasks_account``: the account as which a queue calls, with ``{queue}`` for the queue's name.
+    - ``tasks_account``: the account as which a queue calls, with ``{queue}`` for the name of the queue's account.
     - ``scheduler_account``: the account as which schedules call.
     - ``events_account``: the account as which the triggers of this function's `on_document` call.
     - ``keys_url``: the address of the keys (PEM by id) that verify the tokens of these accounts.
@@ -185,7 +185,7 @@ class Settings:
 
     def account_of(self, queue: str) -> str:
         """Return the account as which a queue's tasks call, or an empty text if they call without a token."""
-        return self.tasks_account.replace(QUEUE, queue)
+        return self.tasks_account.replace(QUEUE, queue_account(queue))
 
     @property
     def scheduler_accounts(self) -> frozenset[str]:

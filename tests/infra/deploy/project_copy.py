@@ -1,10 +1,15 @@
-"""A copy of the project that is deployed in this process: the real Terraform on the stand-in, gcloud from a table."""
+"""A copy of the project that is deployed in this process: the real Terraform on the stand-in, gcloud from a table.
+
+It may have the catalogue of another project.
+"""
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from signalbox_tools.deploy import deployment_target, field_settings, programs
 from signalbox_tools.deploy.deployment_steps import Deployment
@@ -21,11 +26,19 @@ class Project:
     """A folder, a clock by which everything in it waits, and what `signalbox deploy` uses. The state is in memory."""
 
     def __init__(
-        self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script, environment: str = "dev"
+        self,
+        folder: Path,
+        google: GoogleProvider,
+        zips: Path,
+        gcloud: Script,
+        environment: str = "dev",
+        catalogue: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder, self.google, self.gcloud, self.environment = folder, google, gcloud, environment
         self.applies = 0
         Workspace(folder, google, zips)
+        if catalogue is not None:
+            (folder / "infra" / "catalogue.yaml").write_text(yaml.safe_dump(dict(catalogue)), "utf-8")
         for name in ("functions", "examples", "shared"):
             (folder / name).symlink_to(INFRA.parent / name)
         (programs := folder / "bin").mkdir()
@@ -33,7 +46,7 @@ class Project:
         self._environment = google.environment() | {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "TF_VAR_rights_seconds": "120",
-            "TF_VAR_objectives": "true",
+            "TF_VAR_objectives": "true" if catalogue is None else "false",
         }
 
     def flow(self, said: list[str], answer: str = "y") -> Deployment:
