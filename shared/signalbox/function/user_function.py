@@ -6,7 +6,6 @@ imported only by functions that use them.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -27,6 +26,7 @@ from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Ki
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems

@@ -6,7 +6,6 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MethodType
 from typing import Any
 from urllib.parse import parse_qsl
@@ -35,7 +34,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Json, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 from signalbox.core.token_claims import User
 
