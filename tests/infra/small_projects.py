@@ -1,4 +1,4 @@
-"""Four projects, from one flow to all parts of the kit: what each deploys is counted, and compared with what is promised.
+"""Four projects, from one flow to all of the kit: what each deploys is counted, and compared with what is promised.
 
 catalogue = PROJECTS["a flow"].catalogue(folder)    # the content of catalogue.yaml; its function is in the folder
 """

@@ -4,14 +4,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from signalbox.core.effects import Backoff
 from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS, queue_account
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import DECLARED
 from signalbox.core.records.composite_indexes import Index, parse
 

@@ -9,15 +9,16 @@ unit at a time, so the same call is made at another place. Its calls need ids.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
+from signalbox.core.bound_values import Bound
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadCall
 
 
@@ -42,18 +43,15 @@ class _RunningTask:
 _running_task: ContextVar[_RunningTask | None] = ContextVar("signalbox.running_task", default=None)
 
 
-@contextmanager
-def idempotent_calls(operation: str, *, is_repeated: bool = True, has_keys: bool = True) -> Iterator[None]:
+def idempotent_calls(
+    operation: str, *, is_repeated: bool = True, has_keys: bool = True
+) -> AbstractContextManager[object]:
     """Derive the keys of all calls inside the context from `operation`.
 
     - `is_repeated`: whether the running task was delivered before, or may have been.
     - `has_keys`: False for a task that takes several units at once, whose calls without an id are refused.
     """
-    token = _running_task.set(_RunningTask(operation, is_repeated, has_keys))
-    try:
-        yield
-    finally:
-        _running_task.reset(token)
+    return Bound(_running_task, _RunningTask(operation, is_repeated, has_keys))
 
 
 def is_in_task() -> bool:

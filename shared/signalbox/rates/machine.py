@@ -22,7 +22,6 @@ granted, in whatever order the grants are decided.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
@@ -30,7 +29,7 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds

@@ -6,11 +6,10 @@ record, each with its own time, and enqueues their tasks for these times. An acq
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from signalbox.core.effects import Decision
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable

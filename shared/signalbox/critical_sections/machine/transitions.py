@@ -48,11 +48,11 @@ by `end`, never by time: an expired lease lets another delivery of the same task
 but never starts the next run.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.core.times import microseconds
 from signalbox.critical_sections.limits import LIMITS

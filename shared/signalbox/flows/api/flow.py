@@ -3,7 +3,6 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import FunctionType, UnionType
@@ -17,6 +16,7 @@ from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.codec.json_types import SCALARS
 from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.flow_hooks import check_plain
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
@@ -175,10 +175,29 @@ def _copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
     return copy
 
 
+def _once_for_each_function(ask: Callable[[Callable[..., Any]], T]) -> Callable[[Callable[..., Any]], T]:
+    """Return a question about a function whose answer is kept, since replays ask it for each step."""
+    answers: WeakKeyDictionary[Callable[..., Any], T] = WeakKeyDictionary()
+
+    def answer(function: Callable[..., Any]) -> T:
+        if not isinstance(function, FunctionType):
+            return ask(function)
+        if function not in answers:
+            answers[function] = ask(function)
+        return answers[function]
+
+    return answer
+
+
 def _result_of(function: Callable[..., Any]) -> Codec:
     """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
+    return _codec_of_result(function)
+
+
+@_once_for_each_function
+def _codec_of_result(function: Callable[..., Any]) -> Codec:
     annotation = getattr(function, "__annotations__", {}).get("return", Any)
     if annotation is None or annotation is Any or annotation in SCALARS:  # most often
         return plain_result(type(None) if annotation is None else annotation)
@@ -196,19 +215,9 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-_TAKING_CONTEXT: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
-
-
+@_once_for_each_function
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Return whether the first parameter of a function is a `TaskContext`. The answer is cached for each function."""
-    if not isinstance(function, FunctionType):
-        return _has_context(function)
-    if (known := _TAKING_CONTEXT.get(function)) is None:
-        known = _TAKING_CONTEXT[function] = _has_context(function)
-    return known
-
-
-def _has_context(function: Callable[..., Any]) -> bool:
+    """Return whether the first parameter of a function is a `TaskContext`."""
     try:
         first = _first_parameter(function, eval_str=True)
     except (TypeError, ValueError):  # some builtins have no signature

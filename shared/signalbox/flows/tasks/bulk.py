@@ -9,7 +9,6 @@ its run has been cancelled (under an id made of the batch's), ended, resumed or 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +23,7 @@ from signalbox.batches.storage import count_loaded
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.kit_names import ACT_ON_RUN
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem, Unavailable

@@ -68,11 +68,10 @@ one without finds its lease, held or remembered. The answer is the state at the 
 wait queue when its task arrives, so the answer to its repeat is "waiting".
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Effect
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes

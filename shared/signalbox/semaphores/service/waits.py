@@ -11,12 +11,12 @@ A wait reaches the wait queue in one of two ways:
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Delete, Must, Ports, Snapshot
 from signalbox.core.problems import Contended, NotFound, Unavailable

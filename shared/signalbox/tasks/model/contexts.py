@@ -19,7 +19,7 @@ flow, which parses its step.
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import Completion, PlacedUnit, Unit
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.kit_names import SCHEDULED
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
