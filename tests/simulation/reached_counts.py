@@ -17,7 +17,6 @@ RUN_AGAIN = "tasks that ran again because an old outbox record was handed over a
 CALLS_AWAY = "calls refused while the store was away"
 RESUMED = "attempts under a permit that was waited for anew"
 LEASES_OUTLIVED = "attempts of continuations that failed after their lease had expired"
-LATE_WAITS = "waits created alone, after all else had ended, by a process that then died"
 GROUPS_AGAIN = "groups of units that were delivered again"
 CUT_GROUPS = "deliveries of groups whose time was over"
 CALLS_OF_LISTS = "calls that tasks of several units made"
