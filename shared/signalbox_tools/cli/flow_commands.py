@@ -68,9 +68,10 @@ def list_runs(
     with opened(**place) as client:
         of = client.flow(function, flow)
         if count_by:
-            return show(of.count_by(count_by, state, labels, None, after, before))
-        runs = of.runs(state, labels, None, after, before, newest_first=newest_first)
-        show_each(runs, ("id", "state"), as_json=as_json)
+            show(of.count_by(count_by, state, labels, None, after, before))
+        else:
+            runs = of.runs(state, labels, None, after, before, newest_first=newest_first)
+            show_each(runs, ("id", "state"), as_json=as_json)
 
 
 @flows.command("show")

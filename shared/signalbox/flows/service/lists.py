@@ -111,10 +111,8 @@ def _scanned(ports: Ports, runs: Runs) -> Iterator[Snapshot]:
     """Iterate over the listings of runs, without their `others`. Raises `TooManyRuns` for too many."""
     count, most = ports.store.count(runs.query()), LIMITS.flow_scanned_max
     if count > most:
-        detail = (
-            f"{count:,} runs would be read, and a count by labels reads {most:,} at most: choose fewer by a state, "
-        )
-        raise TooManyRuns(f"{detail}a time or a prefix, or put the rarest label first.")
+        remedy = "choose fewer by a state, a time or a prefix, or put the rarest label first"
+        raise TooManyRuns(f"{count:,} runs would be read, and a count by labels reads {most:,} at most: {remedy}.")
     after: tuple[Any, ...] = ()
     while page := ports.store.query(replace(runs.query(), limit=LIMITS.flow_scanned_page, after=after)):
         yield from page

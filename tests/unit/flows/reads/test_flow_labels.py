@@ -119,15 +119,14 @@ def test_the_values_of_a_label_are_counted_the_most_frequent_first(harness: Harn
     order.start("without")
     harness.run()
     with replaced(flow_scanned_page=2):
-        counts: Any = harness.call("shop", "/flows/order?count_by=tenant").json["counts"]
+        counts = harness.get("shop/flows/order?count_by=tenant").json["counts"]
         assert list(counts.items()) == [("b", 4), ("a", 1), ("c", 1)]
-        assert harness.call("shop", "/flows/order?count_by=tenant&label=odd:1&state=running").json == {
-            "counts": {"b": 2, "c": 1}
-        }
+        odd = harness.get("shop/flows/order?count_by=tenant&label=odd:1&state=running").json
+        assert odd == {"counts": {"b": 2, "c": 1}}
     with replaced(flow_scanned_max=6):
-        refused = harness.call("shop", "/flows/order?count_by=tenant")
+        refused = harness.get("shop/flows/order?count_by=tenant")
         assert (refused.status, refused.json["type"]) == (409, "urn:signalbox:problem:too-many-runs")
-    assert harness.call("shop", "/flows/order?count_by=tenant&page_token=x").status == 400
+    assert harness.get("shop/flows/order?count_by=tenant&page_token=x").status == 400
 
 
 def test_labels_outlive_continue_as_new_a_termination_and_a_start_elsewhere(harness: Harness) -> None:
