@@ -42,7 +42,8 @@ def flows() -> None:
 @click.argument("function")
 @click.argument("flow")
 @click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
-@click.option("--label", help="Only runs with this label, as name:value.")
+@click.option("--label", "labels", multiple=True, help="Only runs with this label, as name:value; repeat it for more.")
+@click.option("--count-by", metavar="LABEL", help="Print the number of the runs with each value of a label instead.")
 @click.option(
     "--since", help="Only runs started since then: 30m, 2h or 7d ago, or a time such as 2026-01-31T09:30:00Z."
 )
@@ -54,7 +55,8 @@ def list_runs(
     function: str,
     flow: str,
     state: str | None,
-    label: str | None,
+    labels: tuple[str, ...],
+    count_by: str | None,
     since: str | None,
     until: str | None,
     newest_first: bool,
@@ -64,8 +66,12 @@ def list_runs(
     """List the runs of a flow: id and state."""
     after, before = (time_of(text) if text else None for text in (since, until))
     with opened(**place) as client:
-        runs = client.flow(function, flow).runs(state, label, None, after, before, newest_first=newest_first)
-        show_each(runs, ("id", "state"), as_json=as_json)
+        of = client.flow(function, flow)
+        if count_by:
+            show(of.count_by(count_by, state, labels, None, after, before))
+        else:
+            runs = of.runs(state, labels, None, after, before, newest_first=newest_first)
+            show_each(runs, ("id", "state"), as_json=as_json)
 
 
 @flows.command("show")

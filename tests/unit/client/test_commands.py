@@ -588,6 +588,23 @@ def test_a_replay_that_diverges_or_has_no_code_says_where(
     assert "No function 'shp' is in the catalogue." in capsys.readouterr().err
 
 
+def test_runs_are_listed_by_several_labels_and_counted_by_one(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.object("shop", "Stock", "cup").call("put", count=5)
+    flow = client.flow("shop", "checkout")
+    for id_, tenant, size in (("o-1", "a", "s"), ("o-2", "a", "l"), ("o-3", "b", "l")):
+        labels = {"tenant": tenant, "size": size}
+        flow.with_(labels=labels).start(id_, order=id_, item="cup", count=1, amount=90_000)
+    harness.travel(5)
+    assert [run["id"] for run in flow.runs(label=["tenant:a", "size:l"])] == ["o-2"]
+    assert flow.count(label=["tenant:a", "size:l"]) == 1
+    assert main(["flows", "ls", "shop", "checkout", "--label", "size:l", "--label", "tenant:b"]) == 0
+    assert capsys.readouterr().out.split()[:1] == ["o-3"]
+    assert main(["flows", "ls", "shop", "checkout", "--count-by", "tenant"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"a": 2, "b": 1}
+
+
 def test_all_runs_that_continue_are_replayed_and_those_that_would_be_stuck_are_named_with_their_places(
     waiting: tuple[str, ...],
     client: Client,
