@@ -131,13 +131,15 @@ def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
 def _events_receive(layout: StackLayout) -> Service:
     listening_fd = layout.events_socket.fileno()
     command = _bridge(layout, "receive", f"--listening-fd={listening_fd}")
-    return Service("events-receive", command, ready=_answers(layout.url("events-receive")), inherits=(listening_fd,))
+    ready, is_needed = _answers(layout.url("events-receive")), bool(layout.catalogue.triggers)
+    return Service("events-receive", command, ready=ready, inherits=(listening_fd,), is_needed=is_needed)
 
 
 def _events_deliver(layout: StackLayout) -> Service:
     command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
     ready = _answers(layout.url("events-deliver"))
-    return Service("events-deliver", command, ready=ready, after=(_store_name(layout),))
+    is_needed = bool(layout.catalogue.triggers)
+    return Service("events-deliver", command, ready=ready, after=(_store_name(layout),), is_needed=is_needed)
 
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
@@ -176,10 +178,12 @@ def _scheduler(layout: StackLayout) -> Service:
     schedules = json.dumps([asdict(schedule) for schedule in layout.catalogue.schedules.values()])
     where = (f"--schedules={schedules}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
-    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
+    active = ("keys", "events-deliver") if layout.catalogue.triggers else ("keys",)
+    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in active]
     folder = f"--folder={layout.folder}"
     command = _module("signalbox_tools.local.scheduler", *where, *who, *stats_urls, folder)
-    return Service("scheduler", command, ready=lambda: True, after=("cloud-tasks", "functions"))
+    after, is_needed = ("cloud-tasks", "functions"), bool(layout.catalogue.schedules)
+    return Service("scheduler", command, ready=lambda: True, after=after, is_needed=is_needed)
 
 
 def _store_name(layout: StackLayout) -> str:
