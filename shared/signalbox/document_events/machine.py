@@ -55,7 +55,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from signalbox.core.effects import Decision
-from signalbox.core.lazy_dataclasses import replace
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import instant, microseconds
 from signalbox.document_events.model import Begun

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from signalbox.adapters.settings import from_environment
+from signalbox.adapters.settings import Settings, from_environment
 from signalbox.catalogue.parts import SWEEP
 from signalbox.core import outbox
 from signalbox.core.given import given
@@ -41,7 +41,7 @@ class LocalSource:
         answers = {
             "functions": stack.serves(),
             "cloud-tasks": self._queues is not None,
-            "events": self._events is not None,
+            **given(events=(self._events is not None) if self._settings.triggers or self._events else None),
         }
         services = [Part(name, "up" if up else "does not respond", up) for name, up in answers.items()]
         return [Part("stack", f"{stack.base_url}, store: {stack.store}, process {stack.pid}"), *services]
@@ -65,7 +65,7 @@ class LocalSource:
         return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
 
     def last_sweep(self) -> Sweep | None:
-        parts = from_environment(self._stack.environment).parts
+        parts = self._settings.parts
         if parts is not None and SWEEP not in parts:
             return None
         last: Mapping[str, Any] | None = None
@@ -90,7 +90,11 @@ class LocalSource:
 
     @cached_property
     def _store(self) -> Store:
-        return local_store(from_environment(self._stack.environment), self._stack.environment)
+        return local_store(self._settings, self._stack.environment)
+
+    @property
+    def _settings(self) -> Settings:
+        return from_environment(self._stack.environment)
 
     @cached_property
     def _queues(self) -> Any:

@@ -59,6 +59,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
             "SIGNALBOX_ARCHIVES": "/var/archives",
             "STORAGE_EMULATOR_HOST": "http://h:6",
+            "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
     )
@@ -102,6 +103,7 @@ def test_every_setting_has_its_variable() -> None:
         "events@p.example",
         "/var/archives",
         "http://h:6",
+        {"documents"},
         {"albums": 60},
     )
 
@@ -147,6 +149,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
+            "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
     )

@@ -299,7 +299,9 @@ def test_the_log_of_a_local_stack_shows_the_last_sweep_and_errors(tmp_path: Path
     ]
     (tmp_path / "functions.log").write_text("noise\n" + "".join(json.dumps(line) + "\n" for line in lines))
     source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "sqlite", "", "", {}))
-    assert 5 < (source.last_sweep().seconds_ago or 0) < 60
+    last = source.last_sweep()
+    assert last is not None
+    assert 5 < (last.seconds_ago or 0) < 60
     assert [entry["function"] for entry in source.errors()] == ["albums"]
 
 
