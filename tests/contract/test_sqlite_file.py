@@ -171,6 +171,19 @@ def test_events_are_those_of_changes_that_a_trigger_matches_in_their_order(file:
         assert (counts.received, counts.left, counts.delivered, counts.given_up) == (4, 1, 2, 1)
 
 
+def test_a_checkpoint_empties_the_log_and_commits_make_none_before_it_is_long(file: Path) -> None:
+    with closing(SqliteStore(file)) as store, closing(EventLog(file)) as log:
+        for n in range(1_500):
+            store.commit([Put("d/a", {"n": n})])
+        log_bytes = file.with_name("store.sqlite-wal").stat().st_size
+        assert log_bytes > 1_500 * 4_096
+        log.checkpoint()
+        store.commit([Put("d/a", {"n": 0})])
+        for n in range(100):
+            store.commit([Put("d/a", {"n": n})])
+        assert file.with_name("store.sqlite-wal").stat().st_size == log_bytes
+
+
 # --- files that cannot be used ---
 
 

@@ -21,11 +21,13 @@ from typing import Self
 from urllib.parse import quote
 
 from signalbox.adapters.settings import Settings
+from signalbox.adapters.sqlite.file import StoreFileError
+from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project
 from signalbox_tools import http_client
 from signalbox_tools.local import child_processes
-from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
+from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, DataFolder
 from signalbox_tools.local.folder.folder_lock import FolderInUse, locked
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.idle_check import IdleMonitor
@@ -162,6 +164,11 @@ class Stack:
         clear(self.folder, self.service_names, databases=self._data is None)
         if self._data and (warning := self._data.open(self._layout.ports["functions"], self.store)):
             log.warning("%s", warning)
+        if self.store == SQLITE:
+            try:
+                SqliteStore(self._layout.store_file).close()
+            except StoreFileError as error:
+                raise StackError(str(error)) from error
 
     def _running(self) -> RunningStack:
         layout = self._layout

@@ -119,6 +119,10 @@ class EventLog:
         received, kept, given_up = self._db.execute(COUNT).fetchone()
         return Counts(received, kept - given_up, given_up)
 
+    def checkpoint(self) -> None:
+        """Copy the pages of the write-ahead log into the file, as far as no read needs them. No commit waits for it."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
     def close(self) -> None:
         self._connection.close()
         self.notices.close()

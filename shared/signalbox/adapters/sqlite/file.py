@@ -81,6 +81,10 @@ LOCKED_SECONDS_MAX = 30.0
 
 STATEMENTS_CACHED = 512
 
+LOG_PAGES_MAX = 10_000
+"""Pages of 4 KiB in the write-ahead log with which a commit itself copies them into the file (a *checkpoint*), which
+takes milliseconds. `EventLog.checkpoint` does it earlier and outside of commits, if a process calls it."""
+
 AHEAD_MICROSECONDS_MAX = 50_000
 """How far the machine's clock may be ahead of the store's time before the store's time follows it."""
 
@@ -137,6 +141,7 @@ class Connection:
                 self.db.execute("PRAGMA journal_mode = WAL")
                 self._create(file)
             self.db.execute(f"PRAGMA synchronous = {synchronous}")
+            self.db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
         except sqlite3.Error as error:
             self.close()
             raise StoreFileError(_cannot_be_used(file, error)) from error
@@ -204,7 +209,10 @@ class Connection:
 def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
     match getattr(error, "sqlite_errorname", ""):
         case "SQLITE_NOTADB" | "SQLITE_CORRUPT":
-            return f"{file} is damaged ({error}). Put a copy of the whole folder in its place, or delete the data."
+            return (
+                f"{file} is damaged ({error}). Put a copy of the whole folder in its place, or delete the data: "
+                "signalbox data clear"
+            )
         case "SQLITE_READONLY" | "SQLITE_READONLY_DIRECTORY" | "SQLITE_CANTOPEN" | "SQLITE_PERM":
             return f"{file} cannot be written ({error}). The file and its folder must be writable."
         case "SQLITE_FULL" | "SQLITE_IOERR_WRITE":

@@ -13,6 +13,7 @@ import argparse
 import logging
 import os
 import socket
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -21,8 +22,9 @@ from signalbox.adapters.settings import settings
 from signalbox_tools.local.event_bridge.deliver import Deliverer
 from signalbox_tools.local.event_bridge.inbox import Inbox
 from signalbox_tools.local.event_bridge.receive import Receiver
-from signalbox_tools.local.event_bridge.stored_events import StoredEvents
+from signalbox_tools.local.event_bridge.stored_events import StoredEvents, checkpoint_for_ever
 from signalbox_tools.local.injected_faults import parse
+from signalbox_tools.local.kept_threads import kept_thread
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -54,6 +56,7 @@ async def application(
 ) -> web.Application:
     if database is None:
         assert store is not None, "one of the two is given"
+        kept_thread("checkpoints", partial(checkpoint_for_ever, store)).start()
         return Deliverer(StoredEvents(store, settings()), routes, parse(faults)).application()
     inbox = Inbox(database)
     if half == "receive":

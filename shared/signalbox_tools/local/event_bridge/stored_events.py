@@ -6,6 +6,7 @@ a commit does not pay for them.
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,16 @@ from signalbox.adapters.sqlite.events import Counts, EventLog, StoredEvent
 from signalbox.core.times import microseconds
 from signalbox.testing.deliveries import fill_record
 from signalbox_tools.local.event_bridge.cloudevent import Event, escaped
+
+CHECKPOINT_SECONDS = 1.0
+
+
+def checkpoint_for_ever(file: Path) -> None:
+    """Copy what commits have written into the store's file, so that the commits need not."""
+    log = EventLog(file)
+    while True:
+        time.sleep(CHECKPOINT_SECONDS)
+        log.checkpoint()
 
 
 class StoredEvents:
