@@ -128,7 +128,7 @@ SPANS = Parameter(
     "Also the timeline of the commands, which a replay of the code finds out. It reads no further records.",
 )
 
-LAST_EVENT = "[0-9A-Za-z_-]{1,64}[.][0-9]{1,10}"
+LAST_EVENT = "[0-9A-Za-z_-]{1,64}([.][0-9]{1,3})?[.][0-9]{1,10}"
 
 LAST_EVENT_ID = Parameter(
     "last_event_id",
@@ -439,7 +439,7 @@ class FlowRoutes:
 
 STREAMS = event_streams.Places()
 
-SEEN = re.compile(r"([0-9A-Za-z_-]{1,64})\.([0-9]{1,10})")
+SEEN = re.compile(r"([0-9A-Za-z_-]{1,64}(?:\.[0-9]{1,3})?)\.([0-9]{1,10})")
 """The id of an event: the id of the run's execution, and the number of its log entries that were sent."""
 
 
@@ -462,7 +462,7 @@ def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces
     while time.monotonic() < ends_at:
         try:
             header = reads.get(ports, address)
-            sent = min(sent, header.log.length) if header.execution_id == execution else 0
+            sent = min(sent, header.log_length) if header.execution_id == execution else 0
             entries = reads.entries_after(ports.store, header, sent)
         except Unavailable as error:
             ports.log.info("unavailable", reason=str(error))

@@ -234,7 +234,7 @@ class FlowStatusShown:
             ended_at=header.end.at if header.end else None,
             waiting_for=waits_shown(header, stuck),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
-            log_length=header.log.length,
+            log_length=header.log_length,
             generation=header.generation,
             progress=header.progress,
             labels=header.labels,

@@ -92,7 +92,7 @@ class FlowStatus:
             outcome.get("error", {}),
             header.progress,
             json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
-            header.log.length,
+            header.log_length,
             dict(header.stuck or {}),
             dict(header.labels),
             header.deadline_at,
