@@ -59,6 +59,28 @@ class Plan:
         return ((n, entry) for n, entry in enumerate(log, 1) if n > self.keep or n in self.blanks)
 
 
+@dataclass(frozen=True, slots=True)
+class RetryAnswer:
+    """The answer to a retry, or to a dry run.
+
+    - `address` is the run that is retried: with `family`, perhaps an ancestor of the one that was asked for.
+    - `execution_id` is its next execution, and `keep` the number of entries that stay.
+    - `blanked` are the failed entries whose commands run again, and `dropped` the entries behind `keep`, both with
+      their numbers.
+    - `pending` are the commands of a stuck run that are cancelled, and scheduled again where the code still waits for
+      them.
+    - `repeated` is whether the key's first request has carried it out. Its lists are empty.
+    """
+
+    address: FlowAddress
+    execution_id: str
+    keep: int = 0
+    blanked: Sequence[tuple[int, Message]] = ()
+    dropped: Sequence[tuple[int, Message]] = ()
+    pending: Sequence[str] = ()
+    repeated: bool = False
+
+
 def check_state(header: FlowHeader, now: datetime, timeout_seconds: float | None) -> None:
     """Raise `CannotRetry` for a run that cannot be retried, whatever its log has."""
     run = f"The run {header.address.key!r}"

@@ -32,6 +32,7 @@ from signalbox.flows.machine.effects import (
 )
 from signalbox.flows.machine.rewinds import (
     Plan,
+    RetryAnswer,
     check_state,
     deadline_after,
     failed_because_of,
@@ -46,7 +47,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FAILED, FlowHeader
-from signalbox.flows.model.messages import Cancel, Message, message_to_record, parent_key, sub_flow_address
+from signalbox.flows.model.messages import Cancel, message_to_record, parent_key, sub_flow_address
 from signalbox.flows.problems import BadFlow, CannotRetry
 from signalbox.flows.service.reads import present
 from signalbox.flows.storage.commits import end_name, header_of, rewind_writes
@@ -78,28 +79,6 @@ class RetryOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
-    """The answer to a retry, or to a dry run.
-
-    - `address` is the run that is retried: with `family`, perhaps an ancestor of the one that was asked for.
-    - `execution_id` is its next execution, and `keep` the number of entries that stay.
-    - `blanked` are the failed entries whose commands run again, and `dropped` the entries behind `keep`, both with
-      their numbers.
-    - `pending` are the commands of a stuck run that are cancelled, and scheduled again where the code still waits for
-      them.
-    - `repeated` is whether the key's first request has carried it out. Its lists are empty.
-    """
-
-    address: FlowAddress
-    execution_id: str
-    keep: int = 0
-    blanked: Sequence[tuple[int, Message]] = ()
-    dropped: Sequence[tuple[int, Message]] = ()
-    pending: Sequence[str] = ()
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
     """A run as it was read, and its log."""
 
@@ -114,7 +93,7 @@ class _Found:
 
 def retry(
     ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool = False
-) -> Retried:
+) -> RetryAnswer:
     """Let a run that has failed, or is stuck, continue in place. A repeat under the same key changes nothing.
 
     Raises `NoFlow`, `CannotRetry`.
@@ -129,7 +108,7 @@ def retry(
 
 def _retry(
     ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool
-) -> Retried:
+) -> RetryAnswer:
     [read] = ports.store.read(header_path(address.base))
     header, parent = present(read, address), None
     if repeated := _repeated(header, key):
@@ -138,7 +117,7 @@ def _retry(
         [parent] = ports.store.read(header_path(header.parent.base))
     if options.family and header.parent:
         climbed = _climb(ports, read, header, parent, key)
-        if isinstance(climbed, Retried):
+        if isinstance(climbed, RetryAnswer):
             return climbed
         read, header, parent = climbed
     check_state(header, read.read_time, options.timeout_seconds)
@@ -155,9 +134,9 @@ def _retry(
     return _answer(found, after, plan)
 
 
-def _answer(found: _Found, after: FlowHeader, plan: Plan) -> Retried:
+def _answer(found: _Found, after: FlowHeader, plan: Plan) -> RetryAnswer:
     dropped = list(plan.dropped(found.log.whole))
-    return Retried(
+    return RetryAnswer(
         after.address,
         after.execution_id,
         plan.keep,
@@ -167,12 +146,12 @@ def _answer(found: _Found, after: FlowHeader, plan: Plan) -> Retried:
     )
 
 
-def _repeated(header: FlowHeader, key: str) -> Retried | None:
+def _repeated(header: FlowHeader, key: str) -> RetryAnswer | None:
     before = retried_before(header, key)
     if before is None:
         return None
     execution_id = f"{header.incarnation}-{header.generation}.{before.rewind}"
-    return Retried(header.address, execution_id, repeated=True)
+    return RetryAnswer(header.address, execution_id, repeated=True)
 
 
 # --- the family ---
@@ -180,7 +159,7 @@ def _repeated(header: FlowHeader, key: str) -> Retried | None:
 
 def _climb(
     ports: Ports, read: Snapshot, header: FlowHeader, parent: Snapshot | None, key: str
-) -> Retried | tuple[Snapshot, FlowHeader, Snapshot | None]:
+) -> RetryAnswer | tuple[Snapshot, FlowHeader, Snapshot | None]:
     """Return the highest ancestor that has failed because of a sub-flow, and the parent that waits for it, if any.
 
     If the key's first request has retried an ancestor, return its answer. Raises `CannotRetry`.
