@@ -72,6 +72,9 @@ class FlowLimits(Limits):
     flow_label_bytes_max: int = 200
     """Bytes of a label's value. Firestore indexes at most 1,500 bytes of a value."""
 
+    flow_rewinds_max: int = 100
+    """Retries in place of one run. The header keeps the keys of all of them."""
+
     flow_tail_bytes_max: int = 100_000
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 

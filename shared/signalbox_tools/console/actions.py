@@ -96,6 +96,24 @@ ACTIONS: Mapping[str, Action] = {
         "Another run begins with the first entries of this log. Commands pending there run again, in that run.",
         fields=("id", "from_entry"),
     ),
+    "retry": Action(
+        "Retry",
+        "POST",
+        f"{RUN}/retry",
+        "The run continues in place, under its id: what failed in its last await runs again, and all else stays.",
+        reason="body",
+        on_all="retry",
+    ),
+    "retry-from": Action(
+        "Retry from here",
+        "POST",
+        f"{RUN}/retry",
+        "The run continues in place, under its id, after the first `from_entry` entries of its log. The entries behind "
+        "them are dropped. What they have done outside (steps, locks, sub-flows, messages, callbacks) is not undone; "
+        "their events are received again.",
+        reason="body",
+        fields=("from_entry",),
+    ),
     "terminate": Action(
         "Terminate",
         "POST",
@@ -118,7 +136,7 @@ ACTIONS: Mapping[str, Action] = {
         "All that match",
         "POST",
         "/{function}/flows/{flow}/:act",
-        "A batch resumes, cancels, terminates or deletes each run that matches now.",
+        "A batch resumes, retries, cancels, terminates or deletes each run that matches now.",
     ),
     "retry-failure": Action(
         "Retry", "POST", "/failures/{id}/retry", "The task is enqueued again with the same payload."

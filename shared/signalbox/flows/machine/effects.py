@@ -114,9 +114,9 @@ def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect
 def archive_effect(header: FlowHeader, again: str = "") -> Effect:
     """Return the task that writes the archive of an ended run. `again` distinguishes repeats after a failed task."""
     base = header.address.base
-    payload = {"act": "archive", "flow": base, "run": header.incarnation}
-    name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"
-    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)
+    payload = {"act": "archive", "flow": base, "run": header.ended_as}
+    name = name_of("archive", base, header.incarnation, again, *header.rewind_parts)
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
 
 
 def stuck_notice(header: FlowHeader, stuck: Stuck, revision: int) -> tuple[Effect, ...]:

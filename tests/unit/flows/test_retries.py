@@ -1,0 +1,297 @@
+"""Retry in place: a run that has failed, or is stuck, continues under its id from an earlier point of its log."""
+
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox.adapters import runtime
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
+from signalbox.flows.service import reads
+from signalbox.testing import Harness, replay
+from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.replaced_limits import replaced
+
+app = Function("shop")
+ran: list[Any] = []
+broken: set[str] = set()
+
+
+@app.task
+def work(what: str) -> str:
+    ran.append(what)
+    if what in broken:
+        raise Problem(f"{what} is broken")
+    return f"{what} done"
+
+
+@app.task
+def told(outcome: Any = None) -> None:
+    ran.append(("told", outcome))
+
+
+@app.flow
+async def order() -> list[Any]:
+    flow.send(work.call(what="begun"))
+    first = await work.call(what="reserve")
+    approved = await flow.event("approved", str)
+    key = flow.uuid()
+    paid = await work.call(what="charge")
+    return [first, approved, paid, str(key)]
+
+
+@app.flow
+async def several() -> list[Any]:
+    names = ("a", "b", "c")
+    drawn = []
+
+    async def branch(name: str) -> str:
+        result: str = await work.call(what=name)
+        drawn.append(f"{name} {flow.uuid()}")
+        return result
+
+    settled = await flow.settled(*(branch(name) for name in names))
+    if failed := [each.error for each in settled if each.error]:
+        raise failed[0]
+    return sorted(drawn)
+
+
+@app.flow
+async def saga() -> str:
+    try:
+        await work.call(what="book")
+    except Problem:
+        await work.call(what="undo")
+        raise
+    return "booked"
+
+
+@app.flow
+async def raising() -> str:
+    await work.call(what="first")
+    if "raising" in broken:
+        raise Problem("raised by itself")
+    return "completed"
+
+
+@app.flow
+async def guarded() -> str:
+    await flow.event("go")
+    async with flow.lock("till"):
+        return await work.call(what="inside")
+
+
+@app.flow
+async def child(what: str) -> str:
+    await work.call(what="prepare")
+    return await work.call(what=what)
+
+
+@app.flow
+async def parent() -> str:
+    return await child.call(what="charge")
+
+
+@app.flow
+async def grandparent() -> str:
+    return await parent.call()
+
+
+@pytest.fixture(autouse=True)
+def shop(harness: Harness) -> Harness:
+    ran.clear()
+    broken.clear()
+    harness.add(app)
+    semaphore("till").ensure(permits=1)
+    return harness
+
+
+def header_of(name: str, id_: str) -> FlowHeader:
+    return reads.get(runtime.ports(), FlowAddress(name, id_))
+
+
+def failed_order(harness: Harness) -> None:
+    broken.add("charge")
+    order.with_(on_complete=told.call()).start("7")
+    flows("order", "7").event("approved", "by Ann")
+    harness.run()
+    assert flows("order", "7").status().state == "failed"
+    broken.clear()
+    ran.clear()
+
+
+def test_the_failed_step_runs_again_and_nothing_else(harness: Harness) -> None:
+    failed_order(harness)
+    run = flows("order", "7")
+    before = header_of("order", "7")
+    answer = run.retry(reason="charge was broken")
+    assert [each["command"] for each in answer["runs_again"]] == ["step shop.charge" if False else "step shop.work"]
+    assert (answer["keeps"], answer["drops"], answer["repeated"]) == (3, [], False)
+    assert run.status().state == "running"
+    harness.run()
+    assert [each for each in ran if each != "charge"] == [("told", ran[-1][1])]
+    status = run.status()
+    assert (status.state, status.result[:3]) == ("completed", ["reserve done", "by Ann", "charge done"])
+    after = header_of("order", "7")
+    assert (after.incarnation, after.generation, after.execution_id) == (
+        before.incarnation,
+        0,
+        f"{before.incarnation}-0.1",
+    )
+    log = run.log()
+    assert [each["entry"] for each in log["entries"]].count("blank") == 1
+    replay(order, log)
+    shown = harness.get("shop/flows/order/7").json
+    assert (shown["retried"]["times"], shown["retried"]["reason"]) == (1, "charge was broken")
+    assert "forked_from" not in shown
+
+
+def test_a_dry_run_changes_nothing_and_a_repeat_under_the_key_neither(harness: Harness) -> None:
+    failed_order(harness)
+    answer = harness.post("shop/flows/order/7/retry", json={"dry_run": True})
+    assert (answer.status, answer.json["keeps"]) == (200, 3)
+    assert flows("order", "7").status().state == "failed"
+    broken.add("charge")
+    headers = {"Idempotency-Key": "R1"}
+    first = harness.post("shop/flows/order/7/retry", json={}, headers=headers)
+    assert first.status == 202
+    harness.run()
+    assert ran.count("charge") == 1
+    again = harness.post("shop/flows/order/7/retry", json={}, headers=headers)
+    assert (again.status, again.json["repeated"]) == (200, True)
+    assert again.json["execution_id"] == first.json["execution_id"]
+    harness.run()
+    assert ran.count("charge") == 1
+
+
+def test_a_cut_drops_entries_and_gives_their_events_back(harness: Harness) -> None:
+    failed_order(harness)
+    run = flows("order", "7")
+    drops = run.retry(1, dry_run=True)["drops"]
+    assert [(each["number"], each["entry"]) for each in drops] == [(2, drops[0]["entry"]), (3, drops[1]["entry"])]
+    run.retry(0)
+    harness.run()
+    assert run.status().result[:3] == ["reserve done", "by Ann", "charge done"]
+    assert [each for each in ran if isinstance(each, str)] == ["reserve", "charge"], "what was sent counts as sent"
+    replay(order, run.log())
+
+
+def test_of_several_steps_only_the_failed_ones_run_again_and_the_drawn_ids_stay(harness: Harness) -> None:
+    broken.update("ac")
+    several.start("1")
+    harness.run()
+    with_ids = flows("several", "1").log()
+    assert flows("several", "1").status().state == "failed"
+    broken.clear()
+    ran.clear()
+    flows("several", "1").retry()
+    harness.run()
+    assert sorted(ran) == ["a", "c"]
+    status = flows("several", "1").status()
+    assert status.state == "completed"
+    log = flows("several", "1").log()
+    replay(several, log)
+    kept = [each for each in with_ids["entries"] if "error" not in each]
+    assert all(each in log["entries"] for each in kept)
+
+
+def test_a_handled_failure_needs_a_place_and_a_raised_one_too(harness: Harness) -> None:
+    broken.update({"book", "raising"})
+    saga.start("1")
+    raising.start("1")
+    harness.run()
+    with pytest.raises(CannotRetry) as handled:
+        flows("saga", "1").retry()
+    assert (handled.value.reason, handled.value.entries) == ("tail-has-effects", [2])
+    with pytest.raises(CannotRetry) as raised:
+        flows("raising", "1").retry()
+    assert raised.value.reason == "nothing-failed"
+    answer = harness.post("shop/flows/saga/1/retry", json={})
+    assert (answer.status, answer.json["reason"], answer.json["entries"]) == (409, "tail-has-effects", [2])
+    broken.clear()
+    flows("saga", "1").retry(0)
+    flows("raising", "1").retry(1)
+    harness.run()
+    assert flows("saga", "1").status().result == "booked"
+    assert flows("raising", "1").status().result == "completed"
+
+
+def test_a_released_lock_is_not_taken_for_held(harness: Harness) -> None:
+    broken.add("inside")
+    guarded.start("1")
+    flows("guarded", "1").event("go")
+    harness.run()
+    with pytest.raises(CannotRetry) as refused:
+        flows("guarded", "1").retry()
+    assert (refused.value.reason, refused.value.from_entry) == ("holds-lock", 1)
+    broken.clear()
+    flows("guarded", "1").retry(refused.value.from_entry)
+    harness.run()
+    assert flows("guarded", "1").status().result == "inside done"
+    assert harness.get("semaphores/till").json["leases"] == []
+
+
+def test_what_cannot_be_retried(harness: Harness) -> None:
+    order.start("1")
+    harness.run()
+    for options, reason in (({}, "not-failed"), ({"from_entry": 0}, "not-failed")):
+        with pytest.raises(CannotRetry) as refused:
+            flows("order", "1").retry(**options)
+        assert refused.value.reason == reason
+    flows("order", "1").cancel()
+    harness.run()
+    with pytest.raises(CannotRetry):
+        flows("order", "1").retry()
+    with pytest.raises(NoFlow):
+        flows("order", "2").retry()
+    with pytest.raises(BadFlow):
+        flows("order", "1").retry(-1)
+    with pytest.raises(BadFlow):
+        flows("order", "1").retry(1, family=True)
+    failed_order(harness)
+    with pytest.raises(CannotRetry) as refused:
+        flows("order", "7").retry(9)
+    assert refused.value.reason == "no-entry"
+    with replaced(flow_rewinds_max=0), pytest.raises(CannotRetry) as refused:
+        flows("order", "7").retry()
+    assert refused.value.reason == "too-many"
+
+
+def test_a_family_is_retried_from_its_highest_run(harness: Harness) -> None:
+    broken.add("charge")
+    grandparent.start("1")
+    harness.run()
+    assert flows("grandparent", "1").status().state == "failed"
+    entry = flows("grandparent", "1").log()["entries"][0]
+    runs = harness.get("shop/flows/child").json["flows"]
+    assert [each["state"] for each in runs] == ["failed"], entry
+    below = runs[0]["id"]
+    with pytest.raises(CannotRetry) as refused:
+        flows("child", below).retry()
+    assert (refused.value.reason, refused.value.field) == ("parent-moved-on", "family")
+    broken.clear()
+    ran.clear()
+    answer = flows("child", below).retry(family=True, key="R1")
+    assert (answer["flow"], answer["id"]) == ("grandparent", "1")
+    assert flows("child", below).retry(family=True, key="R1")["repeated"]
+    harness.run()
+    assert ran == ["charge"], "the sub-flows go on, and do nothing again"
+    assert flows("grandparent", "1").status().result == "charge done"
+    assert flows("child", below).status().state == "completed"
+
+
+def test_all_failed_runs_that_match_are_retried_and_only_the_roots_of_trees(harness: Harness) -> None:
+    broken.add("charge")
+    for number in "12":
+        grandparent.start(number)
+    harness.run()
+    broken.clear()
+    ran.clear()
+    for name in ("child", "grandparent"):
+        begun = harness.post(f"shop/flows/{name}/:act", json={"action": "retry", "state": "failed"})
+        assert begun.json["count"] == 2
+        harness.run()
+    assert ran == ["charge", "charge"]
+    assert [flows("grandparent", number).status().state for number in "12"] == ["completed"] * 2
