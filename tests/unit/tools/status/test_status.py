@@ -283,7 +283,11 @@ def test_the_log_of_a_local_stack_shows_the_last_sweep_and_errors(tmp_path: Path
     ]
     (tmp_path / "functions.log").write_text("noise\n" + "".join(json.dumps(line) + "\n" for line in lines))
     source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
-    assert 5 < (source.last_sweep().seconds_ago or 0) < 60
+    last = source.last_sweep()
+    assert last is not None
+    assert 5 < (last.seconds_ago or 0) < 60
+    without = RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "embedded", "", "", {"SIGNALBOX_PARTS": "[]"})
+    assert LocalSource(without).last_sweep() is None
     assert [entry["function"] for entry in source.errors()] == ["albums"]
 
 
