@@ -8,7 +8,7 @@ its next turn without a read, under the header of its last one.
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 

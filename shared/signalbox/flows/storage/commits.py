@@ -1,7 +1,6 @@
 """The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from logging import LogRecord
 from typing import Any
