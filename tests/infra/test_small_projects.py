@@ -22,8 +22,8 @@ ACCOUNTS_MAX = 100
 """Of a project of Google Cloud."""
 
 FREE = {"google_cloud_tasks_queue", "google_firestore_field", "google_project_service"}
-"""A destroyed environment leaves a queue without tasks, whose name would be taken for days, and an enabled API. Settings of
-fields go with the database."""
+"""A destroyed environment leaves queues without tasks, whose names would be taken for days, and enabled APIs. Settings
+of fields go with the database."""
 
 
 @dataclass(frozen=True)
