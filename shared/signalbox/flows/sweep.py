@@ -310,7 +310,7 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
             writes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
             delete_messages(ports, address, read, messages, *writes)
             return True
-        read = _marked(ports, read, header)
+        read = mark_removing(ports, read, header)
     unchanged = Change(read.path, {}, read.guard)
     while messages := _messages(ports, collection_of(address.base)):
         delete_messages(ports, address, read, messages, unchanged)
@@ -332,7 +332,7 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
     return (messages, chunks) if 0 < chunks_max >= len(chunks) else None
 
 
-def _marked(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
+def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
     committed = ports.store.commit([put])

@@ -351,6 +351,9 @@ class RewindsWorld:
                 raise Violation(f"{base} waits forever: {header.state}, {dict(header.pending)}, {header.rewound}")
             self._check_log(base, header, read_log(self.world.store, header).entries)
         root = self.headers.get(self.root.base)
+        below = [each for each in self.headers.values() if root and is_below(root, each)]
+        if len(below) > 1:
+            raise Violation(f"{self.root.base} has begun {len(below)} sub-flows, and the work of the first is lost")
         for base, header in self.headers.items():
             if header.address.name == RIDE and header.parent:
                 if root and root.end and not header.end:
@@ -398,6 +401,11 @@ class RewindsWorld:
         for semaphore in self.world.store.query(Query("semaphores")):
             if (semaphore.data or {}).get("in_use"):
                 raise Violation(f"{semaphore.path} has permits in use at the end")
+
+
+def is_below(root: FlowHeader, header: FlowHeader) -> bool:
+    """Return whether a run is a sub-flow of a run, and not of an earlier one under its id."""
+    return header.parent is not None and header.parent.wait.execution_id.startswith(f"{root.incarnation}-")
 
 
 def _outcome(entry: Result) -> object:
