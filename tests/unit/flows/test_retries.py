@@ -6,14 +6,17 @@ import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
 from signalbox.adapters import runtime
+from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
-from signalbox.flows.service import reads
+from signalbox.flows.service import reads, retries
 from signalbox.testing import Harness, replay
 from signalbox.testing.deliveries import TaskFailed
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.replaced_limits import replaced
+from tests.unit.cost_table import row_cost
+from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 app = Function("shop")
 ran: list[Any] = []
@@ -491,3 +494,35 @@ def test_a_run_that_is_removed_in_several_commits_is_not_retried(harness: Harnes
     assert header.to_record()["format"] == 4, "a failed end is of the format whose readers mark unread events"
     old = {name: value for name, value in header.to_record().items() if name != "format"}
     assert not FlowHeader.from_record(header.address, old).can_rewind
+
+
+def test_what_a_retry_costs() -> None:
+    async def two() -> Any:
+        await step("work")
+        return await step("charge")
+
+    async def over() -> Any:
+        return await SubFlow[Any](FUNCTION, "two", {})
+
+    def charge(_: Any) -> str:
+        if "charge" in broken:
+            raise Problem("no")
+        return "charged"
+
+    broken.add("charge")
+    shop = Shop(flows_of(two, over), {"work": lambda _: "done", "charge": charge})
+    options = retries.RetryOptions()
+    shop.start("two")
+    shop.settle()
+    address = FlowAddress("two", "1")
+    cost = shop.world.cost_of(lambda: retries.retry(shop.ports, shop.flows, address, "k", options))
+    assert cost == row_cost("flows", "retry")
+    alone = shop.world.cost_of(lambda: shop.deliver(shop.take("turn")))
+    shop.settle()
+
+    shop.start("over")
+    shop.settle()
+    shop.world.cost_of(lambda: retries.retry(shop.ports, shop.flows, FlowAddress("over", "1"), "k", options))
+    adopting = shop.world.cost_of(lambda: shop.deliver(shop.take("turn")))
+    assert adopting.reads - alone.reads == 1
+    assert (alone.writes, adopting.writes) == (2, 4)

@@ -135,11 +135,11 @@ class RewindsWorld:
         self.world.sweeper = sweep_all
         self.world.observers.append(self._observe)
         self.inline = InlineSteps(self.world, InlineRuns(), Random(0))
-        name = own.choice((RIDE, RIDE, TRIP, TRIP, GUARDED))
+        name = own.choice((RIDE, RIDE, TRIP, TRIP, TRIP, GUARDED))
         self.root = FlowAddress(name, "r")
         self.other = FlowAddress(GUARDED, "o") if name == GUARDED else None
         self.arguments = {"handles": own.random() < 0.5} if name == TRIP else {}
-        self.fails = {task: own.choice((0, 1, 1, 2)) for task in "abc"}
+        self.fails = {task: own.choice((0, 1, 2, 4)) for task in "abc"}
         self.broken = own.random() < 0.3
         self.removes = own.random() < 0.25
         self.ends_it = own.random() < 0.15
@@ -202,7 +202,7 @@ class RewindsWorld:
             family = below and self.own.random() < 0.5
             entry = None if family or self.own.random() < 0.5 else self.own.randint(0, 3)
             options = RetryOptions(entry, family)
-            for number in range(self.own.choice((1, 1, 2))):
+            for number in range(self.own.choice((1, 2, 2, 3))):
                 patient = number == 0 or self.own.random() < 0.5
                 yield self._act(
                     f"{key} {number}",
