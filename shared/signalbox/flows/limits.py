@@ -208,6 +208,9 @@ class FlowLimits(Limits):
     flow_removal_commits_max: int = 20
     """Commits of one removal in one sweep. The next sweep continues it, after the other removals that are due."""
 
+    flow_removed_at_once_max: int = 90
+    """Messages and chunks of a run that is removed in one commit. Their leases fit into one outbox record of 100."""
+
     flow_removal_page: int = 300
     """Records that one commit of a removal deletes."""
 

@@ -212,9 +212,6 @@ def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
 
 # --- removal ---
 
-REMOVED_AT_ONCE_MAX = MAILBOXES_LIMITS.turn_tasks_max
-"""The messages and chunks of a run that is removed in one commit. Their leases fit into one outbox record."""
-
 DELETED_WHILE_STUCK = "The flow was stuck, and was deleted."
 """The outcome of a stuck run that is deleted. Its parent receives it, and its header has it until the archive is
 written.
@@ -310,7 +307,7 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
             writes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
             delete_messages(ports, address, read, messages, *writes)
             return True
-        read = _marked(ports, read, header)
+        read = mark_removing(ports, read, header)
     unchanged = Change(read.path, {}, read.guard)
     while messages := _messages(ports, collection_of(address.base)):
         delete_messages(ports, address, read, messages, unchanged)
@@ -327,12 +324,12 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
 def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Sequence[Snapshot]] | None:
     """Return the messages and the chunks of a run if one commit can delete them, else None."""
     messages = _messages(ports, collection_of(address.base))
-    chunks_max = REMOVED_AT_ONCE_MAX - len(messages)
+    chunks_max = LIMITS.flow_removed_at_once_max - len(messages)
     chunks = ports.store.query(Query(f"{address.base}/log", limit=chunks_max + 1)) if chunks_max > 0 else ()
     return (messages, chunks) if 0 < chunks_max >= len(chunks) else None
 
 
-def _marked(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
+def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
     committed = ports.store.commit([put])

@@ -281,7 +281,7 @@ def retry_runs(
     **place: str,
 ) -> None:
     """Let runs that have failed, or are stuck, continue in place. Nothing that they have done is undone."""
-    options = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
+    options: dict[str, Any] = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
     if dry_run:
         with opened(**place) as client:
             for id_ in ids:

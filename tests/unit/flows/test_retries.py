@@ -6,13 +6,17 @@ import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
 from signalbox.adapters import runtime
+from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
-from signalbox.flows.service import reads
+from signalbox.flows.service import reads, retries
 from signalbox.testing import Harness, replay
+from signalbox.testing.deliveries import TaskFailed
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.replaced_limits import replaced
+from tests.unit.cost_table import row_cost
+from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 app = Function("shop")
 ran: list[Any] = []
@@ -127,7 +131,7 @@ def test_the_failed_step_runs_again_and_nothing_else(harness: Harness) -> None:
     run = flows("order", "7")
     before = header_of("order", "7")
     answer = run.retry(reason="charge was broken")
-    assert [each["command"] for each in answer["runs_again"]] == ["step shop.charge" if False else "step shop.work"]
+    assert [each["command"] for each in answer["runs_again"]] == ["step shop.work"]
     assert (answer["keeps"], answer["drops"], answer["repeated"]) == (3, [], False)
     assert run.status().state == "running"
     harness.run()
@@ -236,10 +240,10 @@ def test_a_released_lock_is_not_taken_for_held(harness: Harness) -> None:
 def test_what_cannot_be_retried(harness: Harness) -> None:
     order.start("1")
     harness.run()
-    for options, reason in (({}, "not-failed"), ({"from_entry": 0}, "not-failed")):
+    for entry in (None, 0):
         with pytest.raises(CannotRetry) as refused:
-            flows("order", "1").retry(**options)
-        assert refused.value.reason == reason
+            flows("order", "1").retry(entry)
+        assert refused.value.reason == "not-failed"
     flows("order", "1").cancel()
     harness.run()
     with pytest.raises(CannotRetry):
@@ -295,3 +299,230 @@ def test_all_failed_runs_that_match_are_retried_and_only_the_roots_of_trees(harn
         harness.run()
     assert ran == ["charge", "charge"]
     assert [flows("grandparent", number).status().state for number in "12"] == ["completed"] * 2
+
+
+@app.flow
+async def stuck_run() -> str:
+    await flow.event("go")
+    if "code" in broken:
+        raise ValueError("a bug")
+    return "completed"
+
+
+@app.flow
+async def waiter() -> None:
+    await flow.event("never")
+
+
+@app.flow
+async def many_waits() -> str:
+    async with flow.lock("till"):
+        await flow.event("go")
+        await flow.all(waiter.call(), flow.event("never"), trap())
+    return "completed"
+
+
+async def trap() -> None:
+    await flow.event("bug")
+    if "code" in broken:
+        raise ValueError("a bug")
+
+
+@app.flow
+async def changed() -> Any:
+    if "other code" in broken:
+        await flow.event("go")
+    await work.call(what="first")
+    return await work.call(what="charge")
+
+
+@app.flow
+async def above() -> str:
+    await changed.call()
+    return "completed"
+
+
+@app.flow
+async def noisy() -> str:
+    await flow.event("go")
+    return await work.call(what="charge")
+
+
+def test_a_sub_flow_is_retried_alone_while_its_parent_waits(harness: Harness) -> None:
+    broken.add("charge")
+    parent.start("1")
+    flows("parent", "1").suspend()
+    harness.run()
+    [below] = harness.get("shop/flows/child").json["flows"]
+    assert below["state"] == "failed"
+    broken.clear()
+    ran.clear()
+    flows("child", below["id"]).retry()
+    flows("parent", "1").resume()
+    harness.run()
+    assert ran == ["charge"]
+    assert flows("parent", "1").status().result == "charge done"
+    assert [each["entry"] for each in flows("parent", "1").log()["entries"]] == ["done"], "the failure never came"
+
+
+def stick(harness: Harness) -> None:
+    """Let a run wait for a sub-flow under a lock, and be stuck."""
+    many_waits.start("1")
+    harness.run()
+    flows("many_waits", "1").event("go")
+    harness.run()
+    flows("many_waits", "1").event("bug")
+    with pytest.raises(TaskFailed):
+        harness.run()
+
+
+def test_a_stuck_run_goes_on_before_what_it_is_stuck_at(harness: Harness) -> None:
+    broken.add("code")
+    stick(harness)
+    assert flows("many_waits", "1").status().state == "stuck"
+    broken.clear()
+    with pytest.raises(CannotRetry) as refused:
+        flows("many_waits", "1").retry()
+    assert refused.value.reason == "nothing-failed"
+    answer = flows("many_waits", "1").retry(1)
+    harness.run()
+    assert answer["keeps"] == 1
+    assert flows("many_waits", "1").status().state == "running"
+    assert len(harness.get("semaphores/till").json["leases"]) == 1, "the lock of the kept entry is held"
+
+
+def test_a_stuck_run_that_goes_on_before_its_lock_releases_it(harness: Harness) -> None:
+    broken.add("code")
+    stick(harness)
+    first = harness.get("semaphores/till").json["leases"]
+    broken.clear()
+    flows("many_waits", "1").retry(0)
+    harness.run()
+    [lease] = harness.get("semaphores/till").json["leases"]
+    assert lease != first[0], "the next execution has another lease"
+    flows("many_waits", "1").event("go")
+    harness.run()
+    states = sorted(each["state"] for each in harness.get("shop/flows/waiter").json["flows"])
+    assert states == ["cancelled", "running"], "the sub-flow of the dropped entries is cancelled"
+
+
+def test_a_run_whose_code_does_not_fit_ends_again_and_its_parent_is_told(harness: Harness) -> None:
+    broken.add("charge")
+    above.start("1")
+    harness.run()
+    assert flows("above", "1").status().state == "failed"
+    broken.add("other code")
+    [below] = harness.get("shop/flows/changed").json["flows"]
+    with pytest.raises(CannotRetry) as refused:
+        flows("changed", below["id"]).retry(2)
+    assert refused.value.reason == "parent-moved-on"
+    flows("above", "1").retry()
+    harness.run()
+    status = flows("above", "1").status()
+    assert status.state == "failed", "its sub-flow does not fit, ends again, and says why"
+    assert "The retry could not continue" in status.error["detail"]
+    broken.clear()
+    flows("above", "1").retry()
+    harness.run()
+    assert flows("above", "1").status().state == "completed"
+    assert ran.count("first") == 1
+
+
+def test_events_that_came_after_the_failure_are_received_in_their_order(harness: Harness) -> None:
+    broken.add("charge")
+    noisy.start("1")
+    run = flows("noisy", "1")
+    run.event("go", 1)
+    run.event("go", 2)
+    for number in range(3, 9):
+        run.event("go", number)
+    harness.run()
+    assert run.status().state == "failed"
+    broken.clear()
+    with replaced(mailbox_page=2):
+        run.retry(0)
+        harness.run()
+    assert run.status().state == "completed"
+    values = [each["value"] for each in run.log()["entries"] if each["entry"] == "event"]
+    assert values == sorted(values)
+
+
+def test_a_chunk_in_which_the_cut_lies_is_cut(harness: Harness) -> None:
+    with replaced(flow_tail_bytes_max=100, flow_live_tail_bytes_max=50, flow_chunk_bytes_max=400):
+        failed_order(harness)
+        for entry in (2, 1, 0):
+            broken.add("charge")
+            flows("order", "7").retry(entry)
+            harness.run()
+            assert flows("order", "7").status().state == "failed"
+        broken.clear()
+        flows("order", "7").retry()
+        harness.run()
+        assert flows("order", "7").status().state == "completed"
+        replay(order, flows("order", "7").log())
+
+
+def test_each_end_is_told_and_says_how_often_the_run_was_retried(harness: Harness) -> None:
+    failed_order(harness)
+    broken.add("charge")
+    flows("order", "7").retry()
+    harness.run()
+    told_ends = [each[1] for each in ran if isinstance(each, tuple)]
+    assert len(told_ends) == 1
+
+
+def test_a_deadline_that_is_over_needs_another_time_out(harness: Harness) -> None:
+    broken.add("charge")
+    order.with_(timeout_seconds=60).start("7")
+    flows("order", "7").event("approved", "by Ann")
+    harness.run()
+    harness.travel(120)
+    assert flows("order", "7").status().state == "failed"
+    with pytest.raises(CannotRetry) as refused:
+        flows("order", "7").retry()
+    assert refused.value.reason == "deadline-over"
+    broken.clear()
+    flows("order", "7").retry(timeout_seconds=60)
+    assert flows("order", "7").status().deadline_at
+    harness.run()
+    assert flows("order", "7").status().state == "completed"
+
+
+def test_a_run_that_is_removed_in_several_commits_is_not_retried(harness: Harness) -> None:
+    failed_order(harness)
+    header = header_of("order", "7")
+    assert header.to_record()["format"] == 4, "a failed end is of the format whose readers mark unread events"
+    old = {name: value for name, value in header.to_record().items() if name != "format"}
+    assert not FlowHeader.from_record(header.address, old).can_rewind
+
+
+def test_what_a_retry_costs() -> None:
+    async def two() -> Any:
+        await step("work")
+        return await step("charge")
+
+    async def over() -> Any:
+        return await SubFlow[Any](FUNCTION, "two", {})
+
+    def charge(_: Any) -> str:
+        if "charge" in broken:
+            raise Problem("no")
+        return "charged"
+
+    broken.add("charge")
+    shop = Shop(flows_of(two, over), {"work": lambda _: "done", "charge": charge})
+    options = retries.RetryOptions()
+    shop.start("two")
+    shop.settle()
+    address = FlowAddress("two", "1")
+    cost = shop.world.cost_of(lambda: retries.retry(shop.ports, shop.flows, address, "k", options))
+    assert cost == row_cost("flows", "retry")
+    alone = shop.world.cost_of(lambda: shop.deliver(shop.take("turn")))
+    shop.settle()
+
+    shop.start("over")
+    shop.settle()
+    shop.world.cost_of(lambda: retries.retry(shop.ports, shop.flows, FlowAddress("over", "1"), "k", options))
+    adopting = shop.world.cost_of(lambda: shop.deliver(shop.take("turn")))
+    assert adopting.reads - alone.reads == 1
+    assert (alone.writes, adopting.writes) == (2, 4)

@@ -42,7 +42,7 @@ from signalbox.flows.model.headers import (
     Rewound,
     new_header,
 )
-from signalbox.flows.model.messages import Cancel, Message, Result, sub_flow_address
+from signalbox.flows.model.messages import Blank, Cancel, Message, Result, sub_flow_address
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import CannotRetry
 
@@ -187,17 +187,34 @@ def deadline_after(timeout_seconds: float | None, now: datetime) -> datetime | N
 # --- sub-flows of a rewound run ---
 
 
-def earlier_sub_flows(turn: FlowTurn) -> dict[str, FlowAddress]:
-    """Return the addresses that the sub-flows for which an opening turn waits had in earlier executions, by path."""
+def earlier_sub_flows(turn: FlowTurn, log: Sequence[Message]) -> dict[str, FlowAddress]:
+    """Return the addresses that the sub-flows for which an opening turn waits had in earlier executions, by path.
+
+    The execution to which an entry of the whole log belongs has also begun the command that ended there.
+    """
     header, found = turn.header, dict[str, FlowAddress]()
-    assert header.rewound is not None, "the turn opens a rewound run"
+    before = header.rewound
+    assert before is not None, "the turn opens a rewound run"
+    ended = {path: number for number, entry in enumerate(log, 1) if (path := _path_of(entry))}
     for path, pending in turn.driver.pending.items():
         if isinstance(pending.command, SubFlow):
             id_ = pending.command.id or header.adopted.get(path, "")
-            wait = Wait(header.rewound.execution_id, path, signature=pending.command.signature, child=id_)
+            owners = (each.execution_id for each in before.origins if ended.get(path, len(log) + 1) <= each.entries)
+            begun_by = next(owners, before.execution_id)
+            wait = Wait(begun_by, path, signature=pending.command.signature, child=id_)
             if address := sub_flow_address(header.address, wait):
                 found[path] = address
     return found
+
+
+def _path_of(entry: Message) -> str:
+    """Return the path of the command that ended at an entry, or an empty text."""
+    match entry:
+        case Result():
+            return entry.wait.path
+        case Blank():
+            return entry.path
+    return ""
 
 
 def is_earlier_sub_flow(header: FlowHeader, child: FlowHeader, path: str, command: SubFlow[Any]) -> bool:

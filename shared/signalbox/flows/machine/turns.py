@@ -48,9 +48,9 @@ The states of the header; a flow has ended in state completed, failed or cancell
     terminate  ended                  -                               same
     retry      none                   -                               NoFlow
     retry      running, suspended     -                               CannotRetry
-    retry      stuck, failed          its log has a plan              running
-    retry      stuck, failed          its log has no plan             CannotRetry
-    retry      completed, cancelled   -                               CannotRetry
+    retry      stuck                  with `from_entry`               running
+    retry      ended                  it has failed                   running
+    retry      ended                  it has not failed               CannotRetry
     delete     none                   -                               NoFlow
     delete     running, suspended     -                               FlowRunning
     delete     stuck, ended           -                               none

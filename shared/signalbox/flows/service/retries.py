@@ -232,11 +232,11 @@ def _commit(
         writes.append(message_put(base, id_, message_to_record(message), after.deadline_at))
         effects += wake_at_deadline(after)
     if parent is not None and header.parent and header.state == FAILED:
-        writes += _of_waiting_parent(header, parent)
+        writes += of_waiting_parent(header, parent)
     outbox.commit(ports, writes, [*effects, wake_flow(base, header.function)])
 
 
-def _of_waiting_parent(header: FlowHeader, parent: Snapshot) -> Sequence[Write]:
+def of_waiting_parent(header: FlowHeader, parent: Snapshot) -> Sequence[Write]:
     """Return the writes on a parent that waits: it does not receive the failure, and its header is written.
 
     A termination of the parent that has seen the ended sub-flow thus loses its guard, and looks again.

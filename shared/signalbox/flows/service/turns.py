@@ -29,7 +29,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FAILED, End, FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Result, message_from_record
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
 from signalbox.flows.model.waits import Claim
 from signalbox.flows.storage.commits import (
     Commit,
@@ -176,7 +176,7 @@ def open_run(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader) 
         with closing(FlowTurn.open(flows.of(header.address.name), header, log.entries, dropped, now)) as turn:
             for result in (*read.ended, *([read.own] if read.own else [])):
                 turn.drop(result)
-            opening = adopt_sub_flows(ports.store, turn)
+            opening = adopt_sub_flows(ports.store, turn, log.whole)
             refuse_sub_flows(ports.store, turn)
             turn.claim_steps()
             decided = TurnCommit(read.mailbox.header, turn, log, (), flows.revision, more=True, opens=opening)
@@ -206,13 +206,13 @@ def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End,
     commit_turn(ports, Commit([*rewind_writes(read.mailbox.header, header, after), *end_messages(after)], effects))
 
 
-def adopt_sub_flows(store: Store, turn: FlowTurn) -> Opening:
+def adopt_sub_flows(store: Store, turn: FlowTurn, log: Sequence[Message]) -> Opening:
     """Go on with the failed sub-flows of the run's earlier executions, instead of new ones, by their default plans.
 
     The opening turn's commit also rewinds them, and makes the new execution their parent's.
     """
     assert turn.now is not None, "the header was read"
-    candidates = earlier_sub_flows(turn)
+    candidates = earlier_sub_flows(turn, log)
     if not candidates:
         return Opening()
     reads = store.read(*(header_path(address.base) for address in candidates.values()))

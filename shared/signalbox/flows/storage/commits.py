@@ -116,7 +116,8 @@ class TurnCommit:
         after, new, log = next_header(turn, self.revision), new_entries(turn), self.log
         if self.opens:
             stored, log, moved = cut(before, self.log)
-            after = replace(after, rewound=None, adopted={**before.adopted, **turn.adopted}, log=stored)
+            others = {path: id_ for path, id_ in before.adopted.items() if path not in turn.pending}
+            after = replace(after, rewound=None, adopted=others | turn.adopted, log=stored)
             new = [*moved, *new]
         after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)

@@ -40,7 +40,7 @@ def read_log(store: Store, header: FlowHeader) -> LoadedLog:
         return _loaded(header, header.log.tail, ())
     texts = []
     for chunk in store.read(*chunk_paths(header)):
-        if chunk.data is None or not _is_of(header, chunk.data.get(EXECUTION, header.execution_id)):
+        if chunk.data is None or not is_chunk_of(header, chunk.data.get(EXECUTION, header.execution_id)):
             raise Unavailable("the log was replaced while it was read")
         texts.append(str(chunk.data[ENTRIES]))
     held = islice((entry for text in texts for entry in entries_from_text(text)), header.log.held)
@@ -52,7 +52,7 @@ def _loaded(header: FlowHeader, whole: tuple[Message, ...], texts: Sequence[str]
     return LoadedLog(kept, texts[-1] if texts else "[]", whole, tuple(texts))
 
 
-def _is_of(header: FlowHeader, execution_id: str) -> bool:
+def is_chunk_of(header: FlowHeader, execution_id: str) -> bool:
     """Return whether a chunk that an execution wrote is of a header's log: the generation is the same.
 
     A chunk that a later rewind has written is not of the log of this header.

@@ -69,7 +69,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
     own = Random(f"rewinds {seed}")
     small = SMALL if own.random() < 0.4 else {}
-    swept = {"flow_removal_commits_max": 3, "flow_removal_page": 2}
+    swept = {"flow_removal_commits_max": 3, "flow_removal_page": 2, "flow_removed_at_once_max": own.choice((1, 90))}
     with replaced(**small, **swept, mailbox_page=own.choice((2, 4))):
         RewindsWorld(seed, own, trace).run()
 
@@ -117,6 +117,7 @@ class RewindsWorld:
     ran: dict[str, tuple[str, str]] = field(default_factory=dict)
     rewinds: dict[tuple[str, str, str], int] = field(default_factory=dict)
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
+    broken: bool = False
     told: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     written: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     deliveries: Counter[str] = field(default_factory=Counter)
@@ -134,11 +135,12 @@ class RewindsWorld:
         self.world.sweeper = sweep_all
         self.world.observers.append(self._observe)
         self.inline = InlineSteps(self.world, InlineRuns(), Random(0))
-        name = own.choice((RIDE, RIDE, TRIP, TRIP, GUARDED))
+        name = own.choice((RIDE, RIDE, TRIP, TRIP, TRIP, GUARDED))
         self.root = FlowAddress(name, "r")
         self.other = FlowAddress(GUARDED, "o") if name == GUARDED else None
         self.arguments = {"handles": own.random() < 0.5} if name == TRIP else {}
-        self.fails = {task: own.choice((0, 1, 1, 2)) for task in "abc"}
+        self.fails = {task: own.choice((0, 1, 2, 4)) for task in "abc"}
+        self.broken = own.random() < 0.3
         self.removes = own.random() < 0.25
         self.ends_it = own.random() < 0.15
         settings.put(self.world.reliable_ports(), LOCK, SemaphoreSettings(1, LEASE_SECONDS))
@@ -161,7 +163,7 @@ class RewindsWorld:
 
     def _start(self, address: FlowAddress) -> None:
         arguments = self.arguments if address == self.root else {}
-        told = Call(FUNCTION, "told", {}) if address == self.root else None
+        told: Call[Any] | None = Call(FUNCTION, "told", {}) if address == self.root else None
         starts.start(self.world.ports, FLOWS, FUNCTION, address, arguments, told)
 
     def _post(self, number: int) -> None:
@@ -200,8 +202,12 @@ class RewindsWorld:
             family = below and self.own.random() < 0.5
             entry = None if family or self.own.random() < 0.5 else self.own.randint(0, 3)
             options = RetryOptions(entry, family)
-            for number in range(self.own.choice((1, 1, 2))):
-                yield self._act(f"{key} {number}", partial(self._retry, key, options, below=below, patient=number == 0))
+            for number in range(self.own.choice((1, 2, 2, 3))):
+                patient = number == 0 or self.own.random() < 0.5
+                yield self._act(
+                    f"{key} {number}",
+                    partial(self._retry, key, options, below=below, patient=patient),
+                )
 
     def _wait_and(self, work: Callable[[], object], *, failed: bool) -> None:
         for _ in range(10):
@@ -235,13 +241,12 @@ class RewindsWorld:
         step, number = effect.context["step"], str(next(self.numbers))
         base, life = step["flow"], step["life"]
         header = self.headers.get(base)
-        if (
-            header
-            and header.address.name == GUARDED
-            and header.execution_id == life
-            and not (header.end or header.leases)
-        ):
-            raise Violation(f"{base} runs a step without its lock")
+        is_current = header is not None and header.execution_id == life and not header.end
+        if header and is_current and header.address.name == GUARDED:
+            [semaphore] = self.world.store.read(f"semaphores/{LOCK}")
+            leases = [lease["granted"]["id"].partition("~")[0] for lease in header.leases.values()]
+            if not any(lease in str(semaphore.data) for lease in leases):
+                raise Violation(f"{base} runs a step without its lock")
         self.ran[number] = base, life
         self.world.step(f"step {effect.task} of {base} {life} ends as {number}")
         if int(life.partition(".")[2] or 0) < self.fails.get(effect.task, 0):
@@ -250,6 +255,8 @@ class RewindsWorld:
 
     def _write(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         content = list(rows)
+        if self.broken and content[0].get("rewinds"):
+            raise OSError("the storage is not there")
         self.world.step(f"write {name}")
         self.written.setdefault(name, content)
 
@@ -277,10 +284,7 @@ class RewindsWorld:
             begun = self.rewinds.setdefault((base, header.incarnation, retry.key), retry.rewind)
             if begun != retry.rewind:
                 raise Violation(f"{retry.key}, asked for once, has rewound {base} twice")
-        if (
-            len({retry.rewind for retry in header.retries}) != len(header.retries)
-            or len(header.retries) != header.rewinds
-        ):
+        if [retry.rewind for retry in header.retries] != [*range(1, header.rewinds + 1)]:
             raise Violation(f"an execution of {base} was begun twice: {header.retries}")
         REACHED[REWOUND] += bool(header.rewound and not (known and known.rewound))
         if known and known.rewinds > header.rewinds and known.incarnation == header.incarnation:
@@ -324,6 +328,10 @@ class RewindsWorld:
         for base in [base for base, header in self.headers.items() if not header.end]:  # they wait for events
             sweep.terminate(self.world.reliable_ports(), FlowAddress.of_base(base))
         self._rest(LIMITS.flow_archive_seconds + 1)
+        for _ in range(2):
+            self._rest(LIMITS.flow_kept_seconds + 3600, 1)
+        self.broken = False
+        self._rest(LIMITS.flow_archive_seconds + 1)
         for _ in range(20):
             self._rest(LIMITS.flow_kept_seconds + 3600, 1)
         if left := [each.path for each in self.world.store.query(Query(FlowAddress.COLLECTION))]:
@@ -351,6 +359,9 @@ class RewindsWorld:
                 raise Violation(f"{base} waits forever: {header.state}, {dict(header.pending)}, {header.rewound}")
             self._check_log(base, header, read_log(self.world.store, header).entries)
         root = self.headers.get(self.root.base)
+        below = [each for each in self.headers.values() if root and is_below(root, each)]
+        if len(below) > 1:
+            raise Violation(f"{self.root.base} has begun {len(below)} sub-flows, and the work of the first is lost")
         for base, header in self.headers.items():
             if header.address.name == RIDE and header.parent:
                 if root and root.end and not header.end:
@@ -398,6 +409,11 @@ class RewindsWorld:
         for semaphore in self.world.store.query(Query("semaphores")):
             if (semaphore.data or {}).get("in_use"):
                 raise Violation(f"{semaphore.path} has permits in use at the end")
+
+
+def is_below(root: FlowHeader, header: FlowHeader) -> bool:
+    """Return whether a run is a sub-flow of a run, and not of an earlier one under its id."""
+    return header.parent is not None and header.parent.wait.execution_id.startswith(f"{root.incarnation}-")
 
 
 def _outcome(entry: Result) -> object:
