@@ -195,6 +195,11 @@ def used(uses: Iterable[Use], *, verified: bool = True) -> Used:
     return Used({name: parts[name] for name in PARTS if name in parts}, frozenset(called))
 
 
+def collections_of(parts: Iterable[str]) -> list[str]:
+    """Return the collections of parts, sorted."""
+    return sorted({collection for name in parts for collection in PARTS[name].collections})
+
+
 def absent(function: str) -> str:
     """Return what to add to have a function of the kit for callers; empty if the kit has no such function for them.
 
