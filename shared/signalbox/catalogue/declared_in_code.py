@@ -634,9 +634,12 @@ def _yields(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _needs_permits(call: ast.Call) -> bool:
-    """Return whether a call creates a batch whose units need permits: ``populate(…, semaphore=…)``, ``rate=…``."""
+    """Return whether a call creates a batch whose units need permits: ``populate(…, semaphore=…)``, ``rate=…``.
+
+    Arguments of a mapping, ``populate(…, **options)``, may be among them.
+    """
     name = ast.unparse(call.func).rpartition(".")[2]
-    needs = any(keyword.arg in ("semaphore", "rate") for keyword in call.keywords)
+    needs = any(keyword.arg in ("semaphore", "rate", None) for keyword in call.keywords)
     return name in ("populate", "sub_batch", "batch") and needs
 
 

@@ -28,6 +28,7 @@ from signalbox.catalogue.parts import (
     ALL,
     APIS,
     FUNCTIONS,
+    OF_EVENTS,
     OF_NAMES,
     OF_QUEUES,
     OF_SECTIONS,
@@ -214,6 +215,10 @@ def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
         called = SCHEDULED if schedule.get("task") else FUNCTIONS.get(schedule.get("function", ""))
         if called and not any(name in part.schedules for part in PARTS.values()):
             yield Use(called, f"schedules.{name}")
+    for name, trigger in _entries(sections, "triggers"):
+        collection = str(trigger.get("document")).partition("/")[0]
+        if trigger.get("function") not in FUNCTIONS and collection in OF_EVENTS:
+            yield Use(OF_EVENTS[collection], f"triggers.{name}")
     for section, part in OF_SECTIONS.items():
         for name, _ in _entries(sections, section):
             yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
@@ -222,6 +227,7 @@ def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
             yield Use("documents", f"indexes.{name}")
     for name in _api(sections.get("api")):
         yield Use(name, "api", PARTS[name].api)
+        yield from (Use(needed, f"api: {name}") for needed in PARTS[name].api_needs)
 
 
 def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[Use]:
