@@ -36,6 +36,12 @@ variable "environment" {
   }
 }
 
+variable "environment_name" {
+  description = "NAME of the environment's file, NAME.tfvars.json, for the commands that alerts name. `signalbox` sets it. If null, it is `environment`."
+  type        = string
+  default     = null
+}
+
 variable "prefix" {
   description = "Prefix of the name of every resource and function URL, as PREFIX-. If it is empty, there is none. It separates two deployments in one project."
   type        = string

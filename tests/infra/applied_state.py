@@ -334,7 +334,7 @@ def _index(values: Resource) -> Index:
     fields = (
         f"{DIRECTIONS[each['order']]}{each['field_path']}{'' if each['order'] else '[]'}" for each in values["fields"]
     )
-    return Index(name=values["key"], collection=values["collection"], fields=tuple(fields))
+    return Index(name=values["key"].rpartition("/")[2], collection=values["collection"], fields=tuple(fields))
 
 
 def _address(state: _State, function: Resource) -> str:

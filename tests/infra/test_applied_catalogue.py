@@ -146,6 +146,7 @@ def test_functions_have_the_same_environment_but_for_their_threads(found: Applie
     for environment in (common, *environments.values()):
         environment.pop("SIGNALBOX_CALLING_QUEUES")
         environment.pop("SIGNALBOX_QUEUE_BACKOFFS")
+        environment.pop("SIGNALBOX_PARTS", None)
         environment.pop("SIGNALBOX_EVENTS_ACCOUNT", None)
         environment.pop("SIGNALBOX_PARTS", None)
     assert environments == {name: common | {"THREADS": threads[name]} | ended[name] for name in catalogue.functions}
@@ -171,7 +172,7 @@ def test_what_people_do_not_call_is_closed_to_the_outside(
 
 def test_a_trigger_is_in_the_region_of_the_database_and_retries(resources: Mapping[str, Resource]) -> None:
     [trigger] = resources[FUNCTIONS.format("link_fan_out")].values["event_trigger"]
-    database = resources["google_firestore_database.database[0]"].values
+    database = resources['google_firestore_database.database["signalbox-prod"]'].values
     filters = {each["attribute"]: (each["value"], each["operator"]) for each in trigger["event_filters"]}
     assert (trigger["trigger_region"], trigger["retry_policy"]) == (database["location_id"], "RETRY_POLICY_RETRY")
     assert filters == {"database": (database["name"], None), "document": ("documents/{key}", "match-path-pattern")}

@@ -46,7 +46,9 @@ def test_the_database_is_encrypted_with_the_chosen_key_and_each_access_is_logged
     made.initialise()
     made.plan()
     planned = made.planned()
-    assert planned["google_firestore_database.database[0]"].values["cmek_config"][0]["kms_key_name"] == key
+    assert (
+        planned['google_firestore_database.database["signalbox-prod"]'].values["cmek_config"][0]["kms_key_name"] == key
+    )
     logged = planned["google_project_iam_audit_config.data_access[0]"].values
     assert logged["service"] == "datastore.googleapis.com"
     elsewhere = " ".join(made.plan(check=False, cmek_key=key.replace("us", "europe")).stderr.split())
@@ -55,5 +57,5 @@ def test_the_database_is_encrypted_with_the_chosen_key_and_each_access_is_logged
 
 
 def test_by_default_there_is_neither_key_nor_log_of_access(resources: Mapping[str, Resource]) -> None:
-    assert resources["google_firestore_database.database[0]"].values["cmek_config"] == []
+    assert resources['google_firestore_database.database["signalbox-prod"]'].values["cmek_config"] == []
     assert "google_project_iam_audit_config.data_access[0]" not in resources

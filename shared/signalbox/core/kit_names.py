@@ -67,8 +67,14 @@ FLOW_COMMAND_TASK = "flow_command"
 ACT_ON_RUN = "act_on_run"
 """The task that acts on one of the runs that matched a request. Functions with flows have this task."""
 
+FAILURE_NOTICE_TASK = "failure_notice"
+"""The task that runs a function's `on_failure`. Functions with an `on_failure` have this task."""
+
 FLOW_RESULT_TASK = "flow_result"
 """The task that posts the result of a command to a flow's mailbox."""
+
+SCHEDULED = "scheduled"
+"""The member of a task's context with the planned time of its schedule."""
 
 ANYONE, KIT = WRITERS = ("anyone", "kit")
 """The clients that write documents, as the catalogue declares them: any client, or only the kit."""

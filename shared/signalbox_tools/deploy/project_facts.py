@@ -24,6 +24,7 @@ ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is also off
 EVENTS_APIS = frozenset({"eventarc.googleapis.com", "eventarcpublishing.googleapis.com", "pubsub.googleapis.com"})
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
+VARIABLE = re.compile(r'^variable "(\w+)"', re.MULTILINE)
 ABSENT = "NOT_FOUND"
 AT_ONCE = 8
 
@@ -41,6 +42,7 @@ class Facts:
     - `editions` has the edition of each database: STANDARD or ENTERPRISE, if gcloud prints it.
     - `modes` has the mode of each database: FIRESTORE_NATIVE or DATASTORE_MODE.
     - `keys` has the users' own key of each database.
+    - `variables` are the settings that an environment may have.
     """
 
     terraform: str = ""
@@ -64,6 +66,7 @@ class Facts:
     declared: Sequence[Function] = ()
     catalogue_error: str = ""
     needed_apis: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
 
 
 def gather(target: Target, run: Run) -> Facts:
@@ -95,6 +98,7 @@ def gather(target: Target, run: Run) -> Facts:
         declared=declared,
         catalogue_error=catalogue_error,
         needed_apis=_needed_apis(target, declared),
+        variables=frozenset(VARIABLE.findall((target.folder.kit.infra / "variables.tf").read_text("utf-8"))),
     )
 
 

@@ -46,7 +46,9 @@ def results(client: httpx.Client, runs: list[str]) -> list[object] | None:
     return [each["result"] for each in found] if all(each["state"] == "completed" for each in found) else None
 
 
-def test_flows_run_on_the_parts_that_follow_from_their_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_runs_on_the_parts_that_follow_from_its_code_and_grows_by_a_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SIGNALBOX_STORE", EMBEDDED)
     for file, text in new_function_templates.files("orders", Project(tmp_path, own=True)).items():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +72,13 @@ def test_flows_run_on_the_parts_that_follow_from_their_code(tmp_path: Path, monk
             404,
             "semaphores is not deployed for callers: add `api: [semaphores]` to the catalogue",
         )
+        assert [stack.pid(name) for name in ("events-receive", "events-deliver")] == [None, None]
         described = client.get("openapi.yaml").text
         assert "/orders/{key}:" in described
         assert "/documents/{key}:" not in described
+        (tmp_path / "signalbox.yaml").write_text("api: [documents]\nfunctions: {orders: {}, shop: {}}\n")
+        stack.reload()
+        assert client.get("orders/a").json()["state"] == "completed", "what was stored is kept"
+        for key, content in (("town", {"name": "a"}), ("fred", {"home": {"key": "town"}}), ("town", {"name": "b"})):
+            assert client.put(f"documents/{key}", json=content).is_success
+        eventually(lambda: client.get("documents/fred").json()["home"]["name"] == "b")
