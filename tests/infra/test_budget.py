@@ -1,5 +1,6 @@
 """A budget of the project warns where it is wanted. A deployment neither reads nor changes it: its account may not."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,8 +38,7 @@ def test_the_bootstrap_makes_a_budget_of_the_project_alone_and_only_if_it_is_wan
     [filtered], [amount] = budget["budget_filter"], budget["amount"]
     assert budget["billing_account"] == ACCOUNT
     [project] = filtered["projects"]
-    assert project.startswith("projects/")
-    assert project.rpartition("/")[2].isdigit()
+    assert re.fullmatch(r"projects/\d+", project)
     assert amount["specified_amount"][0]["units"] == "20"
     assert sorted(each["threshold_percent"] for each in budget["threshold_rules"]) == [0.5, 0.9, 1, 1]
     assert budget["all_updates_rule"][0]["monitoring_notification_channels"] == [CHANNEL]

@@ -1,5 +1,6 @@
 """What a project deploys, counted from plans of the real Terraform, and what a destroyed environment leaves."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,6 +68,14 @@ def test_a_project_deploys_what_the_page_counts_and_no_more_than_its_bar(
     assert size.functions <= bar.functions
     assert size.resources <= bar.resources
     assert size.accounts <= bar.accounts
+
+
+def test_no_environment_of_the_kit_deploys_examples_unless_its_file_is_changed() -> None:
+    files = (INFRA / "environments").glob("*.tfvars.json")
+    assert {path.name: json.loads(path.read_text("utf-8")).get("examples", False) for path in files} == {
+        "dev.tfvars.json": False,
+        "prod.tfvars.json": False,
+    }
 
 
 def test_the_page_has_the_sizes() -> None:

@@ -134,15 +134,8 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
                 continue
             # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
             if accounts:
-                email = f"^({'|'.join(accounts)})$"
-                command = (
-                    "gcloud",
-                    "tasks",
-                    "list",
-                    *where,
-                    f'{FILTER}httpRequest.oidcToken.serviceAccountEmail~"{email}"',
-                )
-                yield queue, f"with {', '.join(accounts)}", command
+                carried = f'{FILTER}httpRequest.oidcToken.serviceAccountEmail~"^({"|".join(accounts)})$"'
+                yield queue, f"with {', '.join(accounts)}", ("gcloud", "tasks", "list", *where, carried)
             if services:
                 address = f"^https://({'|'.join(services)})-[0-9]+[.]{region}[.]run[.]app/"
                 command = ("gcloud", "tasks", "list", *where, f'{FILTER}httpRequest.url~"{address}"')

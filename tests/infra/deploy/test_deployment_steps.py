@@ -547,7 +547,7 @@ def test_an_account_of_queues_is_not_destroyed_while_a_task_carries_it(place: de
         Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
     assert len(listed) == 2, "one call for each queue of the environment"
-    pattern = re.compile(listed[0].partition("--filter=httpRequest.oidcToken.serviceAccountEmail~")[2].split()[0])
+    pattern = re.compile(listed[0].partition('serviceAccountEmail~"')[2].partition('"')[0])
     assert [bool(pattern.match(each)) for each in (old, f"another-{old}")] == [True, False]
     assert script.count("terraform apply") == 0
 

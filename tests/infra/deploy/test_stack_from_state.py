@@ -13,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+from signalbox.catalogue.parts import FUNCTIONS
 from signalbox.catalogue.reading import load
 from signalbox_tools.deploy import deployment_target
 from signalbox_tools.deploy.deployment_client import poll
@@ -112,7 +113,9 @@ def test_the_names_that_are_looked_up_beforehand_are_those_that_terraform_create
     last = {kind: {name.rpartition("/")[2] for each, name in site.made if each == kind} for kind, _ in site.made}
     assert last["google_cloudfunctions2_function"] == {place.service(name) for name in names}
     assert last["google_firestore_database"] == {place.database}
-    accounts = {f"fn-{place.service(name)}@{PROJECT}.iam.gserviceaccount.com" for name in names}
+    own = {f"fn-{place.service(name)}" for name in names if name not in FUNCTIONS}
+    kits = f"kit-{place.name_prefix}functions"
+    accounts = {f"{account}@{PROJECT}.iam.gserviceaccount.com" for account in {*own, kits}}
     assert accounts - last["google_service_account"] == set()
 
 
