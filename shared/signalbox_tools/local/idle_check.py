@@ -23,6 +23,9 @@ MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it;
 MARKER_POLL_SECONDS = 0.005
 FAR_AHEAD_SECONDS = 90  # beyond the pause before any retry: a task due later was scheduled so
 
+NO_EVENTS: Mapping[str, Any] = {"waiting": 0, "running": 0}
+"""The counters of the events of a catalogue without triggers."""
+
 Activity = Mapping[str, Mapping[str, Any]]
 """The counters of the events, and of each queue by name."""
 
@@ -57,11 +60,15 @@ class IdleMonitor:
 
     def activity(self) -> Activity | None:
         """Read the counters. Return None if a service does not respond."""
-        events, queues = stats(self._layout.url("events-deliver")), stats(self._layout.url("keys"))
+        has_events = bool(self._layout.catalogue.triggers)
+        events = stats(self._layout.url("events-deliver")) if has_events else NO_EVENTS
+        queues = stats(self._layout.url("keys"))
         return None if events is None or queues is None else {"events": events, **queues}
 
     def events_all_sent(self) -> bool:
         """Wait until the events of all commits so far are stored. Return False if that cannot be established."""
+        if not self._layout.catalogue.triggers:
+            return True
         if self._layout.emulator is None:
             return True
         marker, deadline = next(self._markers), time.monotonic() + MARKER_SECONDS_MAX

@@ -58,6 +58,7 @@ class Stack:
       variable ``CHAOS`` is used.
     - `settings` are the settings of the functions, except for addresses. If None, the settings follow from the
       catalogue.
+    - `examples` is whether it serves the kit's examples, which the repository has.
     - `data` is a folder that keeps documents, queues and events for the next stack. If None, the data ends with this
       stack.
     - `store` is ``sqlite`` or ``emulator``. If it is empty, the environment's variable ``STORE`` is used, and without
@@ -78,6 +79,8 @@ class Stack:
         data: Path | None = None,
         store: str = "",
         synchronous: str = "",
+        *,
+        examples: bool = True,
     ) -> None:
         self.folder = folder.resolve()
         self.store = chosen_store(store or os.environ.get("STORE", ""))
@@ -85,7 +88,7 @@ class Stack:
         level = chosen_level(synchronous or os.environ.get("SYNCHRONOUS", ""))
         chaos = chaos or os.environ.get("CHAOS", "")
         catalogue = catalogue or Project.find().catalogue
-        content = catalogues.load(catalogue)
+        content = catalogues.load(catalogue, examples=examples)
         check(content)
         settings = settings or settings_of(content)
         self._data = DataFolder(data.resolve()) if data else None

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from signalbox.adapters.settings import from_environment
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.catalogue.parts import SWEEP
 from signalbox.core import outbox
 from signalbox.core.given import given
 from signalbox.core.ports import Query, Store
@@ -40,7 +41,7 @@ class LocalSource:
         answers = {
             "functions": stack.serves(),
             "cloud-tasks": self._queues is not None,
-            "events": self._events is not None,
+            **given(events=(self._events is not None) if self._settings.triggers or self._events else None),
         }
         services = [Part(name, "up" if up else "does not respond", up) for name, up in answers.items()]
         return [Part("stack", f"{stack.base_url}, store: {stack.store}, process {stack.pid}"), *services]
@@ -63,7 +64,10 @@ class LocalSource:
         given_up = sum(is_call_given_up(each.data or {}) for each in self._store.query(latest))
         return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
 
-    def last_sweep(self) -> Sweep:
+    def last_sweep(self) -> Sweep | None:
+        parts = self._settings.parts
+        if parts is not None and SWEEP not in parts:
+            return None
         last: Mapping[str, Any] | None = None
         for entry in entries(self._stack.functions_log):
             if entry.get("function") == "sweep" and entry.get("message") == "handled" and time_of(entry):
@@ -86,7 +90,11 @@ class LocalSource:
 
     @cached_property
     def _store(self) -> Store:
-        return local_store(from_environment(self._stack.environment), self._stack.environment)
+        return local_store(self._settings, self._stack.environment)
+
+    @property
+    def _settings(self) -> Settings:
+        return from_environment(self._stack.environment)
 
     @cached_property
     def _queues(self) -> Any:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         return Outcome(0, "PERSON" if "print-identity-token" in command else "ann@example.com")
 
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    monkeypatch.setattr(socket, "create_connection", lambda *_: io.BytesIO())
     monkeypatch.setattr(identity, "service_account_token", none)
     monkeypatch.setattr(identity, "persons_token", lambda _: "PERSON")
     monkeypatch.setattr(programs, "run", gcloud)

@@ -120,14 +120,16 @@ def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
 
 def _events_receive(layout: StackLayout, listening_fd: int) -> Service:
     command = _bridge(layout, "receive", f"--listening-fd={listening_fd}")
-    return Service("events-receive", command, ready=_answers(layout.url("events-receive")), inherits=(listening_fd,))
+    ready, is_needed = _answers(layout.url("events-receive")), bool(layout.catalogue.triggers)
+    return Service("events-receive", command, ready=ready, inherits=(listening_fd,), is_needed=is_needed)
 
 
 def _events_deliver(layout: StackLayout) -> Service:
     command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
     ready = _answers(layout.url("events-deliver"))
     environment = {name: text for name, text in functions_environment(layout).items() if name in OF_EVENTS}
-    return Service("events-deliver", command, ready=ready, after=_store_name(layout), environment=environment)
+    after, is_needed = _store_name(layout), bool(layout.catalogue.triggers)
+    return Service("events-deliver", command, ready=ready, after=after, environment=environment, is_needed=is_needed)
 
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
@@ -142,7 +144,8 @@ def _functions(layout: StackLayout) -> Service:
     listening_fd = layout.functions_socket.fileno()
     loaded = layout.folder / "functions.loaded"
     bind = (f"--bind=fd://{listening_fd}", "--config=python:signalbox_tools.local.functions.gunicorn_hooks")
-    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r})"
+    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r}"
+    application += ")" if layout.catalogue.examples else ", examples=False)"
     return Service(
         "functions",
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
@@ -165,10 +168,12 @@ def _scheduler(layout: StackLayout) -> Service:
     schedules = json.dumps([asdict(schedule) for schedule in layout.catalogue.schedules.values()])
     where = (f"--schedules={schedules}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
-    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
+    active = ("keys", "events-deliver") if layout.catalogue.triggers else ("keys",)
+    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in active]
     folder = f"--folder={layout.folder}"
     command = _module("signalbox_tools.local.scheduler", *where, *who, *stats_urls, folder)
-    return Service("scheduler", command, ready=lambda: True, after=("cloud-tasks", "functions"))
+    after, is_needed = ("cloud-tasks", "functions"), bool(layout.catalogue.schedules)
+    return Service("scheduler", command, ready=lambda: True, after=after, is_needed=is_needed)
 
 
 def _store_name(layout: StackLayout) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ class Stack:
     """The counters of a stack, which a test sets, and its store."""
 
     emulator = None
+    catalogue = SimpleNamespace(triggers={"documents": "documents/{key}"})
 
     def __init__(self, file: Path) -> None:
         self.store_file = file
@@ -83,4 +84,6 @@ def test_an_emulator_whose_outbox_cannot_be_read_is_not_idle(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     settings = SimpleNamespace(firestore_emulator="127.0.0.1:9", project="p", database="d")
-    assert not monitor(SimpleNamespace(emulator=object(), settings=settings, url=stack.url)).idle()
+    assert not monitor(
+        SimpleNamespace(catalogue=Stack.catalogue, emulator=object(), settings=settings, url=stack.url)
+    ).idle()

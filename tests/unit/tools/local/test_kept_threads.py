@@ -4,6 +4,7 @@ import ast
 import logging
 import queue
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def test_a_schedule_is_called_after_an_exception(monkeypatch: pytest.MonkeyPatch
     stopped: list[bool] = []
     failing = failing_once(calls)
 
-    def call(_: Caller, schedule: Schedule) -> None:
+    def call(_: Caller, schedule: Schedule, __: datetime) -> None:
         if stopped:
             raise SystemExit
         failing(schedule.name)

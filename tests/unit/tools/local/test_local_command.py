@@ -57,7 +57,7 @@ class Interrupted:
 def interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Interrupted:
     made = Interrupted(tmp_path)
     monkeypatch.setattr(command, "Stack", lambda *_, **__: made)
-    monkeypatch.setattr(command, "DevLoop", lambda *_: made)
+    monkeypatch.setattr(command, "DevLoop", lambda *_, **__: made)
     monkeypatch.delenv("DATA", raising=False)
     return made
 

@@ -50,6 +50,7 @@ AFTER: dict[str, Any] = {
     "indexes": {"near": {"collection": "documents", "fields": ["a", "-b"]}},
     "history": {"kept": {"prefix": "k-"}},
     "documents": {"written_by": "kit"},
+    "api": [],
 }
 OF_THE_MACHINE = {
     "firestore_emulator",
