@@ -2,7 +2,7 @@
 
 A task's operation id is the same in every delivery. A key consists of the operation, the content of the call (with its
 payload), and the number of identical calls before it. So the order of different calls does not matter. A lease that the
-task holds counts as the lease of its semaphore, since each delivery holds it under another token.
+task holds counts as the lease of its semaphore, also within a text, since each delivery holds it under another token.
 
 A task that takes several units at once has no keys: its first delivery runs the code for all units, a later one for one
 unit at a time, so the same call is made at another place. Its calls need ids.
@@ -133,12 +133,20 @@ def without_leases(value: Any) -> Any:
 
 def _replaced(value: Any, leases: Mapping[Any, str]) -> Any:
     if isinstance(value, Mapping):
-        return {name: _replaced(item, leases) for name, item in value.items()}
+        return {_in_text(name, leases): _replaced(item, leases) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_replaced(item, leases) for item in value]
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return value
-    return leases.get(value, value)
+    if isinstance(value, str):
+        return _in_text(value, leases)
+    return leases.get(value, value) if type(value) is int else value
+
+
+def _in_text(text: str, leases: Mapping[Any, str]) -> str:
+    """Return a text with the names of the leases' values in it. The values are long: times, and ids with a time."""
+    for value in sorted(map(str, leases), key=len, reverse=True):
+        if value in text:
+            text = text.replace(value, next(name for held, name in leases.items() if str(held) == value))
+    return text
 
 
 def call_without_leases(call: Call) -> Call:

@@ -74,7 +74,7 @@ def _set(
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, ChangedSettings]:
         [snapshot], now = read, read[0].read_time
         if new is not None and snapshot.data is None:
-            rate = Rate(new)
+            rate = machine.new_rate(new, now)
             created = ChangedSettings(RateView(name, rate, now), created=True)
             return Decision((Put(snapshot.path, rate.to_record(), Must.NOT_EXIST),), created)
         before = rate_of(name, snapshot)

@@ -21,7 +21,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
-from signalbox.flows.machine.combinations import Settled, check_commands, first_of
+from signalbox.flows.machine.combinations import Settled, check_commands, first_of, release_results
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     AllOf,
@@ -468,7 +468,8 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     """Call a function for each of many items, and await each result. At most `at_once` items are in progress at a time.
 
     Returns the results in the order of the items. The first error is raised once the other calls have been cancelled
-    and have ended. Raises `ValueError` for `at_once` outside of 1 to 90.
+    and have ended; the locks that calls have returned are released. Raises `ValueError` for `at_once` outside of 1 to
+    90.
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
@@ -489,7 +490,12 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
                 failed = True
                 raise
 
-    await all(*[take() for _ in range(at_once)])
+    held = frozenset(driver.held)
+    try:
+        await all(*[take() for _ in range(at_once)])
+    except BaseException:
+        release_results(driver, [*results.values()], held)
+        raise
     return [results[number] for number in sorted(results)]
 
 

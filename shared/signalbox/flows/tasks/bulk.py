@@ -195,11 +195,16 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
 
 
 def matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
-    """Return whether a run existed at the request, and has neither lost the label nor left the state since."""
+    """Return whether a run existed at the request, and has neither lost the label nor left the state since.
+
+    A run that had ended at the request can only be deleted.
+    """
     until, (name, _, value) = datetime.fromisoformat(payload["until"]), payload["label"].partition(":")
     if created_at is None or created_at > until or (name and header.labels.get(name) != value):
         return False
     if payload["state"] not in ("", header.state):
+        return False
+    if header.end and header.end.at <= until and payload["action"] != "delete":
         return False
     is_chosen_by_state = payload["state"] or payload["action"] == "resume"
     since = state_since(header)
