@@ -4,9 +4,10 @@ python -m tests.bench.all_benches --only objects flows
 make bench STORE=emulator
 
 `STORE` is the store of the local stack, if it is not the default. Each bench runs in its own process, one after
-another, on a machine that should do nothing else. The page is written after each bench. A bench that is not run, crashes or
-prints no figures keeps its old section. All benches take about half an hour. The exit code is 1 if a bench crashed,
-printed no figures, or has a check that does not hold. A bench with such a check gets a new section all the same.
+another, on a machine that should do nothing else. The page is written after each bench. A bench that is not run,
+crashes or prints no figures keeps its old section. All benches take about half an hour. The exit code is 1 if a bench
+crashed, printed no figures, or has a check that does not hold. A bench with such a check gets a new section all the
+same.
 """
 
 import argparse
@@ -55,7 +56,7 @@ The systems that are compared do not keep the same. By their settings in these b
 
 | | its processes are killed | the machine loses power |
 | --- | --- | --- |
-| the kit on its store in a file | yes | not the last commits, unless it syncs each |
+| the kit on its store in a file | yes | not the last commits; with `SYNCHRONOUS=FULL`, yes |
 | the kit on Google's emulator | tasks, not documents | not the last tasks |
 | DBOS on SQLite or PostgreSQL | yes | yes |
 | Restate, which syncs its log | yes | yes |

@@ -166,7 +166,7 @@ class FlowHeader:
     @property
     def execution_id(self) -> str:
         """The id of the current execution: the incarnation, drawn at the start, and the generation."""
-        return f"{self.incarnation}-{self.generation}"
+        return execution_id_of(self.incarnation, self.generation)
 
     @property
     def state(self) -> str:
@@ -264,7 +264,9 @@ class FlowHeader:
     @classmethod
     def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
         parent, end = data["parent"], json.loads(data["end"])
-        header = cls(
+        execution_id = execution_id_of(data["incarnation"], data["generation"])
+        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
+        return cls(
             address=address,
             function=data["function"],
             arguments=json.loads(data["arguments"]),
@@ -278,6 +280,7 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
+            pending=_pending(execution_id, *waits),
             running={path: Claim.from_json(claim) for path, claim in _stored(data, RUNNING_STEPS, {}).items()},
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
@@ -296,8 +299,10 @@ class FlowHeader:
             stuck=json.loads(data["stuck"]),
             end=End.from_json(end) if end else None,
         )
-        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
-        return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def execution_id_of(incarnation: str, generation: int) -> str:
+    return f"{incarnation}-{generation}"
 
 
 def _json_if_any(value: object) -> str | None:
