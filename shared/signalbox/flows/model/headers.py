@@ -239,7 +239,7 @@ class FlowHeader:
     @property
     def execution_id(self) -> str:
         """The id of the current execution: the incarnation, drawn at the start, the generation, and the rewinds."""
-        return f"{self.incarnation}-{self.generation}{self.rewind_suffix}"
+        return execution_id_of(self.incarnation, self.generation, self.rewinds)
 
     @property
     def ended_as(self) -> str:
@@ -249,7 +249,7 @@ class FlowHeader:
     @property
     def rewind_suffix(self) -> str:
         """The part of names that distinguishes the executions of one generation."""
-        return f".{self.rewinds}" if self.rewinds else ""
+        return rewind_suffix_of(self.rewinds)
 
     @property
     def rewind_parts(self) -> tuple[int, ...]:
@@ -380,7 +380,9 @@ class FlowHeader:
     @classmethod
     def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
         parent, end = data["parent"], json.loads(data["end"])
-        header = cls(
+        execution_id = execution_id_of(data["incarnation"], data["generation"], data.get("rewinds", 0))
+        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
+        return cls(
             address=address,
             function=data["function"],
             arguments=json.loads(data["arguments"]),
@@ -394,6 +396,7 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
+            pending=_pending(execution_id, *waits),
             running={path: Claim.from_json(claim) for path, claim in _stored(data, RUNNING_STEPS, {}).items()},
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
@@ -420,8 +423,14 @@ class FlowHeader:
             removing=data.get("removing", False),
             can_rewind=end is None or data.get(FORMAT, 1) >= REWINDS_FORMAT,
         )
-        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
-        return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def execution_id_of(incarnation: str, generation: int, rewinds: int) -> str:
+    return f"{incarnation}-{generation}{rewind_suffix_of(rewinds)}"
+
+
+def rewind_suffix_of(rewinds: int) -> str:
+    return f".{rewinds}" if rewinds else ""
 
 
 def _json_if_any(value: object) -> str | None:
