@@ -5,6 +5,7 @@ A name counts if the file imports it from `signalbox`, even under another name (
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -54,6 +55,19 @@ OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """The queues that the methods of a public name enqueue to: ``flow.lock(…)``, ``standings(…).declare(…)``."""
 
 INVOKE = "invoke"
+BY_NAME = frozenset({"getattr", "import_module", "__import__"})
+"""Functions that read a module, or a name of it, by a text."""
+
+SUBJECTS = frozenset(
+    {
+        *("batches", "critical_sections", "documents", "flows", "history", "links", "mailboxes", "objects", "rates"),
+        *("resources", "semaphores", "standings", "tasks", "transforms"),
+    }
+)
+"""The packages of `signalbox` whose code belongs to a part of the kit; its public names are those of `signalbox`."""
+
+HIDDEN = re.compile(rf"{KIT}\.(\*|({'|'.join(sorted(SUBJECTS))})(\.|$))")
+
 WITHOUT_RIGHTS = frozenset(
     {
         "Access",
@@ -270,6 +284,18 @@ class Module:
                 used = [self._kit_name(node)]
             for name in set(used) - WITHOUT_RIGHTS - {""}:
                 found.setdefault(name, f"{self._path}:{getattr(node, 'lineno', 1)}")
+        return found
+
+    def hidden(self) -> dict[str, str]:
+        """Return the places where names of the kit are imported in a way that does not show which, by what is imported.
+
+        The kit's parts that are deployed follow from the public names that a function imports from `signalbox`.
+        """
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            for module in _modules_read(node):
+                if HIDDEN.match(module):
+                    found.setdefault(module, f"{self._path}:{getattr(node, 'lineno', 1)}")
         return found
 
     def each_user(self) -> str:
@@ -506,6 +532,22 @@ class Module:
                 yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
             elif isinstance(node, ast.Import):
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _modules_read(node: ast.AST) -> list[str]:
+    """Return the modules that a node imports, or reads by a text; ``NAME.*`` if it may read any name of NAME."""
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [
+            f"{node.module}.*" if any(alias.name == "*" for alias in node.names) and node.module == KIT else node.module
+        ]
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.Call) and node.args and _last_name(node) in BY_NAME:
+        first = node.args[0]
+        if isinstance(first, ast.Constant):
+            return [f"{KIT}.*" if first.value == KIT else str(first.value)]
+        return [f"{KIT}.*"] if isinstance(first, ast.Name) and first.id == KIT else []
+    return []
 
 
 def with_apps(modules: Sequence[Module]) -> Sequence[Module]:

@@ -33,6 +33,19 @@ QUEUES_OF_THE_KIT = {
 
 CALLED_BY_QUEUES_ONLY = frozenset(QUEUES_OF_THE_KIT)
 
+ACCOUNTS_OF_QUEUES = {
+    **dict.fromkeys(QUEUES_OF_THE_KIT.values(), "kit-workers"),
+    **dict.fromkeys((FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE), TASKS_QUEUE),
+}
+"""The account of each queue of the kit: one for the queues of the kit's workers, and one for those of users' tasks.
+A task carries the account of its queue for up to 31 days, so these names never change."""
+
+
+def queue_account(queue: str) -> str:
+    """Return the name of the account as which a queue calls. A queue that a catalogue declares has its own account."""
+    return ACCOUNTS_OF_QUEUES.get(queue, queue)
+
+
 # Functions of the kit that events call
 LINK_FAN_OUT = "link_fan_out"
 """The function that handles the events of documents. It is not deployed if only the kit writes documents."""

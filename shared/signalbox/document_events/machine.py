@@ -51,12 +51,11 @@ A hold lasts as long as the platform lets a request run. So when it has ended, i
 Another event of an equal place came without its data: its handler reads the version of that place.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum
 
 from signalbox.core.effects import Decision
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import instant, microseconds
 from signalbox.document_events.model import Begun

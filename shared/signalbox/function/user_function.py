@@ -6,7 +6,6 @@ imported only by functions that use them.
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial, wraps
 from inspect import iscoroutine
@@ -37,6 +36,7 @@ from signalbox.core.kit_names import (
     FLOW_RESULT_TASK,
     TASKS_QUEUE,
 )
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems

@@ -1,7 +1,7 @@
 """Tasks of a user's function, and the calls of tasks that its code makes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -16,7 +16,7 @@ from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.effects import receipt_path
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key, is_repeated
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import TaskContext

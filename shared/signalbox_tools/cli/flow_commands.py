@@ -208,6 +208,8 @@ def _follow(batch: "Batch") -> None:
     for unit in batch.results("failed"):
         click.echo(visible(unit["error"]), err=True)
     skipped = sum(unit.get("result") == "skipped" for unit in batch.results("succeeded"))
+    if skipped:
+        click.echo(f"{skipped:,} skipped: they had ended before, or no longer match.", err=True)
     click.echo(f"{shown['succeeded'] - skipped:,} of {shown['size']:,} done.", err=True)
     if shown["failed"] or shown["state"] == "cancelled":
         raise click.exceptions.Exit(1)

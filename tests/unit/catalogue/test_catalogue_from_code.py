@@ -170,7 +170,7 @@ def pack(n: int): ...
     orders, kind = found.functions["orders"], "google.cloud.firestore.document.v1"
     assert (orders.invoked_by, orders.tasks) == (("people", "queue", "event"), ("Below_", "ordered", "pack"))
     assert (orders.enqueues, orders.signature_type) == (("slow", "tasks"), "http")
-    assert orders.parameters["ordered"] == ["event", "path", "data", "kind?", "place?"]
+    assert orders.parameters["ordered"] == ["event", "path", "data", "kind?", "place?", "after?"]
     assert {(name, each.event, each.document, each.path) for name, each in found.triggers.items()} == {
         ("orders-ordered", f"{kind}.created", "orders/{id}", "/document-events/ordered"),
         ("orders-below", f"{kind}.written", "orders/{id}/{rest=**}", "/document-events/Below_"),

@@ -473,6 +473,9 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
     assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
     assert checkout.count("suspended") == 0
     assert "2 of 2 done." in capsys.readouterr().err
+    for action in ("cancel", "terminate"):
+        assert main(["flows", action, "shop", "checkout", "--state", "cancelled", "--yes"]) == 0
+        assert "2 skipped: they had ended before, or no longer match.\n0 of 2 done.\n" in capsys.readouterr().err
 
 
 def test_a_batch_of_runs_that_is_cancelled_has_not_acted_on_all(
@@ -725,6 +728,27 @@ def test_objects_are_called_listed_and_deleted(
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_second_signal_ends_the_retries_of_a_release(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, signals: int
+) -> None:
+    client.semaphore("till").ensure(permits=1)
+    released = threading.Event()
+
+    def signal_lease(*_: object) -> bool:
+        for _number in range(signals):
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return released.wait(0.2 if signals == 1 else 20)
+
+    monkeypatch.setattr(Semaphore, "signal", signal_lease)
+    began = time.monotonic()
+    assert main(["semaphores", "run", "till", "--", "sh", "-c", "exit 3"]) == 3
+    assert ("may not be released" in capsys.readouterr().err) == (signals == 2)
+    assert time.monotonic() - began < 10
+    released.set()
+
+
 def test_columns_are_aligned_under_a_head_on_a_terminal_only(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -743,7 +767,7 @@ def test_an_address_that_does_not_answer_is_said_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    for url in ("http://127.0.0.1:9/", "nonsense"):
+    for url in ("http://127.0.0.1:9/", "https://127.0.0.1:9/", "https:///", "nonsense"):
         assert main(["documents", "get", "a", "--url", url]) == 1
         assert f"{url} does not answer (" in (said := capsys.readouterr().err)
         assert said.endswith(": correct --url or SIGNALBOX_URL.\n")

@@ -6,7 +6,6 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from types import MethodType
 from typing import Any
@@ -36,7 +35,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Json, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.core.token_claims import User

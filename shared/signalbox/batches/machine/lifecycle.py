@@ -82,7 +82,7 @@ failures below the node are compared with `failures_max`: too many end the batch
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
@@ -98,6 +98,7 @@ from signalbox.core.effects import Decision, Effect
 from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.given import given
 from signalbox.core.kit_names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.problems import OtherBody, Unavailable
 
 Decided = Decision[Header, None]

@@ -10,7 +10,7 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -25,7 +25,7 @@ from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running

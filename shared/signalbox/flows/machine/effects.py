@@ -4,7 +4,6 @@ The name of a task is derived from the wait, so enqueuing it twice creates one t
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +11,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of
 from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.core.wake_ups import wake_up
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits, Renew, Step

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.records.queries import ID, Condition, Order
 from signalbox.core.surface.paging import read_page_token, with_prefix, write_page_token

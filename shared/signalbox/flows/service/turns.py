@@ -8,13 +8,13 @@ its next turn without a read, under the header of its last one.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Committed, Conflict, Ports, Put, Snapshot, Store
 from signalbox.core.problems import Problem, TooLarge
 from signalbox.core.times import rfc3339

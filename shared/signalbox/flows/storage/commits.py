@@ -1,13 +1,12 @@
 """The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from logging import LogRecord
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, RecordedSpan, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import REMOVE, Change, Delete, Put, Snapshot, Write
 from signalbox.core.problems import TooLarge
 from signalbox.core.times import EPOCH

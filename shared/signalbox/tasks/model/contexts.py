@@ -19,7 +19,7 @@ flow, which parses its step.
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import Completion, PlacedUnit, Unit
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.kit_names import SCHEDULED
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
@@ -215,19 +215,21 @@ def _part(name: str, value: Any) -> Any:
 def parsed(delivered: Delivered[Members]) -> Delivered[Context]:
     """Return a delivery with its context parsed. Raises as `context_of`.
 
-    A delivery that continues another task has that task's operation. The earlier grants count as deliveries.
+    A delivery that continues another task has that task's operation. The earlier tasks count as deliveries.
     """
     context = context_of(delivered.context)
+    if isinstance(context, OfSection) and context.grant.resumes:
+        return _continued(delivered, context.grant.resumes, 1).within(context)
     granted = context.granted if isinstance(context, OfLease | OfUnit) else None
     if granted is None:
         return delivered.within(context)
-    continued = replace(
-        delivered,
-        operation=granted.resumes or delivered.operation,
-        executions=delivered.executions + granted.resumed,
-        retries=delivered.retries + granted.resumed,
-    )
-    return continued.within(context)
+    return _continued(delivered, granted.resumes or delivered.operation, granted.resumed).within(context)
+
+
+def _continued(delivered: Delivered[Members], operation: str, earlier: int) -> Delivered[Members]:
+    """Return the delivery as one of `operation`, which has had earlier tasks."""
+    executions, retries = delivered.executions + earlier, delivered.retries + earlier
+    return replace(delivered, operation=operation, executions=executions, retries=retries)
 
 
 def stable_names(subject: object) -> Mapping[Any, str]:

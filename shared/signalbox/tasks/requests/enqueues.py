@@ -6,7 +6,6 @@ or by a task that may be delivered again, leaves a receipt for as long as the ca
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -15,7 +14,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.idempotency_keys import call_without_leases
 from signalbox.core.keys import check_key
 from signalbox.core.kit_names import SCHEDULED
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadCall, OtherBody
 from signalbox.core.surface.field_rules import KEY, accepted_fields

@@ -95,7 +95,6 @@ def test_a_secret_without_a_value_is_not_reloaded_until_the_file_of_variables_ha
     catalogue.write_text(CATALOGUE)
     layout = plan(catalogue, load(catalogue), tmp_path, None, None, settings_of(load(catalogue)), None, "")
     layout.functions_socket.close()
-    layout.events_socket.close()
     stack, lines = ReloadedStack(folder), SimpleQueue[str]()
 
     def checked() -> None:
