@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
 
+import signalbox
+from signalbox.catalogue.declared_in_code import HOMONYMS, INNER, OPEN
 from signalbox.catalogue.parts import APIS, FUNCTIONS, OF_QUEUES, PARTS, Use, absent, used
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
@@ -47,6 +50,21 @@ USES = [
     ("from signalbox import documents", "store = [documents]", OF_DOCUMENTS),
     ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
     ("from signalbox import yokes", 'yokes("likes").put("a", "b")', {"standing_count", "standing_fold", "standings"}),
+]
+
+PASSED_ON = [
+    ("from signalbox import semaphore", '{"made": semaphore}["made"]("s")'),
+    ("from signalbox import semaphore", 'dict(made=semaphore)["made"]("s")'),
+    ("from signalbox import semaphore", '(lambda made=semaphore: made("s"))()'),
+    ("from signalbox import semaphore, batch", '(semaphore if charge else batch)("s")'),
+    ("", 'flow.lock.__call__("s")'),
+    ("", "lock = flow.lock"),
+    ("", 'getattr(flow, "lock")("s")'),
+    ("", "charge(flow)"),
+    ("", 'flow.batch([], **{"semaphore": "s"})'),
+    ("from signalbox import batch", 'made = batch("b").populate; made([], semaphore="s")'),
+    ("from signalbox import batch", 'batch("b").populate([], **{"rate": "r"})'),
+    ("from signalbox import sub_batch", "charge(sub_batch)"),
 ]
 
 
@@ -242,6 +260,14 @@ def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path
         ("from signalbox import *", "batch", r"main\.py:3 reads signalbox\.\*"),
         ("import signalbox", 'getattr(signalbox, "ba" + "tch")', r"main\.py:9 reads signalbox\.\*"),
         ("import importlib", 'importlib.import_module("signalbox")', r"main\.py:9 reads signalbox\.\*"),
+        ("from signalbox import batches", 'batches.api.batch("b")', r"main\.py:3 reads signalbox\.batches"),
+        ("import signalbox.client", 'signalbox.batches.api.batch("b")', r"main\.py:9 reads signalbox\.batches"),
+        ("from signalbox.function import resource_function", "pass", r"main\.py:3 reads signalbox\.function"),
+        ("from signalbox.adapters.ports import ports", "pass", r"main\.py:3 reads signalbox\.adapters\.ports"),
+        ("import signalbox as kit", 'getattr(kit, "batch")', r"main\.py:9 reads signalbox\.\*"),
+        ("import signalbox as kit", 'vars(kit)["batch"]', r"main\.py:9 reads signalbox\.\*"),
+        ("import signalbox as kit", 'kit.__dict__["batch"]', r"main\.py:9 reads signalbox\.__dict__"),
+        ("import sys", 'sys.modules["signalbox"]', r"main\.py:9 reads signalbox\.\*"),
     ],
 )
 def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
@@ -250,6 +276,63 @@ def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
     catalogue = project(tmp_path, imports=imports, task=task)
     with pytest.raises(PackagingError, match=f"{read}.*: import the names that it uses from signalbox"):
         check_all(catalogue, KIT.root)
+
+
+def test_each_package_of_the_kit_is_one_that_functions_may_import_or_may_not() -> None:
+    folders = {each.parent.name for each in Path(signalbox.__file__).parent.glob("*/__init__.py")}
+    assert folders == OPEN | HOMONYMS | INNER
+    assert {name for name in folders if not isinstance(getattr(signalbox, name, signalbox), ModuleType)} == HOMONYMS
+
+
+@pytest.mark.parametrize(("imports", "task"), PASSED_ON)
+def test_a_name_that_is_passed_on_counts_with_all_that_it_can_do(tmp_path: Path, imports: str, task: str) -> None:
+    found = project(tmp_path, imports=imports, task=task)
+    assert "semaphore_admit" in found.functions
+    assert {"admit", "tasks"} <= set(found.functions["orders"].enqueues)
+
+
+@pytest.mark.parametrize(
+    ("helper", "imports", "task"),
+    [
+        ("from signalbox import semaphore", "from helper import semaphore as sem", 'sem("s")'),
+        ("from signalbox import semaphore", "import helper", 'helper.semaphore("s")'),
+        ("from signalbox import semaphore", "import helper as other", 'other.semaphore("s")'),
+        ("from signalbox import semaphore", "from helper import *", 'semaphore("s")'),
+        ("import signalbox as kit", "from helper import kit", 'kit.semaphore("s")'),
+        ("from signalbox import flow\nimport main", "from helper import flow as made", 'made.lock("s")'),
+        ('def populate(made):\n    made.populate([], rate="r")', "from helper import populate", "populate(1)"),
+    ],
+)
+def test_a_name_counts_that_comes_through_another_file(tmp_path: Path, helper: str, imports: str, task: str) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "helper.py").write_text(f"{helper}\n")
+    assert {"admit", "tasks"} <= set(project(tmp_path, imports=imports, task=task).functions["orders"].enqueues)
+
+
+def test_a_call_that_another_file_enqueues_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\nfrom helper import fire\napp = Function("orders")\n'
+        "fire(app)\norders = app.entry_point()\n"
+    )
+    (folder / "helper.py").write_text("def fire(call):\n    call.enqueue()\n")
+    (tmp_path / "signalbox.yaml").write_text("functions: {orders: {}}\n")
+    assert load(tmp_path / "signalbox.yaml").functions["orders"].enqueues == ("tasks",)
+
+
+@pytest.mark.parametrize("filled", ["Lease", "SectionRun"])
+def test_a_task_that_runs_under_permits_gives_them_back(tmp_path: Path, filled: str) -> None:
+    task = f"pass\n\n\n@app.task\ndef held(given: {filled}) -> None:\n    pass"
+    found = project(tmp_path, imports=f"from signalbox import {filled}", task=task)
+    assert {"admit", "tasks"} <= set(found.functions["orders"].enqueues)
+    assert "semaphore_admit" in found.functions
+
+
+def test_an_import_for_types_only_uses_no_part(tmp_path: Path) -> None:
+    imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from signalbox import documents, yokes"
+    assert functions_of(project(tmp_path, imports=imports)) == OF_A_FLOW
 
 
 def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:
