@@ -22,7 +22,7 @@ locals {
     completions           = ["due_at"]
     counted               = ["times", "values"]
     counters              = ["first"]
-    critical_sections     = []
+    critical_sections     = ["sweep_at"]
     document_events       = []
     entries               = ["average", "count", "max", "min", "sum"]
     failures              = ["failed_at"]
@@ -35,7 +35,7 @@ locals {
     outbox_refused        = []
     pages                 = []
     rate_waits            = ["batch", "since"]
-    rates                 = ["alarm_at"]
+    rates                 = ["sweep_at"]
     receipts              = []
     releases              = []
     semaphores            = ["mode", "sweep_at"]
@@ -70,8 +70,12 @@ locals {
   searched_as_arrays = toset(local.has_documents ? ["_signalbox.link_keys", "_signalbox.link_fields"] : [])
 }
 
+# The address has the name of the database: `signalbox adopt` imports the indexes that a restored one has already.
 resource "google_firestore_index" "composite" {
-  for_each    = merge({ for name, index in local.kit_indexes : name => index if contains(local.catalogue.collections, index.collection) }, local.catalogue.indexes)
+  for_each = { for name, index in merge(
+    { for name, index in local.kit_indexes : name => index if contains(local.catalogue.collections, index.collection) },
+    local.catalogue.indexes,
+  ) : "${local.database}/${name}" => index }
   database    = local.database
   collection  = each.value.collection
   query_scope = "COLLECTION"

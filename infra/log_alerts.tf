@@ -37,7 +37,7 @@ locals {
     unreadable = {
       title    = "Records cannot be read"
       severity = "ERROR"
-      messages = ["batch cannot be swept", "completion cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
+      messages = ["batch cannot be swept", "completion cannot be swept", "critical section cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
     }
     copies = {
       title    = "Copies are wrong"
@@ -70,7 +70,7 @@ locals {
     for number, names in local.pausable : number == 0 ? "paused" : "paused-${number + 1}" => {
       title    = "A queue or a schedule was paused"
       severity = "WARNING"
-      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"\\.(PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
+      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"[.](PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
     }
     }, {
     for number, names in local.job_groups : number == 0 ? "schedules" : "schedules-${number + 1}" => {

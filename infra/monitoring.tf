@@ -2,7 +2,6 @@
 
 locals {
   # A policy takes filters of 2,048 characters, and six conditions. So services and subscriptions are listed in groups, one for each condition.
-  services        = join(",", [for function in local.deployments : "\"${function.service}\""])
   service_groups  = [for group in chunklist([for function in local.deployments : "\"${function.service}\""], 50) : join(",", group)]
   queue_names     = join(",", [for name in keys(local.queues) : "\"${local.name_prefix}${name}\""])
   queue_filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
@@ -114,7 +113,7 @@ locals {
   })
 
   # The alert's message: the heading in docs/operations.md, and the command to run first.
-  runbook_arguments = "-p ${var.project_id} -e ${var.environment} --region ${var.region}"
+  runbook_arguments = "-p ${var.project_id} -e ${coalesce(var.environment_name, var.environment)} --region ${var.region}"
   runbook           = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `signalbox %s ${local.runbook_arguments}`."
   runbook_commands  = { depth = "status", rejected = "status", paused = "status", stuck = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # for all others, the log
 

@@ -1,7 +1,8 @@
 """Once a minute: complete the work that crashed processes left."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+from signalbox.adapters.deployed_catalogue import read_parameters
 from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.adapters.settings import settings
 from signalbox.adapters.system_clock import time_budget
@@ -9,6 +10,8 @@ from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
+from signalbox.core.problems import Unavailable
+from signalbox.critical_sections import sweep as sections_sweep
 from signalbox.flows import sweep as flows_sweep
 from signalbox.objects import sweep as objects_sweep
 from signalbox.rates import sweep as rates_sweep
@@ -16,7 +19,7 @@ from signalbox.semaphores import sweep as semaphores_sweep
 
 PARTS = {
     "batches": (batches_sweep.sweep,),
-    "semaphores": (semaphores_sweep.sweep, rates_sweep.sweep),
+    "semaphores": (semaphores_sweep.sweep, rates_sweep.sweep, sections_sweep.sweep),
     "flows": (flows_sweep.sweep,),
 }
 """The sweeps of the kit's parts that a project may lack (`signalbox.catalogue.parts`)."""
@@ -25,6 +28,8 @@ PARTS = {
 @schedule_entry("sweep")
 def sweep(ports: Ports) -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
+    with suppress(Unavailable):
+        read_parameters()  # a batch at its deadline may notify a user's function
     deployed = settings().parts
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
         if deployed is None or "objects" in deployed:

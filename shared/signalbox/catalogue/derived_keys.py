@@ -191,7 +191,8 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     """
     if usage.otherwise and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(
-            f"{usage.otherwise} calls app.task, app.object, app.flow or app.on_document other than as a decorator: "
+            f"{usage.otherwise} calls app.task, app.object, app.flow, app.on_document or app.on_failure "
+            "other than as a decorator: "
             "list its tasks, objects and flows in the entry"
         )
     places = {

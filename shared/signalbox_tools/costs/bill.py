@@ -150,6 +150,7 @@ def _others(usage: Usage) -> list[Part]:
     return [
         Part("waits that are granted, with their task and signal", usage.pairs, "semaphores", PAIR, 3),
         _units(usage),
+        Part("units removed with their batches", usage.units, "batches", ("removed",), 0),
         Part("calls of objects", usage.calls, "objects", ("call",), 1),
         Part("steps of flows", usage.steps, "flows", ("step",), 1),
         _verified(usage),

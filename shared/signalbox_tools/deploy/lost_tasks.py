@@ -25,6 +25,10 @@ from signalbox_tools.deploy.plan_summary import FUNCTION, QUEUE, Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
+FILTER = "--filter="
+ALL, FIRST = "--page-size=1000", "--limit=1"
+"""With a filter all tasks must be read: gcloud reads as many as the limit, and filters these."""
+
 REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
 {tasks}
 Deploy this change after they have run. To list them (`gcloud tasks delete` deletes one):
@@ -38,19 +42,23 @@ Deploy this change after they have ended or are deleted, or keep the parts: use 
 `api` of the catalogue."""
 REFUSED_DATABASE = """This plan {how} the database {name}, with all its data. It is refused in every environment.
 Restore the settings of the database in {file}: "database", "database_location", "create_database", "cmek_key", and
-"environment", which is a part of its name. To use another database, deploy another environment with it."""
+"environment", which is a part of its name. To use another database, deploy another environment with it; in prod, a
+restored one is taken into use by signalbox adopt, when the restore has ended."""
 
 
 def refuse_lost_data(target: Target, plan: Plan) -> None:
-    """Raise `Aborted` if the plan deletes or replaces a database.
+    """Raise `Aborted` if the plan deletes or replaces a database, or creates an empty one in its place.
 
-    A database that only leaves Terraform's state, as prod's does, is not deleted.
+    A database that only leaves Terraform's state, as prod's does, is not deleted. A plan that imports another one in
+    its place, as after a restore, is allowed.
     """
     for address in filter(DATABASE.search, plan.replaced):
         _refuse(target, "replaces", plan.lost_values.get(address, {}))
     for address in filter(DATABASE.search, plan.destroyed):
         if plan.lost_values[address].get("deletion_policy") != "ABANDON":
             _refuse(target, "deletes", plan.lost_values[address])
+        if any(map(DATABASE.search, plan.created)):
+            _refuse(target, "creates an empty database in place of", plan.lost_values[address])
 
 
 def _refuse(target: Target, how: str, database: Mapping[str, Any]) -> None:
@@ -63,11 +71,13 @@ def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
     waiting: list[tuple[str, str]] = []
     unread: list[str] = []
     for queue, whose, command in _questions(target, plan, run):
-        outcome = run((*command, "--limit=1", "--format=value(httpRequest.url)"), folder=target.root)
+        amount = ALL if command[-1].startswith(FILTER) else FIRST
+        outcome = run((*command, amount, "--format=value(httpRequest.url)"), folder=target.root)
         if not outcome.ok:
             unread.append(f"Warning: whether tasks wait {whose} in the queue {queue} is not known.")
-        elif url := outcome.text.strip():
-            waiting.append((f"  {queue}: {url}", f"  {shlex.join(command)}"))
+        elif urls := outcome.text.split():
+            more = f" and {len(urls) - 1} more" if len(urls) > 1 else ""
+            waiting.append((f"  {queue}: {urls[0]}{more}", f"  {shlex.join(command)}"))
     if waiting:
         tasks, commands = ("\n".join(lines) for lines in zip(*waiting, strict=True))
         raise Aborted(REFUSAL.format(tasks=tasks, commands=commands))
@@ -120,8 +130,9 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
             if queue in queues:
                 yield queue, "at all", ("gcloud", "tasks", "list", *where)
             elif services:
-                address = rf"^https://({'|'.join(services)})-[0-9]+\.{region}\.run\.app/"
-                command = ("gcloud", "tasks", "list", *where, f"--filter=httpRequest.url~{address}")
+                address = f"^https://({'|'.join(services)})-[0-9]+[.]{region}[.]run[.]app/"
+                # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
+                command = ("gcloud", "tasks", "list", *where, f'{FILTER}httpRequest.url~"{address}"')
                 yield queue, f"for {', '.join(services)}", command
 
 

@@ -117,9 +117,12 @@ def added_parts(plan: Plan, parts: Mapping[str, str]) -> Iterator[str]:
 
 def tainted(state: Mapping[str, Any]) -> list[str]:
     """Return the addresses whose creation failed half-way, from the JSON of `terraform show -json`."""
-    return [
-        each["address"] for each in _resources(state.get("values", {}).get("root_module", {})) if each.get("tainted")
-    ]
+    return [each["address"] for each in resources(state) if each.get("tainted")]
+
+
+def resources(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the resources of a state, from the JSON of `terraform show -json`."""
+    return _resources(state.get("values", {}).get("root_module", {}))
 
 
 def _resources(module: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ Each query names a field that has an index (infra/indexes.tf), so records of end
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +22,13 @@ from signalbox.documents.model.stamped_contents import COLLECTION as DOCUMENTS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED
 from signalbox.mailboxes.model.addresses import ObjectAddress
-from signalbox.mailboxes.model.messages import MAILBOX
+from signalbox.mailboxes.model.messages import MAILBOX, header_path
 from signalbox.mailboxes.storage import SWEPT_BY
 from signalbox.rates.model import COLLECTION as RATES
 from signalbox.rates.model import waits_of
 from signalbox.semaphores.model.semaphore import COLLECTION as SEMAPHORES
 from signalbox.semaphores.service.views import WITH_WAITERS
-from signalbox.standings.model.yokes import YOKES
+from signalbox.standings.model.yokes import DECLARED, YOKES
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
@@ -95,7 +95,18 @@ def found(store: Store, removal: Removal) -> list[str]:
 
     Raises `TooMany`, and as `Store.query` does.
     """
-    searches = (_outbox, _completions, _waiters, _rate_waits, _sections, _batches, _flows, _messages, _kept)
+    searches = (
+        _outbox,
+        _completions,
+        _waiters,
+        _rate_waits,
+        _sections,
+        _batches,
+        _flows,
+        _messages,
+        _thresholds,
+        _kept,
+    )
     return [line for search in searches for line in search(store, removal)]
 
 
@@ -142,10 +153,16 @@ def _batches(store: Store, removal: Removal) -> Iterator[str]:
 
 
 def _flows(store: Store, removal: Removal) -> Iterator[str]:
-    for run in _records(store, Query(FlowAddress.COLLECTION, FLOW_RUNS)):
-        data = run.data or {}
-        if "flows" in removal.parts or removal.has(removal.flows.get(data["flow"])):
-            yield f"{run.path}: {data['state']}"
+    for runs in _pages(store, Query(FlowAddress.COLLECTION, FLOW_RUNS)):
+        headers = store.read(*(header_path(run.path) for run in runs), fields=(("on_complete",),))
+        for run, header in zip(runs, headers, strict=True):
+            data = run.data or {}
+            if (
+                "flows" in removal.parts
+                or removal.has(removal.flows.get(data["flow"]))
+                or removal.is_named_in(header.data)
+            ):
+                yield f"{run.path}: {data['state']}"
 
 
 def _messages(store: Store, removal: Removal) -> Iterator[str]:
@@ -169,6 +186,16 @@ def _is_lost(removal: Removal, base: str, message: Mapping[str, Any]) -> bool:
     )
 
 
+def _thresholds(store: Store, removal: Removal) -> Iterator[str]:
+    """Iterate over the declarations of standings whose thresholds enqueue a task, for as long as they are declared."""
+    return _counted(
+        store,
+        Query(DECLARED.partition("/")[0]),
+        "standings: {} with thresholds' tasks, until they are declared without",
+        removal.is_named_in,
+    )
+
+
 def _kept(store: Store, removal: Removal) -> Iterator[str]:
     """Iterate over the records that a part keeps up to date as long as they exist."""
     for part, (collection, line) in KEPT.items():
@@ -187,11 +214,15 @@ def _of(count: int) -> str:
 
 
 def _records(store: Store, query: Query) -> Iterator[Snapshot]:
-    """Iterate over the records of a query, page by page, up to `RECORDS_MAX`."""
+    return (record for page in _pages(store, query) for record in page)
+
+
+def _pages(store: Store, query: Query) -> Iterator[Sequence[Snapshot]]:
+    """Iterate over the pages of a query's records, up to `RECORDS_MAX` records."""
     after: tuple[Any, ...] = ()
     for _ in range(RECORDS_MAX // PAGE):
         page = store.query(replace(query, limit=PAGE, after=after))
-        yield from page
+        yield page
         if len(page) < PAGE:
             return
         last = page[-1]

@@ -5,7 +5,6 @@ The project's code is parsed and never imported, because an import would fail at
 
 import ast
 import difflib
-import re
 import subprocess
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import yaml
 
 import signalbox
+from signalbox.catalogue.kit_indexes import searched_fields
 from signalbox.catalogue.parts import collections_of
 from signalbox.catalogue.project import PACKAGES, Project
 from signalbox.catalogue.reading import Catalogue
@@ -22,8 +22,6 @@ from signalbox_tools.deploy.terraform import Terraform
 
 LIBRARY = "signalbox"
 NOT_OF_THE_PROJECT = frozenset({"dist", "node_modules", "venv"})
-SETTING = re.compile(r"^    (\w+) += \[(.*)\]$", re.MULTILINE)
-"""A collection and its indexed fields in the kit's `indexes.tf`."""
 
 
 def removed_names(root: Path) -> list[str]:
@@ -70,9 +68,9 @@ def _summary(project: Project, file: Path) -> str:
 
 
 def _settings(text: str, collections: Collection[str]) -> Iterator[str]:
-    for collection, fields in SETTING.findall(text):
+    for collection, fields in searched_fields(text):
         if collection in collections:
-            yield from (f"{collection}.{field}" for field in ("*", *re.findall(r'"([^"]+)"', fields)))
+            yield from (f"{collection}.{field}" for field in ("*", *fields))
 
 
 def _sources(root: Path) -> Iterator[Path]:

@@ -1,6 +1,5 @@
 """The status and the logs of the local stack that serves this clone."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,6 @@ from signalbox.tasks.model import failures
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.logs.log_entries import entry_of, time_of
 from signalbox_tools.local.services.command_lines import stats
-from signalbox_tools.local.store.embedded_store_process import ADDRESS, KEY
 from signalbox_tools.local.store.local_store import local_store
 from signalbox_tools.status.status_lines import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 
@@ -92,8 +90,7 @@ class LocalSource:
 
     @cached_property
     def _store(self) -> Store:
-        os.environ.update({name: self._stack.environment.get(name, "") for name in (ADDRESS, KEY)})
-        return local_store(self._settings)
+        return local_store(self._settings, self._stack.environment)
 
     @property
     def _settings(self) -> Settings:

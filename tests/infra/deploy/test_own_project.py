@@ -69,7 +69,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outside(environment: Path) -> dict[str, str]:
     """Return the variables of a shell in which that environment is active."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_THERE}
-    return kept | {"PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}", "SIGNALBOX_STORE": "embedded"}
+    return kept | {"PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 class Shop:

@@ -69,7 +69,6 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_SCHEDULER_ACCOUNT": settings.scheduler_account,
         "SIGNALBOX_KEYS_URL": settings.keys_url,
         "SIGNALBOX_SIGNATURES": "removed" if settings.signatures_removed else "checked",
-        "SIGNALBOX_EVENTS_URL": settings.events_url,
         "SIGNALBOX_FUNCTION_URL": settings.function_url,
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
