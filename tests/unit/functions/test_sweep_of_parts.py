@@ -29,7 +29,7 @@ def queried(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     ("api", "swept"),
     [
         ("[]", {"batches", "completions", "flows", "outbox"}),
-        ("[semaphores]", {"batches", "completions", "flows", "outbox", "rates", "semaphores"}),
+        ("[semaphores]", {"batches", "completions", "critical_sections", "flows", "outbox", "rates", "semaphores"}),
     ],
 )
 def test_only_the_parts_that_are_deployed_are_swept(

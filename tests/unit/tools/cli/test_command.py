@@ -209,7 +209,7 @@ def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
     assert "near; flows.checked_at; flows.due_at would be built" in printed
     (shop / "signalbox.yaml").write_text((shop / "signalbox.yaml").read_text().replace("api: []", "api: [semaphores]"))
     built = upgrade.new_indexes(projects.Project.find(), load())
-    assert {"semaphores.mode", "rates.alarm_at"} < set(built), "those of a part that is added"
+    assert {"semaphores.mode", "rates.sweep_at"} < set(built), "those of a part that is added"
     assert not [name for name in built if name.startswith(("yokes.", "batches."))], "a part that is absent, or known"
     assert "Plan: 0 to create, 0 to change, 0 to replace, 1 to destroy; destroys a.b" in printed
 
