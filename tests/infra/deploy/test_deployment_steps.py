@@ -547,8 +547,9 @@ def test_an_account_of_queues_is_not_destroyed_while_a_task_carries_it(place: de
         Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
     assert len(listed) == 2, "one call for each queue of the environment"
-    pattern = re.compile(listed[0].partition('serviceAccountEmail~"')[2].partition('"')[0])
-    assert [bool(pattern.match(each)) for each in (old, f"another-{old}")] == [True, False]
+    [expression] = re.findall(r"--filter=(\S+)", listed[0])
+    tasks = [{"httpRequest": {"oidcToken": {"serviceAccountEmail": each}}} for each in (old, f"another-{old}")]
+    assert real_gcloud.selects(expression, tasks) == [True, False]
     assert script.count("terraform apply") == 0
 
 
