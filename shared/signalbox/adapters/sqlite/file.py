@@ -144,7 +144,7 @@ class Connection:
             self.db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
         except sqlite3.Error as error:
             self.close()
-            raise StoreFileError(_cannot_be_used(file, error)) from error
+            raise StoreFileError(cannot_be_used(file, error)) from error
         except BaseException:
             self.close()
             raise
@@ -206,7 +206,8 @@ class Connection:
         self._lock.close()
 
 
-def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+def cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+    """Return a message with the remedy of an error at opening."""
     match getattr(error, "sqlite_errorname", ""):
         case "SQLITE_NOTADB" | "SQLITE_CORRUPT":
             return (
@@ -214,7 +215,7 @@ def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
                 "signalbox data clear"
             )
         case "SQLITE_READONLY" | "SQLITE_READONLY_DIRECTORY" | "SQLITE_CANTOPEN" | "SQLITE_PERM":
-            return f"{file} cannot be written ({error}). The file and its folder must be writable."
+            return f"{file} cannot be written ({error}): the file and its folder must be writable."
         case "SQLITE_FULL" | "SQLITE_IOERR_WRITE":
             return f"{file} cannot be written ({error}): the disk is full."
         case _:
