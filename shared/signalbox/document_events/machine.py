@@ -43,6 +43,9 @@ the one before it:
     handled      -         after a gap      yes       Unavailable
     handled      -         after a gap      no        begins
 
+The planned times of a schedule whose tasks must not overlap are such events, without an event before. If a time is to
+be skipped, it is left out instead of `Unavailable` while another one is held.
+
 "after a gap": the version before it is newer than the event that was begun last. "patience": the event was written less
 than `EACH_WAIT_SECONDS` ago. An event may have no predecessor that ever arrives, so the wait must end.
 
