@@ -78,6 +78,16 @@ def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Consol
     assert state_of(harness, "o-2-2") == "completed"
 
 
+def test_a_failed_run_is_retried_from_the_row_of_a_step_by_clicks(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    page = console.page
+    page.click("button[data-action=retry]")
+    page.wait_for_function("() => document.querySelector('dialog [role=alert]')?.textContent.includes('No command')")
+    page.click("dialog [name=close]")
+    assert console.facts()["state"] == "stuck"
+
+
 def confirm_all(page: Page, button: str, count: int, reason: str) -> None:
     """Press a button for all that match, wait for their number, and confirm it."""
     page.click(f"button[data-action={button}]")
