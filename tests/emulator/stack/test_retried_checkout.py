@@ -18,12 +18,13 @@ pytestmark = pytest.mark.slow
 SECONDS_MAX = 90.0
 CATALOGUE = """
 functions:
-  shop: {folder: shop, invoked_by: [people, queue], enqueues: [tasks, flows]}
+  shop: {folder: shop, invoked_by: [people, queue], enqueues: [tasks, flows, batches]}
 queues:
   tasks: &queue {dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
     backoff_max_seconds: 1, doublings_max: 4}
   links: *queue
   flows: *queue
+  batches: *queue
 """
 SHOP = """
 from signalbox import Function, Problem, flow
