@@ -54,7 +54,7 @@ setup: $(READY) ## Set up .venv and nothing else
 demo: $(READY) ## Run the demo's six stages on real input (CITIES=all), or one example (NAME=quilt)
 	@$(PYTHON_IN_VENV) -m $(if $(NAME),examples.local.$(call named,example,demo,$(EXAMPLES)),examples.demo)
 
-dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
+dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080 EXAMPLES=1)
 	@$(SIGNALBOX) dev
 
 new: $(READY) ## Make a function, its test and its entry in the catalogue (NAME=printers)

@@ -1,4 +1,4 @@
-# Backups of the database, which are kept after the database is deleted, and a budget that warns.
+# Backups of the database, which are kept after the database is deleted.
 
 # Firestore allows one daily and one weekly schedule for a database, and keeps a backup for at most 14 weeks.
 resource "google_firestore_backup_schedule" "daily" {
@@ -19,38 +19,4 @@ resource "google_firestore_backup_schedule" "weekly" {
   }
   deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_backup_schedule.daily] # of one database, one change at a time
-}
-
-# Deploying the budget needs the role Billing Account Costs Manager on the billing account, so a person deploys it.
-resource "google_billing_budget" "budget" {
-  for_each        = var.billing_account == null ? {} : { project = var.billing_account }
-  provider        = google.billing
-  billing_account = each.value
-  display_name    = "${local.name_prefix}signalbox: ${var.project_id}"
-  budget_filter {
-    projects        = ["projects/${data.google_project.this.number}"]
-    calendar_period = "MONTH"
-  }
-  amount {
-    specified_amount {
-      units = tostring(var.budget)
-    }
-  }
-  dynamic "threshold_rules" {
-    for_each = [0.5, 0.9, 1]
-    content {
-      threshold_percent = threshold_rules.value
-    }
-  }
-  threshold_rules {
-    threshold_percent = 1
-    spend_basis       = "FORECASTED_SPEND"
-  }
-  dynamic "all_updates_rule" {
-    for_each = length(local.channels) > 0 ? [local.channels] : []
-    content {
-      monitoring_notification_channels = all_updates_rule.value
-    }
-  }
-  depends_on = [google_project_service.api]
 }

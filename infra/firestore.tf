@@ -1,6 +1,7 @@
+# Its address has its name: a restored database is another one. `signalbox adopt` imports it, and prod's old one only leaves the state.
 resource "google_firestore_database" "database" {
-  count                             = var.create_database ? 1 : 0
-  name                              = local.database
+  for_each                          = toset(var.create_database ? [local.database] : [])
+  name                              = each.key
   location_id                       = local.database_location
   type                              = "FIRESTORE_NATIVE"
   concurrency_mode                  = "OPTIMISTIC" # every commit has a precondition; the kit takes no locks
@@ -111,7 +112,7 @@ locals {
 
 # No query names these fields.
 resource "google_firestore_field" "expiring" {
-  for_each   = local.expiring
+  for_each   = { for collection, each in local.expiring : collection => each if contains(local.catalogue.collections, collection) }
   database   = local.database
   collection = each.key
   field      = each.value.field

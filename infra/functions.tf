@@ -1,7 +1,7 @@
 locals {
   # Cloud Run verifies the triggers' account, and the function compares it: people may call the same service.
   event_variables = { for name in local.event_receivers : name => {
-    SIGNALBOX_EVENTS_ACCOUNT = google_service_account.trigger[local.deployments[name].function].email
+    SIGNALBOX_EVENTS_ACCOUNT = google_service_account.kit["events"].email
   } }
 }
 
@@ -12,7 +12,7 @@ module "function" {
   name          = each.value.service
   entry_point   = each.value.function
   project_id    = var.project_id
-  account       = google_service_account.runtime[each.key].email
+  account       = local.accounts[each.key].email
   region        = var.region
   database      = local.database
   secrets       = each.value.secrets

@@ -1,23 +1,30 @@
 # Accounts, and their rights to invoke functions, enqueue tasks, use the database, and act as other accounts.
 
-resource "google_service_account" "kit" {
-  for_each = {
+# The functions of the kit share one account: they share the database, so separate accounts would protect nothing (SECURITY.md). A
+# function of the kit that its entry gives more rights, or opens, has its own account, as every function of a user has.
+locals {
+  own_accounts = { for name, function in local.deployments : name => function.account_id if !function.kit_account }
+  kit_accounts = merge({
     scheduler = "What the schedules call functions as"
     build     = "Builds the functions"
-  }
+    },
+    length(local.own_accounts) < length(local.deployments) ? { functions = "Runs the functions of the kit" } : {},
+    length(local.triggers) > 0 ? { events = "Invokes functions with events" } : {},
+  )
+  queue_accounts = toset([for queue in local.queues : queue.account])
+}
+
+# Only Cloud Scheduler, Cloud Build and Eventarc use the accounts of schedules, builds and triggers. Functions cannot act as them, so
+# there is one of each.
+resource "google_service_account" "kit" {
+  for_each     = local.kit_accounts
   account_id   = "kit-${local.name_prefix}${each.key}"
   display_name = each.value
   depends_on   = [google_project_service.api]
 }
 
-# Terraform evaluates the map of a `for_each` once for each of its resources, so these maps are small.
-locals {
-  account_ids = { for name, function in local.deployments : name => function.account_id }
-  with_rights = { for name, function in local.deployments : name => function.account_id if !function.isolated }
-}
-
 resource "google_service_account" "runtime" {
-  for_each     = local.account_ids
+  for_each     = local.own_accounts
   account_id   = each.value
   display_name = "Runs ${local.deployments[each.key].service}"
   lifecycle {
@@ -29,12 +36,13 @@ resource "google_service_account" "runtime" {
   depends_on = [google_project_service.api]
 }
 
-# The account with which a queue calls functions. It may call only those whose `queues` in the catalogue name it. So an attacker
-# who controls a function can call at most the functions that its queues call.
+# The account with which queues call functions: one for the queues of the kit's workers, one for those of users' tasks, flows and
+# objects, and one for each other queue. It may call only the functions that its queues call. So an attacker who controls a function
+# can call at most the functions that its queues' accounts may call.
 resource "google_service_account" "queue" {
-  for_each     = local.queues
+  for_each     = local.queue_accounts
   account_id   = "qu-${local.name_prefix}${each.key}"
-  display_name = "What the queue ${local.name_prefix}${each.key} calls functions as"
+  display_name = "What ${join(", ", [for name, queue in local.queues : name if queue.account == each.key])} call as"
   lifecycle {
     precondition {
       condition     = length("qu-${local.name_prefix}${each.key}") >= 6 && length("qu-${local.name_prefix}${each.key}") <= 30
@@ -44,15 +52,12 @@ resource "google_service_account" "queue" {
   depends_on = [google_project_service.api]
 }
 
-# A trigger's account may receive events and invoke its function, and has no other right.
-resource "google_service_account" "trigger" {
-  for_each     = toset([for trigger in local.triggers : trigger.function])
-  account_id   = replace(local.deployments[each.key].account_id, "/^fn-/", "ev-")
-  display_name = "Invokes ${local.deployments[each.key].service} with events"
-  depends_on   = [google_project_service.api]
-}
-
+# Terraform evaluates the map of a `for_each` once for each of its resources, so these maps are small.
 locals {
+  accounts = { for name, function in local.deployments : name =>
+    function.kit_account ? google_service_account.kit["functions"] : google_service_account.runtime[name]
+  }
+
   # The account that `signalbox bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
   builder = "serviceAccount:signalbox-deployer@${var.project_id}.iam.gserviceaccount.com"
 
@@ -64,60 +69,67 @@ locals {
   invokers = { for name, function in local.deployments : name => merge(
     function.people ? { for member in local.people : member => member } : {},
     function.open ? { everybody = "allUsers" } : {},
-    function.queue ? { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member } : {},
+    function.queue ? { for account in toset([for queue in function.queues : local.queues[queue].account]) : "queue ${account}" => google_service_account.queue[account].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
-    function.part == "tasks" ? {} : { for caller, other in local.deployments : "function ${caller}" => google_service_account.runtime[caller].member if contains(other.invokes, function.function) },
-    contains(local.trigger_targets, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
+    function.part == "tasks" ? {} : { for caller, other in local.deployments : "function ${caller}" => local.accounts[caller].member if contains(other.invokes, function.function) },
+    contains(local.trigger_targets, name) ? { trigger = google_service_account.kit["events"].member } : {},
   ) }
 
   trigger_targets = setunion(local.event_receivers, [for trigger in local.function_triggers : trigger.function])
 
-  enqueues  = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => queue }]...)
-  enqueuers = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => name }]...)
+  # The members that may enqueue to a queue, and those that may act as an account of queues.
+  enqueuers = { for queue in keys(local.queues) : queue => distinct([
+    for name, function in local.deployments : local.accounts[name].member if contains(function.enqueues, queue)
+  ]) }
+  enqueued    = setunion([], [for function in local.deployments : function.enqueues]...)
+  acted_as    = toset([for queue in local.enqueued : local.queues[queue].account])
+  with_rights = [for name, function in local.deployments : name if !function.isolated]
+  members     = distinct([for name in local.with_rights : local.accounts[name].member])
 
   acting_accounts = merge(
     { for name, account in google_service_account.runtime : account.account_id => account.name },
-    { for name, account in google_service_account.trigger : account.account_id => account.name },
-    { for name in ["build", "scheduler"] : google_service_account.kit[name].account_id => google_service_account.kit[name].name },
+    { for name, account in google_service_account.kit : account.account_id => account.name },
   )
 }
 
-resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
-  for_each = local.enqueues
-  name     = google_cloud_tasks_queue.queue[each.value].name
+# A binding replaces all members of its role and condition, so each of these is of a queue or an account that the kit creates, or has a
+# condition with a title that only this deployment has. It is one request for any number of functions.
+resource "google_cloud_tasks_queue_iam_binding" "enqueuers" {
+  for_each = local.enqueued
+  name     = google_cloud_tasks_queue.queue[each.key].name
   location = var.region
   role     = "roles/cloudtasks.enqueuer"
-  member   = google_service_account.runtime[local.enqueuers[each.key]].member
+  members  = local.enqueuers[each.key]
 }
 
 # A task is delivered with its queue's identity, so only an account that may act as that identity can create the task.
-resource "google_service_account_iam_member" "act_as_queue" {
-  for_each           = local.enqueues
-  service_account_id = google_service_account.queue[each.value].name
+resource "google_service_account_iam_binding" "act_as_queue" {
+  for_each           = local.acted_as
+  service_account_id = google_service_account.queue[each.key].name
   role               = "roles/iam.serviceAccountUser"
-  member             = google_service_account.runtime[local.enqueuers[each.key]].member
+  members            = distinct(flatten([for queue, members in local.enqueuers : members if local.queues[queue].account == each.key]))
 }
 
 # [open] The condition follows the documentation for named databases, and has not been tried in a real project.
-resource "google_project_iam_member" "database" {
-  for_each = local.with_rights
-  project  = var.project_id
-  role     = "roles/datastore.user"
-  member   = google_service_account.runtime[each.key].member
+resource "google_project_iam_binding" "database" {
+  count   = length(local.with_rights) > 0 ? 1 : 0
+  project = var.project_id
+  role    = "roles/datastore.user"
+  members = local.members
   condition {
-    title      = "one-database-only"
+    title      = "${local.name_prefix}signalbox-database"
     expression = "resource.name == \"projects/${var.project_id}/databases/${local.database}\""
   }
 }
 
 # Every function may read the shared part of the catalogue, and no other object of that bucket. [open] As above.
-resource "google_project_iam_member" "catalogue" {
-  for_each = local.with_rights
-  project  = var.project_id
-  role     = "roles/storage.objectViewer"
-  member   = google_service_account.runtime[each.key].member
+resource "google_project_iam_binding" "catalogue" {
+  count   = length(local.with_rights) > 0 ? 1 : 0
+  project = var.project_id
+  role    = "roles/storage.objectViewer"
+  members = local.members
   condition {
-    title      = "list-of-functions-only"
+    title      = "${local.name_prefix}signalbox-list-of-functions"
     expression = "resource.name == \"projects/_/buckets/${google_storage_bucket.sources.name}/objects/${local.catalogue_object}\""
   }
 }
@@ -143,7 +155,7 @@ resource "google_storage_bucket_iam_member" "archive" {
   for_each = local.archives
   bucket   = each.value.bucket
   role     = "roles/storage.objectUser" # creates objects, and checks whether one exists
-  member   = google_service_account.runtime[each.value.account].member
+  member   = local.accounts[each.value.account].member
 }
 
 resource "google_secret_manager_secret_iam_member" "reader" {
@@ -151,21 +163,21 @@ resource "google_secret_manager_secret_iam_member" "reader" {
   project   = var.project_id
   secret_id = each.value.secret
   role      = "roles/secretmanager.secretAccessor"
-  member    = google_service_account.runtime[each.value.account].member
+  member    = local.accounts[each.value.account].member
 }
 
 resource "google_project_iam_member" "own_role" {
   for_each = local.project_roles
   project  = var.project_id
   role     = each.value.role
-  member   = google_service_account.runtime[each.value.account].member
+  member   = local.accounts[each.value.account].member
 }
 
 resource "google_project_iam_member" "event_receiver" {
-  for_each = google_service_account.trigger
-  project  = var.project_id
-  role     = "roles/eventarc.eventReceiver"
-  member   = each.value.member
+  count   = length(local.triggers) > 0 ? 1 : 0
+  project = var.project_id
+  role    = "roles/eventarc.eventReceiver"
+  member  = google_service_account.kit["events"].member
 }
 
 # A deployment by Cloud Build creates resources that run as these accounts, so it needs the right to act as them.
@@ -211,12 +223,12 @@ resource "terraform_data" "rights" {
   triggers_replace = sort(concat(
     [google_project_iam_member.build_logs.id, google_project_iam_member.build_sources.id],
     [google_artifact_registry_repository_iam_member.build_images.id],
-    [for right in google_project_iam_member.catalogue : right.id],
-    [for right in google_project_iam_member.database : right.id],
+    [for right in google_project_iam_binding.catalogue : "${right.id} ${join(" ", sort(right.members))}"],
+    [for right in google_project_iam_binding.database : "${right.id} ${join(" ", sort(right.members))}"],
     [for right in google_project_iam_member.event_receiver : right.id],
     [for right in google_project_iam_member.own_role : right.id],
     [for right in google_secret_manager_secret_iam_member.reader : right.id],
-    [for right in google_service_account_iam_member.act_as_queue : right.id],
+    [for right in google_service_account_iam_binding.act_as_queue : "${right.id} ${join(" ", sort(right.members))}"],
     [for right in google_service_account_iam_member.builder_acts_as : right.id],
     [for right in google_storage_bucket_iam_member.archive : right.id],
   ))

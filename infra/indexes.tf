@@ -22,7 +22,7 @@ locals {
     completions           = ["due_at"]
     counted               = ["times", "values"]
     counters              = ["first"]
-    critical_sections     = []
+    critical_sections     = ["sweep_at"]
     document_events       = []
     entries               = ["average", "count", "max", "min", "sum"]
     failures              = ["failed_at"]
@@ -35,7 +35,7 @@ locals {
     outbox_refused        = []
     pages                 = []
     rate_waits            = ["batch", "since"]
-    rates                 = ["alarm_at"]
+    rates                 = ["sweep_at"]
     receipts              = []
     releases              = []
     semaphores            = ["mode", "sweep_at"]
@@ -48,7 +48,10 @@ locals {
     walks                 = []
     yokes                 = ["item", "user"]
   }
-  searched_fields = merge([for collection, fields in local.searched : {
+  # Collections of parts of the kit that the project uses.
+  kept = { for collection, fields in local.searched : collection => fields if contains(local.catalogue.collections, collection) }
+
+  searched_fields = merge([for collection, fields in local.kept : {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
 
@@ -56,18 +59,23 @@ locals {
   searched_everywhere = { "mailbox.swept_by" = { collection = "mailbox", field = "swept_by" } }
 
   # Each entry is a label of a run, alone or with the run's state.
-  searched_as_members = { "flows.labels" = { collection = "flows", field = "labels" } }
+  searched_as_members = { for name, each in { "flows.labels" = { collection = "flows", field = "labels" } } : name => each if contains(local.catalogue.collections, each.collection) }
 
   # Documents belong to users: their fields are indexed, except those that the kit adds.
   first_unindexed_field     = "_signalbox"
-  unindexed_document_fields = toset(["_resource.created", "_resource.modified"])
+  unindexed_document_fields = toset(local.has_documents ? ["_resource.created", "_resource.modified"] : [])
+  has_documents             = contains(local.catalogue.collections, "documents")
 
   # The documents that embed a document, and the fields in which they do.
-  searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
+  searched_as_arrays = toset(local.has_documents ? ["_signalbox.link_keys", "_signalbox.link_fields"] : [])
 }
 
+# The address has the name of the database: `signalbox adopt` imports the indexes that a restored one has already.
 resource "google_firestore_index" "composite" {
-  for_each    = merge(local.kit_indexes, local.catalogue.indexes)
+  for_each = { for name, index in merge(
+    { for name, index in local.kit_indexes : name => index if contains(local.catalogue.collections, index.collection) },
+    local.catalogue.indexes,
+  ) : "${local.database}/${name}" => index }
   database    = local.database
   collection  = each.value.collection
   query_scope = "COLLECTION"
@@ -111,7 +119,7 @@ resource "google_firestore_field" "of_documents" {
 }
 
 resource "google_firestore_field" "unindexed" {
-  for_each   = local.searched
+  for_each   = local.kept
   database   = local.database
   collection = each.key
   field      = "*"

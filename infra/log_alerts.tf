@@ -37,7 +37,7 @@ locals {
     unreadable = {
       title    = "Records cannot be read"
       severity = "ERROR"
-      messages = ["batch cannot be swept", "completion cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
+      messages = ["batch cannot be swept", "completion cannot be swept", "critical section cannot be swept", "flow cannot be swept", "rate cannot be swept", "semaphore cannot be swept", "standing cannot be read, emptied", "standing refused, not recounted"]
     }
     copies = {
       title    = "Copies are wrong"
@@ -56,18 +56,21 @@ locals {
     }
   }
 
+  # Alerts on the records of a part of the kit, and a collection that is there if the part is.
+  lines_of_parts = { stuck = "mailbox", copies = "documents", standings = "yokes", archives = "flows" }
+
   log_alerts = merge({
     for name, alert in local.error_lines : name => {
       title    = alert.title
       severity = alert.severity
       filter   = "${local.errors} AND jsonPayload.message=(${join(" OR ", [for message in alert.messages : "\"${message}\""])})"
-    }
+    } if !contains(keys(local.lines_of_parts), name) || contains(local.catalogue.collections, lookup(local.lines_of_parts, name, ""))
     }, {
     # Admin activity is always logged. A queue that is paused has no attempts, so no metric of it changes until 10,000 tasks wait.
     for number, names in local.pausable : number == 0 ? "paused" : "paused-${number + 1}" => {
       title    = "A queue or a schedule was paused"
       severity = "WARNING"
-      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"\\.(PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
+      filter   = "protoPayload.serviceName=(\"cloudtasks.googleapis.com\" OR \"cloudscheduler.googleapis.com\") AND protoPayload.methodName=~\"[.](PauseQueue|PurgeQueue|DeleteQueue|PauseJob|DeleteJob)$\" AND protoPayload.resourceName=~\"/locations/${var.region}/(queues|jobs)/(${names})$\""
     }
     }, {
     for number, names in local.job_groups : number == 0 ? "schedules" : "schedules-${number + 1}" => {

@@ -2,7 +2,6 @@
 
 locals {
   # A policy takes filters of 2,048 characters, and six conditions. So services and subscriptions are listed in groups, one for each condition.
-  services        = join(",", [for function in local.deployments : "\"${function.service}\""])
   service_groups  = [for group in chunklist([for function in local.deployments : "\"${function.service}\""], 50) : join(",", group)]
   queue_names     = join(",", [for name in keys(local.queues) : "\"${local.name_prefix}${name}\""])
   queue_filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
@@ -59,6 +58,7 @@ locals {
       group        = "resource.label.database_id"
       above        = 0.01 # of the database's requests; a lost precondition or a contended record is normal, and not counted
     }
+    }, length(local.queues) == 0 ? {} : {
     depth = {
       title        = "Queue depth is high"
       severity     = "WARNING"
@@ -113,7 +113,7 @@ locals {
   })
 
   # The alert's message: the heading in docs/operations.md, and the command to run first.
-  runbook_arguments = "-p ${var.project_id} -e ${var.environment} --region ${var.region}"
+  runbook_arguments = "-p ${var.project_id} -e ${coalesce(var.environment_name, var.environment)} --region ${var.region}"
   runbook           = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `signalbox %s ${local.runbook_arguments}`."
   runbook_commands  = { depth = "status", rejected = "status", paused = "status", stuck = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # for all others, the log
 
@@ -186,10 +186,12 @@ resource "google_monitoring_alert_policy" "alert" {
 # Only the sweeper completes the work that crashed processes leave, and if it fails every minute, its failures are far below the threshold
 # above. So both conditions watch its successes: there is no value, or the value is zero.
 locals {
-  sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.deployments["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
+  sweepers = [for function in local.deployments : function.service if function.function == "sweep"] # none if nothing is durable
+  sweeps   = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${join("", local.sweepers)}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
 }
 
 resource "google_monitoring_alert_policy" "no_sweeps" {
+  for_each              = toset(local.sweepers)
   display_name          = "${local.name_prefix}signalbox: Sweeps have stopped"
   severity              = "CRITICAL"
   combiner              = "OR"

@@ -2,12 +2,20 @@
 # and an alert if the error budget is used up too fast. docs/operations.md, "Objectives".
 
 locals {
-  wait_filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.deployments["semaphore_wait"].service}\""
+  wait_filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${contains(keys(local.deployments), "semaphore_wait") ? local.deployments["semaphore_wait"].service : ""}\""
 
   # Durations in the log line of a request. The threshold of an objective is the bound of a bucket.
   durations = {
     grant_seconds = "Seconds from a grant to the claim by its task."
     copy_seconds  = "Seconds from the write of a document to the last copy that a page of its fan-out wrote."
+  }
+  # The functions and collections of the parts of the kit that an objective or a duration is about.
+  measured = {
+    waits         = contains(keys(local.deployments), "semaphore_wait")
+    grants        = contains(local.catalogue.collections, "semaphores")
+    copies        = contains(local.catalogue.collections, "documents")
+    grant_seconds = contains(local.catalogue.collections, "semaphores")
+    copy_seconds  = contains(local.catalogue.collections, "documents")
   }
   duration_metrics = { for name in keys(local.durations) : name => "${local.name_prefix}signalbox-${replace(name, "_", "-")}" }
 
@@ -40,7 +48,7 @@ locals {
 }
 
 resource "google_logging_metric" "duration" {
-  for_each        = var.objectives ? local.durations : {}
+  for_each        = { for name, each in local.durations : name => each if var.objectives && local.measured[name] }
   name            = local.duration_metrics[each.key]
   description     = each.value
   filter          = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND jsonPayload.message=\"handled\" AND jsonPayload.${each.key}>=0"
@@ -67,7 +75,7 @@ resource "google_monitoring_custom_service" "signalbox" {
 
 # A metric on logs is known some minutes after it was created; the functions are built in the meantime.
 resource "google_monitoring_slo" "objective" {
-  for_each            = var.objectives ? local.objectives : {}
+  for_each            = { for name, each in local.objectives : name => each if var.objectives && local.measured[name] }
   service             = google_monitoring_custom_service.signalbox[0].service_id
   slo_id              = each.key
   display_name        = "${each.value.goal * 100} % of ${each.key} within ${each.value.below} ${each.key == "waits" ? "ms" : "s"}"
@@ -85,7 +93,7 @@ resource "google_monitoring_slo" "objective" {
 }
 
 resource "google_monitoring_alert_policy" "objective" {
-  for_each              = var.objectives ? local.objectives : {}
+  for_each              = { for name, each in local.objectives : name => each if var.objectives && local.measured[name] }
   display_name          = "${local.name_prefix}signalbox: ${each.value.title}"
   severity              = "WARNING"
   combiner              = "OR"

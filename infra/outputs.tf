@@ -11,9 +11,9 @@ output "urls" {
 output "accounts" {
   description = "The service account that each function runs as, and those of queues, schedules and builds."
   value = merge(
-    { for name, account in google_service_account.runtime : name => account.email },
-    { for name, account in google_service_account.kit : name => account.email },
-    { for name, account in google_service_account.queue : "queue ${name}" => account.email },
+    { for name, account in local.accounts : name => account.email },
+    { for name, account in google_service_account.kit : "kit ${name}" => account.email },
+    { for name, queue in local.queues : "queue ${name}" => google_service_account.queue[queue.account].email },
   )
 }
 

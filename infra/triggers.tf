@@ -5,7 +5,7 @@ locals {
     type     = trigger.event
     region   = local.database_location
     document = trigger.document
-    account  = google_service_account.trigger[trigger.function].email
+    account  = google_service_account.kit["events"].email
   } if trigger.path == "" }
 
   # A function may have any number of triggers with a handler. Cloud Functions does not know them: each delivers to the
@@ -20,7 +20,7 @@ resource "google_eventarc_trigger" "document" {
   name                    = "${local.name_prefix}${each.key}"
   location                = local.database_location
   event_data_content_type = "application/protobuf" # the only one that Firestore's events have
-  service_account         = google_service_account.trigger[each.value.function].email
+  service_account         = google_service_account.kit["events"].email
   matching_criteria {
     attribute = "type"
     value     = each.value.event

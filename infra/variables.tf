@@ -36,6 +36,12 @@ variable "environment" {
   }
 }
 
+variable "environment_name" {
+  description = "NAME of the environment's file, NAME.tfvars.json, for the commands that alerts name. `signalbox` sets it. If null, it is `environment`."
+  type        = string
+  default     = null
+}
+
 variable "prefix" {
   description = "Prefix of the name of every resource and function URL, as PREFIX-. If it is empty, there is none. It separates two deployments in one project."
   type        = string
@@ -145,27 +151,6 @@ variable "backups" {
   type        = bool
   default     = false
   nullable    = false
-}
-
-variable "billing_account" {
-  description = "Billing account of the project, as XXXXXX-XXXXXX-XXXXXX, for a budget that warns. If null, there is no budget."
-  type        = string
-  default     = null
-  validation {
-    condition     = var.billing_account == null || can(regex("^[0-9A-F]{6}(-[0-9A-F]{6}){2}$", var.billing_account))
-    error_message = "billing_account is an id such as 0123AB-CDEF01-234567. See `gcloud billing accounts list`."
-  }
-}
-
-variable "budget" {
-  description = "Whole units of the billing account's currency a month: the budget warns at 50, 90 and 100 %, and when the forecast reaches it."
-  type        = number
-  default     = 50
-  nullable    = false
-  validation {
-    condition     = var.budget >= 1 && floor(var.budget) == var.budget
-    error_message = "budget is a whole number of the billing account's currency, at least 1."
-  }
 }
 
 variable "log_retention_days" {

@@ -17,13 +17,3 @@ provider "google" {
     environment = var.environment
   }
 }
-
-# The API of budgets needs to know against which project's quota a person's call counts (the provider's page of
-# google_billing_budget).
-provider "google" {
-  alias                 = "billing"
-  project               = var.project_id
-  region                = var.region
-  user_project_override = true
-  billing_project       = var.project_id
-}

@@ -1,4 +1,5 @@
-"""Programs that some tests need and that a machine may lack: Chromium, Terraform, the Firestore emulator, curl, npm.
+"""Programs that some tests need and that a machine may lack: Chromium, Terraform, the Firestore emulator, gcloud,
+curl, npm.
 
 A test that needs a missing one is skipped (`Tool.require`). `tests.skips` prints, per tool, how many tests were skipped
 and how to get it.
@@ -7,6 +8,7 @@ and how to get it.
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,12 @@ def _emulator() -> str | None:
     return str(emulator.jar) if emulator else None
 
 
+def _gcloud() -> str | None:
+    """Return gcloud, where it is a folder with its own modules: not in a package that has only the command."""
+    found = shutil.which("gcloud")
+    return found if found and (Path(found).resolve().parents[1] / "lib" / "googlecloudsdk").is_dir() else None
+
+
 def _npm() -> str | None:
     return shutil.which("npm") if shutil.which("node") else None
 
@@ -59,7 +67,8 @@ TERRAFORM = Tool(
     "install 1.9 or newer, see https://developer.hashicorp.com/terraform/install",
 )
 EMULATOR = Tool("the Firestore emulator", _emulator, firestore_emulator.HOW_TO_GET_IT)
+GCLOUD = Tool("gcloud", _gcloud, "install it, see https://cloud.google.com/sdk/docs/install")
 CURL = Tool("curl", lambda: shutil.which("curl"), "Debian: apt-get install curl; macOS has it")
 NPM = Tool("Node.js and npm", _npm, "Debian: apt-get install nodejs npm; macOS: brew install node")
 
-TOOLS = (CHROMIUM, TERRAFORM, EMULATOR, CURL, NPM)
+TOOLS = (CHROMIUM, TERRAFORM, EMULATOR, GCLOUD, CURL, NPM)

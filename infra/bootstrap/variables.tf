@@ -40,3 +40,35 @@ variable "github_repository_id" {
     error_message = "github_repository_id is the repository's number: gh api repos/OWNER/NAME --jq .id"
   }
 }
+
+variable "billing_account" {
+  description = "Billing account of the project, as XXXXXX-XXXXXX-XXXXXX, for a budget that warns. If null, there is no budget."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.billing_account == null || can(regex("^[0-9A-F]{6}(-[0-9A-F]{6}){2}$", var.billing_account))
+    error_message = "billing_account is an id such as 0123AB-CDEF01-234567. See `gcloud billing accounts list`."
+  }
+}
+
+variable "budget" {
+  description = "Whole units of the billing account's currency a month: the budget warns at 50, 90 and 100 %, and when the forecast reaches it."
+  type        = number
+  default     = 50
+  nullable    = false
+  validation {
+    condition     = var.budget >= 1 && floor(var.budget) == var.budget
+    error_message = "budget is a whole number of the billing account's currency, at least 1."
+  }
+}
+
+variable "budget_channels" {
+  description = "Ids of Cloud Monitoring's channels that the budget's warnings are also sent to, as projects/…/notificationChannels/…: at most five. The billing account's administrators always receive them."
+  type        = list(string)
+  default     = []
+  nullable    = false
+  validation {
+    condition     = length(var.budget_channels) <= 5 && alltrue([for channel in var.budget_channels : can(regex("^projects/[^/]+/notificationChannels/[0-9]+$", channel))])
+    error_message = "budget_channels are at most five ids such as projects/my-project/notificationChannels/123. See `gcloud beta monitoring channels list`."
+  }
+}

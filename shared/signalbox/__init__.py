@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from signalbox.batches.model.units import Completion as Completion
     from signalbox.batches.model.units import Unit as Unit
     from signalbox.core.codec.annotations import parse as parse
+    from signalbox.core.failure_notices import FailureNotice as FailureNotice
     from signalbox.core.ports import DocumentEvent as DocumentEvent
     from signalbox.core.problems import LeaseEnded as LeaseEnded
     from signalbox.core.problems import NotFound as NotFound

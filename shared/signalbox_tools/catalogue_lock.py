@@ -16,8 +16,10 @@ from typing import Any
 from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.catalogue.entries import Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, Function, url_segment
+from signalbox.catalogue.parts import FUNCTIONS, PARTS, SWEEP
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import line_of, values_of
+from signalbox.core.kit_names import queue_account
 from signalbox.core.records.composite_indexes import IndexField
 from signalbox_tools.function_deployments import Deployment, deployments_of, is_example
 
@@ -67,6 +69,7 @@ def rows_of(catalogue: Catalogue) -> dict[str, Any]:
         "indexes": {name: _index(index) for name, index in catalogue.indexes.items()},
         "history": [dict(values_of(history)) for _, history in sorted(catalogue.history.items())],
         "document_writers": catalogue.document_writers,
+        "collections": sorted({each for name in catalogue.parts for each in PARTS[name].collections}),
         "shared": _shared(catalogue),
     }
 
@@ -82,6 +85,7 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
         "segment": deployment.segment,
         "part": part,
         "example": is_example(catalogue, function),
+        "kit_account": _has_kit_account(function),
         "callers": callers,
         "queues": queues,
         "public": function.public and is_open,
@@ -97,6 +101,12 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
         "resources": {name: getattr(function, name) for name in RESOURCES},
         "env": {**function.env, **_kit_variables(catalogue, function, queues, is_open, "queue" in callers, part)},
     }
+
+
+def _has_kit_account(function: Function) -> bool:
+    """Return whether a function runs as the account of the kit's functions: it is one, and has no rights but theirs."""
+    more = (function.secrets, function.invokes, function.roles, function.archives)
+    return function.name in FUNCTIONS and not (any(more) or function.isolated or function.open_to_all)
 
 
 def _kit_variables(
@@ -125,6 +135,8 @@ def _kit_variables(
         variables["SIGNALBOX_ORIGINS"] = _json({name: sorted(function.cors)})
     if part:
         variables["SIGNALBOX_PART"] = part
+    if name == SWEEP:
+        variables["SIGNALBOX_PARTS"] = _json(sorted(catalogue.parts))
     if by_queue:  # functions-framework ends a request at its time-out, before the task is delivered again
         variables["THREADED_TIMEOUT_ENABLED"] = "true"
     return variables
@@ -137,6 +149,7 @@ def _secret(secret: str) -> dict[str, str]:
 
 def _queue(queue: Queue) -> dict[str, Any]:
     return {
+        "account": queue_account(queue.name),
         "dispatches_per_second": queue.dispatches_per_second,
         "concurrent_max": queue.concurrent_max,
         "attempts_max": queue.attempts_max,

@@ -187,7 +187,7 @@ def main() -> int:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
     with tempfile.TemporaryDirectory() as name:
         catalogue, queues = catalogue_with(Path(name) / "project", chosen.queues)
-        with Stack(folder=Path(name) / "state", catalogue=catalogue) as stack, Stage(stack) as stage:
+        with Stack(folder=Path(name) / "state", catalogue=catalogue, store="emulator") as stack, Stage(stack) as stage:
             runs = measured(stage, chosen.sizes, queues, chosen.per_task)
             alone = one_a_task(stage, runs[-1], chosen.per_task, queues) if chosen.per_task else runs[-1]
             compare_with_bare_tasks(stage, alone, queues)

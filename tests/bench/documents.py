@@ -54,7 +54,11 @@ def main() -> int:
     if firestore_emulator.find_installed() is None:
         sys.stderr.write(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}\n")
         return 1
-    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(folder=Path(folder), store="emulator") as stack,
+        Stage(stack) as stage,
+    ):
         for line in lines(stage, chosen.copies, chosen.calls):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

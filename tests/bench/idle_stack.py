@@ -21,7 +21,7 @@ SHOWN = 70
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
-    with tempfile.TemporaryDirectory(prefix="signalbox-idle-") as folder, Stack(folder=Path(folder)):
+    with tempfile.TemporaryDirectory(prefix="signalbox-idle-") as folder, Stack(folder=Path(folder), store="emulator"):
         time.sleep(SETTLE_SECONDS)
         before = {pid: used(pid) for pid in family()}
         time.sleep(seconds)

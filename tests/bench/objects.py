@@ -217,7 +217,11 @@ def main() -> int:
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
-    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(folder=Path(folder), store="emulator") as stack,
+        Stage(stack) as stage,
+    ):
         for line in lines(stage, chosen.calls, chosen.waiting):
             print(line, flush=True)  # noqa: T201  a bench prints
     return 0

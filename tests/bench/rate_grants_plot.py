@@ -152,7 +152,7 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with Stack(folder=folder / "state", catalogue=catalogue(folder / "project")) as stack:
+        with Stack(folder=folder / "state", catalogue=catalogue(folder / "project"), store="emulator") as stack:
             http, reports = httpx.Client(base_url=stack.base_url, timeout=60), Reports()
             granted = of_a_rate(http, reports, chosen.seconds)
             shared = of_two_tenants(http, reports, chosen.seconds)

@@ -1,13 +1,15 @@
-"""Both stores; each test has a new, empty one."""
+"""All stores; each test has a new, empty one."""
 
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Store
 from signalbox.testing.memory_store import MemoryStore
 
@@ -34,7 +36,13 @@ def memory() -> MemoryStore:
     return MemoryStore(lambda: datetime.now(UTC))
 
 
-@pytest.fixture(params=["memory", "firestore"])
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(tmp_path / "store.sqlite")) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["memory", "sqlite", "firestore"])
 def store(request: pytest.FixtureRequest) -> Store:
     chosen: Store = request.getfixturevalue(request.param)
     return chosen

@@ -35,7 +35,8 @@ from signalbox.core.ports import (
 from signalbox.core.problems import Problem
 from signalbox.core.query_checks import full_order
 from signalbox.core.records.queries import Condition, Field, Order
-from signalbox.testing.memory_store import MemoryStore, value_at
+from signalbox.core.write_effects import value_at
+from signalbox.testing.memory_store import MemoryStore
 from tests.contract.generated_values import json_values, records, storable
 
 IDS = ("a", "b", "c")

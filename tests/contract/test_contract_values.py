@@ -17,7 +17,7 @@ from signalbox.core.records.queries import Condition, Order
 from signalbox.core.records.record_values import RECORD, same, size_bytes
 from signalbox.core.records.value_order import order_key
 from signalbox.core.times import instant, microseconds
-from signalbox.testing.memory_store import copied
+from signalbox.core.write_effects import copied
 from tests.contract.generated_values import anything, storable
 
 

@@ -12,7 +12,6 @@ import yaml
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.required_programs import EMULATOR
 
 FUNCTIONS = Path(__file__).parent / "kills"
 OWN = {
@@ -44,7 +43,6 @@ def project(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    EMULATOR.require()  # the embedded store ends with the functions
     folder = tmp_path_factory.mktemp("killable")
     with Stack(folder=folder / "state", catalogue=project(folder / "project")) as stack:
         yield stack

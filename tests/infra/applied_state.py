@@ -5,9 +5,9 @@
     applied.environments["sweep"]["SIGNALBOX_DATABASE"]   # "signalbox-dev"
 
 A function's invokers and queues follow from the IAM bindings in the state. So a function that the catalogue lets queues
-call, and that no queue's account may call, reads as one that queues do not call. Refused is what the cloud accepts
-and what then never works: a trigger on a database that no function writes, a schedule with an account that functions do
-not expect.
+call, and that no queue's account may call, reads as one that queues do not call. A function of the kit may enqueue to
+all queues to which one of them may: they share an account. Refused is what the cloud accepts and what then never works:
+a trigger on a database that no function writes, a schedule with an account that functions do not expect.
 """
 
 import base64
@@ -25,13 +25,14 @@ from signalbox.catalogue.entries import History, Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RESERVED_VARIABLES, Function
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.given import given
-from signalbox.core.kit_names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
+from signalbox.core.kit_names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE, queue_account
 from signalbox.flows.storage.listings import INDEXES
 
 ARCHIVE = "google_storage_bucket_iam_member"
 INVOKER = "google_cloud_run_service_iam_member"
-ACTS_AS = "google_service_account_iam_member"
-ENQUEUER = "google_cloud_tasks_queue_iam_member"
+ACTS_AS = "google_service_account_iam_binding"
+DATABASE_USERS = "google_project_iam_binding"
+ENQUEUER = "google_cloud_tasks_queue_iam_binding"
 FUNCTION = "google_cloudfunctions2_function"
 INDEX = "google_firestore_index"
 PROJECT_ROLE = "google_project_iam_member"
@@ -114,7 +115,7 @@ class _State:
 
     def account_of(self, queue: str) -> str:
         """Return the account that functions expect a queue to call as."""
-        return self.environment["SIGNALBOX_TASKS_ACCOUNT"].replace("{queue}", queue)
+        return self.environment["SIGNALBOX_TASKS_ACCOUNT"].replace("{queue}", queue_account(queue))
 
     def queue(self, values: Resource) -> Queue:
         rates, retries = values["rate_limits"][0], values["retry_config"][0]
@@ -203,7 +204,9 @@ def _invoked(state: _State, values: Resource) -> set[str]:
 
 def _may_use_the_database(state: _State, values: Resource) -> bool:
     member = _member(values)
-    return any(each["member"] == member and each["role"] == "roles/datastore.user" for each in state.of(PROJECT_ROLE))
+    return any(
+        member in each["members"] and each["role"] == "roles/datastore.user" for each in state.of(DATABASE_USERS)
+    )
 
 
 def _histories(state: _State) -> Iterator[History]:
@@ -234,15 +237,16 @@ def _part(values: Resource) -> str:
 def _enqueues(state: _State, values: Resource) -> set[str]:
     """Return the queues that a function may enqueue to: it has that role, and may act as the queue's account."""
     member = _member(values)
-    acts_as = {each["service_account_id"].rpartition("/")[2] for each in state.of(ACTS_AS) if each["member"] == member}
-    queues = (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
+    acts_as = {each["service_account_id"].rpartition("/")[2] for each in state.of(ACTS_AS) if member in each["members"]}
+    queues = (state.plain(each["name"]) for each in state.of(ENQUEUER) if member in each["members"])
     return {queue for queue in queues if state.account_of(queue) in acts_as}
 
 
 def _calling(state: _State, values: Resource) -> list[str]:
-    """Return the queues whose accounts may invoke a function."""
+    """Return the queues that call a function: it expects them, and their accounts may invoke it."""
     callers = _callers(state, values)
-    queues = (state.plain(each["name"]) for each in state.of(QUEUE))
+    expected = json.loads(_service(values)["environment_variables"]["SIGNALBOX_CALLING_QUEUES"])
+    queues = {queue for queues in expected.values() for queue in queues}
     return sorted(queue for queue in queues if f"serviceAccount:{state.account_of(queue)}" in callers)
 
 
@@ -330,7 +334,7 @@ def _index(values: Resource) -> Index:
     fields = (
         f"{DIRECTIONS[each['order']]}{each['field_path']}{'' if each['order'] else '[]'}" for each in values["fields"]
     )
-    return Index(name=values["key"], collection=values["collection"], fields=tuple(fields))
+    return Index(name=values["key"].rpartition("/")[2], collection=values["collection"], fields=tuple(fields))
 
 
 def _address(state: _State, function: Resource) -> str:

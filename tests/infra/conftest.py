@@ -15,7 +15,6 @@ from tests.required_programs import TERRAFORM
 
 PAGE = "https://app.example.com"
 DOMAIN = "api.example.com"
-ACCOUNT = "0123AB-CDEF01-234567"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,10 +66,10 @@ def open_three(catalogue: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def with_options(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    """Return a deployment with what is off by default: a domain, a budget that warns, and objectives."""
+    """Return a deployment with what is off by default: a domain, and objectives."""
     with GoogleProvider() as google:
         folder = tmp_path_factory.mktemp("options")
-        options = {"domain": DOMAIN, "billing_account": ACCOUNT, "budget": 20, "objectives": True}
+        options = {"domain": DOMAIN, "objectives": True}
         made = Workspace(folder, google, zips, named="dev", **options)
         yield applied(made, folder_of_the_run(tmp_path_factory) / "options.json")
 

@@ -31,6 +31,10 @@ METRICS = {
 FILTER_CHARACTERS_MAX, CONDITIONS_MAX = 2048, 6
 """Limits of Cloud Monitoring, for a filter and for a policy."""
 
+CHARTS_OF_QUEUES = 2
+CHART_CHARACTERS = 200
+"""The part of a chart's filter around the names."""
+
 
 @pytest.fixture(scope="module")
 def conditions(resources: Mapping[str, Resource]) -> dict[str, dict[str, Any]]:
@@ -213,6 +217,9 @@ def test_filters_stay_within_the_limit_with_two_hundred_functions(
         max(map(len, [*(text for each in filters for text in each), *made.value("local.service_filters"), *logged]))
         <= FILTER_CHARACTERS_MAX
     )
+    groups = made.value("local.charts[*].names")
+    assert max(len(names) for each in groups for names in each) <= FILTER_CHARACTERS_MAX - CHART_CHARACTERS
+    assert sum("own-function-number-199" in " ".join(each) for each in groups) == len(groups) - CHARTS_OF_QUEUES
     failing = " ".join(made.value("local.thresholds.failures.filters"))
     assert [each for each in names if failing.count(f'"{each.replace("_", "-")}"') != 1] == []
 
@@ -225,6 +232,15 @@ def test_the_jobs_whose_errors_are_watched_are_those_of_the_catalogue(conditions
 def test_the_page_of_operations_names_every_alert(conditions: Mapping[str, Any]) -> None:
     page = (INFRA.parent / "docs" / "operations.md").read_text("utf-8")
     assert [title for title in conditions if f"| {title} |" not in page] == []
+
+
+def test_the_command_of_an_alert_names_the_environments_file_and_not_its_purpose(
+    google: GoogleProvider, zips: Path, tmp_path: Path
+) -> None:
+    """A second deployment of prod's data, in another region, has another file with the same purpose."""
+    made = Workspace(tmp_path, google, zips, environment_name="east", region="us-east4")
+    made.initialise()
+    assert made.value("local.runbook_arguments") == "-p demo-project -e east --region us-east4"
 
 
 def test_alerts_go_to_the_address_that_was_set(resources: Mapping[str, Resource]) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.settings import from_environment
-from signalbox.catalogue.reading import Catalogue, CatalogueError, Trigger, load
+from signalbox.catalogue.parts import FUNCTIONS as FUNCTIONS_OF_THE_KIT
+from signalbox.catalogue.reading import Catalogue, CatalogueError, Function, Trigger, load
 from signalbox.catalogue.writing import written
 from signalbox.history.model import HistoryRule
 from tests.infra import applied_state
@@ -46,7 +47,14 @@ def read(shown: str, catalogue: Catalogue) -> AppliedState:
 
 
 def test_every_function_is_deployed_as_the_catalogue_declares(found: AppliedState, catalogue: Catalogue) -> None:
-    assert plain(found.catalogue.functions) == plain(catalogue.functions)
+    assert plain(found.catalogue.functions) == plain(with_the_rights_of_their_account(catalogue.functions))
+
+
+def with_the_rights_of_their_account(functions: Mapping[str, Function]) -> dict[str, Function]:
+    """Return functions, those of the kit with the queues of all of them: they share an account."""
+    kits = {name: each for name, each in functions.items() if name in FUNCTIONS_OF_THE_KIT}
+    queues = tuple(sorted({queue for each in kits.values() for queue in each.enqueues}))
+    return {**functions, **{name: replace(each, enqueues=queues) for name, each in kits.items()}}
 
 
 def test_every_queue_is_set_as_the_catalogue_declares(found: AppliedState, catalogue: Catalogue) -> None:
@@ -73,7 +81,7 @@ def test_a_trigger_with_a_handler_delivers_to_its_function_as_its_account(resour
         "database": ("signalbox-prod", ""),
         "document": ("orders/{order}", "match-path-pattern"),
     }
-    account = "ev-shop@demo-project.iam.gserviceaccount.com"
+    account = "kit-events@demo-project.iam.gserviceaccount.com"
     assert (made["service_account"], made["event_data_content_type"]) == (account, "application/protobuf")
     variables = resources[FUNCTIONS.format("shop")].values["service_config"][0]["environment_variables"]
     assert variables["SIGNALBOX_EVENTS_ACCOUNT"] == account
@@ -121,7 +129,7 @@ def test_every_function_reads_its_settings_from_its_environment(found: AppliedSt
         assert settings.flow_functions == catalogue.flow_functions
         assert tuple(map(HistoryRule.from_json, json.loads(settings.history))) == catalogue.history_rules
         assert re.fullmatch(r"https://\{function\}-[0-9]{12}\.us-central1\.run\.app", settings.function_url)
-        assert settings.account_of("links") == "qu-links@demo-project.iam.gserviceaccount.com"
+        assert settings.account_of("links") == "qu-kit-workers@demo-project.iam.gserviceaccount.com"
 
 
 def test_functions_have_the_same_environment_but_for_their_threads(found: AppliedState, catalogue: Catalogue) -> None:
@@ -138,7 +146,9 @@ def test_functions_have_the_same_environment_but_for_their_threads(found: Applie
     for environment in (common, *environments.values()):
         environment.pop("SIGNALBOX_CALLING_QUEUES")
         environment.pop("SIGNALBOX_QUEUE_BACKOFFS")
+        environment.pop("SIGNALBOX_PARTS", None)
         environment.pop("SIGNALBOX_EVENTS_ACCOUNT", None)
+        environment.pop("SIGNALBOX_PARTS", None)
     assert environments == {name: common | {"THREADS": threads[name]} | ended[name] for name in catalogue.functions}
     assert common["SIGNALBOX_SCHEDULER_ACCOUNT"] == "kit-scheduler@demo-project.iam.gserviceaccount.com"
     assert common["SIGNALBOX_SIGNATURES"] == "removed"
@@ -162,7 +172,7 @@ def test_what_people_do_not_call_is_closed_to_the_outside(
 
 def test_a_trigger_is_in_the_region_of_the_database_and_retries(resources: Mapping[str, Resource]) -> None:
     [trigger] = resources[FUNCTIONS.format("link_fan_out")].values["event_trigger"]
-    database = resources["google_firestore_database.database[0]"].values
+    database = resources['google_firestore_database.database["signalbox-prod"]'].values
     filters = {each["attribute"]: (each["value"], each["operator"]) for each in trigger["event_filters"]}
     assert (trigger["trigger_region"], trigger["retry_policy"]) == (database["location_id"], "RETRY_POLICY_RETRY")
     assert filters == {"database": (database["name"], None), "document": ("documents/{key}", "match-path-pattern")}
@@ -175,7 +185,7 @@ def test_queues_of_users_tasks_never_give_up(resources: Mapping[str, Resource], 
     assert {queues[name]["retry_config"][0]["max_attempts"] for name in catalogue.task_queues} == {-1}
 
 
-SCHEDULER, TASKS, LINKS = "kit-scheduler@demo-project", "qu-tasks@demo-project", "qu-links@demo-project"
+SCHEDULER, TASKS, WORKERS = "kit-scheduler@demo-project", "qu-tasks@demo-project", "qu-kit-workers@demo-project"
 BUILD = "kit-build@demo-project"
 LISTENS_TO = '"attribute": "database", "operator": null, "value": "{}"'
 CALLS_AS = '"service_account_email": "{}'
@@ -201,9 +211,9 @@ def test_what_cannot_work_in_the_cloud_is_refused(
 
 
 def test_a_function_that_may_not_act_as_a_queues_account_hands_it_no_task(shown: str, catalogue: Catalogue) -> None:
-    right = f'"service_account_id": "projects/demo-project/serviceAccounts/{LINKS}'
+    right = f'"service_account_id": "projects/demo-project/serviceAccounts/{WORKERS}'
     assert right in shown
-    found = read(shown.replace(right, right.replace(LINKS, BUILD)), catalogue)
+    found = read(shown.replace(right, right.replace(WORKERS, BUILD)), catalogue)
     assert "links" not in {queue for function in found.catalogue.functions.values() for queue in function.enqueues}
 
 

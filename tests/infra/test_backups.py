@@ -1,11 +1,10 @@
-"""Prod's data is copied, and a budget warns, where they are wanted."""
+"""Prod's data is copied, where that is wanted."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.infra.conftest import ACCOUNT
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
 
@@ -31,26 +30,12 @@ def test_destroying_prod_takes_nothing_off_its_data(resources: Mapping[str, Reso
     assert {each.values["deletion_policy"] for each in dev if each not in fields} == {"DELETE"}
 
 
-def test_without_backups_and_billing_account_there_are_none(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
+def test_without_backups_there_are_none(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, named="dev")
     made.initialise()
     made.plan()
     kinds = {each.kind for each in made.planned().values()}
-    assert not kinds & {"google_firestore_backup_schedule", "google_billing_budget"}
-
-
-def test_a_budget_covers_the_project_alone_and_warns_the_recipient_of_alerts(with_options: Workspace) -> None:
-    made = with_options.resources()
-    budget = made['google_billing_budget.budget["project"]'].values
-    [filtered], [amount] = budget["budget_filter"], budget["amount"]
-    assert budget["billing_account"] == ACCOUNT
-    assert [each.startswith("projects/") and each.rpartition("/")[2].isdigit() for each in filtered["projects"]] == [
-        True
-    ]
-    assert amount["specified_amount"][0]["units"] == "20"
-    assert sorted(each["threshold_percent"] for each in budget["threshold_rules"]) == [0.5, 0.9, 1, 1]
-    channel = made['google_monitoring_notification_channel.email["email"]'].values["id"]
-    assert budget["all_updates_rule"][0]["monitoring_notification_channels"] == [channel]
+    assert "google_firestore_backup_schedule" not in kinds
 
 
 def test_the_database_is_encrypted_with_the_chosen_key_and_each_access_is_logged(
@@ -61,7 +46,9 @@ def test_the_database_is_encrypted_with_the_chosen_key_and_each_access_is_logged
     made.initialise()
     made.plan()
     planned = made.planned()
-    assert planned["google_firestore_database.database[0]"].values["cmek_config"][0]["kms_key_name"] == key
+    assert (
+        planned['google_firestore_database.database["signalbox-prod"]'].values["cmek_config"][0]["kms_key_name"] == key
+    )
     logged = planned["google_project_iam_audit_config.data_access[0]"].values
     assert logged["service"] == "datastore.googleapis.com"
     elsewhere = " ".join(made.plan(check=False, cmek_key=key.replace("us", "europe")).stderr.split())
@@ -70,5 +57,5 @@ def test_the_database_is_encrypted_with_the_chosen_key_and_each_access_is_logged
 
 
 def test_by_default_there_is_neither_key_nor_log_of_access(resources: Mapping[str, Resource]) -> None:
-    assert resources["google_firestore_database.database[0]"].values["cmek_config"] == []
+    assert resources['google_firestore_database.database["signalbox-prod"]'].values["cmek_config"] == []
     assert "google_project_iam_audit_config.data_access[0]" not in resources

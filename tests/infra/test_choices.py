@@ -128,7 +128,7 @@ def test_the_documents_whose_versions_are_kept_are_a_setting_of_every_function(c
 
 
 def test_a_composite_index_is_made_of_its_catalogue_entry(chosen: Planned) -> None:
-    index = chosen.resources['google_firestore_index.composite["near"]'].values
+    index = chosen.resources['google_firestore_index.composite["(default)/near"]'].values
     found = [(each["field_path"], each["order"], each["array_config"]) for each in index["fields"]]
     assert (index["collection"], index["query_scope"]) == ("documents", "COLLECTION")
     assert found == [("tags", None, "CONTAINS"), ("address.zipcode", "ASCENDING", None), ("name", "DESCENDING", None)]

@@ -1,17 +1,20 @@
 """All rights: a right that is not in these two tables is one too many.
 
 The tables have the kit's rights; a function that was added to the catalogue has the rights that its entry implies.
-Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``qu-`` a queue's tasks, ``kit-``
-calls it by a schedule or builds it. Ann deploys, and so may ``signalbox-deployer``, which Cloud Build runs as.
+Accounts are named by their ids: ``fn-`` runs a user's function, ``kit-functions`` those of the kit, ``qu-`` calls with
+queues' tasks, ``kit-events`` with events, ``kit-scheduler`` by schedules; ``kit-build`` builds. Ann deploys, and so may
+``signalbox-deployer``, which Cloud Build runs as.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 import yaml
 
+from signalbox.catalogue.parts import FUNCTIONS as FUNCTIONS_OF_THE_KIT
 from signalbox.catalogue.reading import Function, load
+from signalbox.core.kit_names import CALLED_BY_QUEUES_ONLY, queue_account
 from signalbox_tools.setup.generated_pages import size_of
 from tests.infra.workspace import Resource, Workspace
 
@@ -19,48 +22,58 @@ pytestmark = pytest.mark.slow
 
 Row = tuple[str, ...]
 
-# A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, which includes to have them carry the
-# queues' identities, and to use a database.
+# The callers of each function, and the account that it runs as.
 FUNCTIONS = """
-accounts         | ann qu-objects qu-tasks signalbox-deployer | objects tasks      | signalbox-prod
-batch-complete   | ann signalbox-deployer               | batches tasks             | signalbox-prod
-batch-expand     | qu-batches                           | admit batches tasks       | signalbox-prod
-batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod
-critical-section | ann signalbox-deployer               | admit tasks               | signalbox-prod
-documents        | ann signalbox-deployer               | links                     | signalbox-prod
-failures         | ann signalbox-deployer               | admit tasks               | signalbox-prod
-link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
-link-refresh     | qu-links                             | links                     | signalbox-prod
-link-verify      | qu-links                             | links                     | signalbox-prod
-machines         | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links tasks | signalbox-prod
-philosophers     | ann qu-tasks signalbox-deployer      | admit links tasks             | signalbox-prod
-quilt            | ann qu-tasks signalbox-deployer      | batches links tasks             | signalbox-prod
-semaphore-admit  | qu-admit                             | admit tasks               | signalbox-prod
-semaphore-renew  | ann signalbox-deployer               | admit tasks               | signalbox-prod
-semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
-semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
-semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-shop|ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer|admit batches flows links objects tasks|signalbox-prod
-smoke            | qu-tasks                             | batches tasks             | signalbox-prod
-social-code      | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links standings tasks | signalbox-prod
-social-sandbox   | ann fn-social-code signalbox-deployer |                           |
-standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
-standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
-standings        | ann kit-scheduler signalbox-deployer | standings                 | signalbox-prod
-sweep            | kit-scheduler              | admit batches flows links objects standings tasks | signalbox-prod
-tasks            | ann kit-scheduler signalbox-deployer | tasks                     | signalbox-prod
-transforms       | ann signalbox-deployer               | links                     | signalbox-prod
-verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod
-yokes            | ann signalbox-deployer               | standings                 | signalbox-prod
+accounts         | ann qu-tasks signalbox-deployer               | fn-accounts
+batch-complete   | ann signalbox-deployer                        | kit-functions
+batch-expand     | qu-kit-workers                                | kit-functions
+batches          | ann signalbox-deployer                        | kit-functions
+critical-section | ann signalbox-deployer                        | kit-functions
+documents        | ann signalbox-deployer                        | kit-functions
+failures         | ann signalbox-deployer                        | kit-functions
+link-fan-out     | kit-events                                    | kit-functions
+link-refresh     | qu-kit-workers                                | kit-functions
+link-verify      | qu-kit-workers                                | kit-functions
+machines         | ann qu-tasks signalbox-deployer               | fn-machines
+philosophers     | ann qu-tasks signalbox-deployer               | fn-philosophers
+quilt            | ann qu-tasks signalbox-deployer               | fn-quilt
+semaphore-admit  | qu-kit-workers                                | kit-functions
+semaphore-renew  | ann signalbox-deployer                        | kit-functions
+semaphore-signal | ann signalbox-deployer                        | kit-functions
+semaphore-wait   | ann signalbox-deployer                        | kit-functions
+semaphores       | ann signalbox-deployer                        | kit-functions
+shop             | ann kit-events qu-tasks signalbox-deployer    | fn-shop
+smoke            | qu-tasks                                      | kit-functions
+social-code      | ann qu-tasks signalbox-deployer               | fn-social-code
+social-sandbox   | ann fn-social-code signalbox-deployer         | fn-social-sandbox
+standing-count   | kit-events                                    | kit-functions
+standing-fold    | qu-kit-workers                                | kit-functions
+standings        | ann kit-scheduler signalbox-deployer          | kit-functions
+sweep            | kit-scheduler                                 | kit-functions
+tasks            | ann kit-scheduler signalbox-deployer          | kit-functions
+transforms       | ann signalbox-deployer                        | kit-functions
+verifications    | ann kit-scheduler signalbox-deployer          | kit-functions
+yokes            | ann signalbox-deployer                        | kit-functions
+"""
+
+# The rights of the accounts that functions run as: to enqueue, which includes to act as accounts of queues, and to use
+# a database.
+ACCOUNTS = """
+fn-accounts       | objects tasks                                   | signalbox-prod
+fn-machines       | admit batches flows links tasks                 | signalbox-prod
+fn-philosophers   | admit links tasks                               | signalbox-prod
+fn-quilt          | batches links tasks                             | signalbox-prod
+fn-shop           | admit batches flows links objects tasks         | signalbox-prod
+fn-social-code    | admit batches flows links standings tasks       | signalbox-prod
+fn-social-sandbox |                                                 |
+kit-functions     | admit batches flows links objects standings tasks | signalbox-prod
 """
 
 OTHERS = """
-ev-link-fan-out | roles/eventarc.eventReceiver  | demo-project
-ev-shop         | roles/eventarc.eventReceiver | demo-project
-ev-standing-count | roles/eventarc.eventReceiver | demo-project
 kit-build       | roles/artifactregistry.writer | signalbox
 kit-build       | roles/logging.logWriter       | demo-project
 kit-build       | roles/storage.objectViewer    | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources
+kit-events      | roles/eventarc.eventReceiver  | demo-project
 service-NUMBER  | roles/pubsub.publisher        | signalbox-dead-events
 """
 
@@ -95,10 +108,12 @@ ARCHIVE_WRITER = "google_storage_bucket_iam_member"
 ON = {
     "google_artifact_registry_repository_iam_member": "repository",
     "google_cloud_run_service_iam_member": "service",
-    "google_cloud_tasks_queue_iam_member": "name",
+    "google_cloud_tasks_queue_iam_binding": "name",
+    "google_project_iam_binding": "project",
     "google_project_iam_member": "project",
     "google_pubsub_topic_iam_member": "topic",
     SECRET_READER: "secret_id",
+    "google_service_account_iam_binding": "service_account_id",
     "google_service_account_iam_member": "service_account_id",
     ARCHIVE_WRITER: "bucket",
 }
@@ -111,6 +126,8 @@ OF_FUNCTIONS = (
     "roles/datastore.user",
     "roles/storage.objectViewer",
 )
+PROJECT_BINDING = "google_project_iam_binding"
+CREATED = ("google_cloud_tasks_queue", "google_service_account")
 CATALOGUE = "demo-project-signalbox-sources/objects/catalogue.json"
 """What each function reads of the bucket, and nothing else."""
 
@@ -120,36 +137,49 @@ NARROWING = re.compile(
 )
 
 
-def test_functions_are_called_by_and_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
+def test_functions_are_called_by_and_run_as_exactly_these(resources: Mapping[str, Resource]) -> None:
     held = set(rights(resources))
-    functions = {each.values["name"] for each in resources.values() if each.kind == "google_cloudfunctions2_function"}
-    assert [row_of(function, held) for function in sorted(functions)] == expected()
+    functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
+    accounts = {each["name"]: short(each["service_config"][0]["service_account_email"]) for each in functions}
+    called = [(each, callers_of(each, held), accounts[each]) for each in sorted(accounts)]
+    assert called == expected()
 
 
-def test_the_rule_for_an_added_function_yields_the_tables_rows_for_those_of_the_kit() -> None:
-    assert sorted(map(row_asked_for, load().functions.values())) == expected()
+def test_accounts_of_functions_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
+    held = set(rights(resources))
+    accounts = sorted({account for *_, account in expected()})
+    assert [row_of(account, held) for account in accounts] == expected_accounts()
+
+
+def test_the_rules_for_an_added_function_yield_the_tables_rows_for_those_of_the_kit() -> None:
+    functions = load().functions.values()
+    assert sorted(map(row_asked_for, functions)) == expected()
+    assert account_rows(functions) == expected_accounts()
 
 
 def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resource]) -> None:
     others = sorted(right for right in rights(resources) if right[1] not in OF_FUNCTIONS or right[0] == BUILD)
-    receiver = ("roles/eventarc.eventReceiver", "demo-project")
-    receivers: list[Row] = [(f"ev-{each.segment}", *receiver) for each in added("event")]
-    assert others == sorted(rows(OTHERS) + receivers)
+    assert others == sorted(rows(OTHERS))
 
 
-def test_a_function_calls_only_what_its_queues_call(resources: Mapping[str, Resource]) -> None:
+def test_a_function_calls_only_what_its_queues_accounts_call(resources: Mapping[str, Resource]) -> None:
     """A function that was taken over can have its queues' accounts call anything that they may invoke."""
     held = set(rights(resources))
-    acts_as = {on for member, role, on in held if (member, role) == ("fn-link-refresh", OF_FUNCTIONS[2])}
-    assert {on for member, role, on in held if member in acts_as and role == OF_FUNCTIONS[0]} == {
-        "link-refresh",
-        "link-verify",
-    }
+    acts_as = {on for member, role, on in held if (member, role) == ("fn-accounts", OF_FUNCTIONS[2])}
+    assert acts_as == {"qu-tasks"}
+    called = {on for member, role, on in held if member in acts_as and role == OF_FUNCTIONS[0]}
+    assert called == {segment for segment, callers, _ in expected() if "qu-tasks" in callers.split()}
+    assert not called & {f"{worker}".replace("_", "-") for worker in CALLED_BY_QUEUES_ONLY}
+
+
+def test_workers_of_the_kit_and_functions_of_users_are_called_as_different_accounts() -> None:
+    workers = {segment for segment, callers, _ in expected() if "qu-kit-workers" in callers.split()}
+    assert workers == {worker.replace("_", "-") for worker in CALLED_BY_QUEUES_ONLY}
 
 
 def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
     held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:] and right[0] not in (BUILDER, BUILD)}
-    assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_, database in expected() if database}
+    assert {member for member, _, _ in held} == {account for account, *_, database in expected_accounts() if database}
 
 
 def test_an_isolated_function_has_no_right_at_all(resources: Mapping[str, Resource]) -> None:
@@ -169,10 +199,30 @@ def test_no_right_is_granted_in_another_way(resources: Mapping[str, Resource]) -
     assert {each.kind for each in resources.values() if "iam" in each.kind} == set(ON) - {SECRET_READER, ARCHIVE_WRITER}
 
 
-def test_every_function_runs_as_its_own_account(resources: Mapping[str, Resource]) -> None:
-    functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
-    accounts = {each["name"]: short(each["service_config"][0]["service_account_email"]) for each in functions}
-    assert accounts == {function: f"fn-{function}" for function, *_ in expected()}
+def test_a_binding_replaces_no_right_that_another_deployment_or_person_granted(
+    deployed: Workspace, resources: Mapping[str, Resource]
+) -> None:
+    """One replaces all members of its role and condition: on the project, no other deployment has this condition."""
+    deployed.plan(prefix="blue")
+    both = [resources, deployed.planned()]
+    titles = [
+        {
+            f"{each.values['role']} if {each.values['condition'][0]['title']}"
+            for each in made.values()
+            if each.kind == PROJECT_BINDING
+        }
+        for made in both
+    ]
+    assert titles == [
+        {"roles/datastore.user if signalbox-database", "roles/storage.objectViewer if signalbox-list-of-functions"},
+        {
+            "roles/datastore.user if blue-signalbox-database",
+            "roles/storage.objectViewer if blue-signalbox-list-of-functions",
+        },
+    ]
+    own = {each.values.get("name") for each in resources.values() if each.kind in CREATED}
+    bound = [each for each in resources.values() if each.kind.endswith("_iam_binding") and each.kind != PROJECT_BINDING]
+    assert {each.values[ON[each.kind]] for each in bound} <= own
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +238,7 @@ def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
 ) -> None:
     granting = bootstrapped["google_project_iam_member.deployer_grants"].values
     allowed = re.findall(r"'(roles/[^']+)'", granting["condition"][0]["expression"])
-    granted = {each.values["role"] for each in resources.values() if each.kind == "google_project_iam_member"}
+    granted = {each.values["role"] for each in resources.values() if each.kind.startswith("google_project_iam_")}
     assert granting["role"] == "roles/resourcemanager.projectIamAdmin"
     assert sorted(allowed) == sorted(granted)
 
@@ -220,33 +270,51 @@ def expected() -> list[Row]:
     return sorted(rows(FUNCTIONS) + [row_asked_for(each) for each in added()])
 
 
-def added(invoker: str = "") -> list[Function]:
-    """Return the functions that the table does not name: all of them, or those that an invoker may call."""
+def expected_accounts() -> list[Row]:
+    """Return the rows of the accounts of functions, and one for each function of a user that was added."""
+    return sorted(rows(ACCOUNTS) + account_rows(each for each in added() if each.name not in FUNCTIONS_OF_THE_KIT))
+
+
+def added() -> list[Function]:
+    """Return the functions that the table does not name."""
     named = {function for function, *_ in rows(FUNCTIONS)}
-    others = [each for each in load().functions.values() if each.segment not in named]
-    return [each for each in others if not invoker or invoker in each.invoked_by]
+    return [each for each in load().functions.values() if each.segment not in named]
 
 
 def row_asked_for(function: Function) -> Row:
     """Return the row that a function's entry in the catalogue implies."""
     accounts = {
         "people": "ann signalbox-deployer",
-        "queue": " ".join(f"qu-{queue}" for queue in sorted(load().calling_queues.get(function.name, ()))),
+        "queue": " ".join(f"qu-{queue_account(queue)}" for queue in load().calling_queues.get(function.name, ())),
         "schedule": "kit-scheduler",
-        "event": f"ev-{function.segment}",
+        "event": "kit-events",
     }
     invoking = [f"fn-{each.segment}" for each in load().functions.values() if function.name in each.invokes]
     named = " ".join(accounts[each] for each in function.invoked_by).split()
-    callers = sorted(named + invoking + ["allUsers"] * function.public)
-    database = "" if function.isolated else "signalbox-prod"
-    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), database)
+    callers = sorted({*named, *invoking, *(["allUsers"] if function.public else [])})
+    return (function.segment, " ".join(callers), account_of(function))
+
+
+def account_of(function: Function) -> str:
+    """Return the account that a function runs as."""
+    return "kit-functions" if function.name in FUNCTIONS_OF_THE_KIT else f"fn-{function.segment}"
+
+
+def account_rows(functions: Iterable[Function]) -> list[Row]:
+    """Return the rows of the accounts that these functions run as."""
+    queues: dict[tuple[str, str], set[str]] = {}
+    for function in functions:
+        key = account_of(function), "" if function.isolated else "signalbox-prod"
+        queues.setdefault(key, set()).update(function.enqueues)
+    return sorted((account, " ".join(sorted(named)), database) for (account, database), named in queues.items())
 
 
 def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
     """Return every right that was given: to whom, which role, on what."""
     for each in resources.values():
         if each.kind in ON:
-            yield short(each.values["member"]), each.values["role"], narrowed(each)
+            for member in each.values.get("members") or [each.values["member"]]:
+                yield short(member), each.values["role"], narrowed(each)
 
 
 def narrowed(right: Resource) -> str:
@@ -256,15 +324,19 @@ def narrowed(right: Resource) -> str:
     return re.sub("[0-9]{12}", "NUMBER", " ".join(left)) if conditions else short(right.values[ON[right.kind]])
 
 
-def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
-    """Return a function's row of the table."""
-    callers = sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function))
+def callers_of(function: str, held: set[tuple[str, str, str]]) -> str:
+    """Return the callers of a function, as its row of the table has them."""
+    return " ".join(sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function)))
+
+
+def row_of(account: str, held: set[tuple[str, str, str]]) -> Row:
+    """Return the row of an account that functions run as."""
     queues, accounts, databases, objects = (
-        sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]
+        sorted(on for member, role, on in held if (member, role) == (account, r)) for r in OF_FUNCTIONS[1:]
     )
-    assert accounts == [f"qu-{queue}" for queue in queues], function
-    assert objects == [CATALOGUE] * bool(databases), function
-    return (function, *(" ".join(cell) for cell in (callers, queues, databases)))
+    assert accounts == sorted({f"qu-{queue_account(queue)}" for queue in queues}), account
+    assert objects == [CATALOGUE] * bool(databases), account
+    return (account, *(" ".join(cell) for cell in (queues, databases)))
 
 
 def short(name: str) -> str:

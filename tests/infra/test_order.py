@@ -8,8 +8,12 @@ from tests.infra.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
-RIGHTS = ("google_project_iam_member", "google_artifact_registry_repository_iam_member")
-ACT_AS = "google_service_account_iam_member"
+RIGHTS = (
+    "google_project_iam_binding",
+    "google_project_iam_member",
+    "google_artifact_registry_repository_iam_member",
+)
+ACT_AS = "google_service_account_iam_binding"
 FUNCTION = "google_cloudfunctions2_function"
 FIELD, INDEX = "google_firestore_field", "google_firestore_index"
 

@@ -21,8 +21,8 @@ def test_the_apis_of_all_that_is_made_and_of_events_are_enabled(resources: Mappi
     assert (needed | OF_EVENTS) - enabled == set()
 
 
-def test_the_calls_of_a_persons_terraform_count_against_the_project() -> None:
-    versions = (INFRA / "versions.tf").read_text("utf-8")
+def test_a_persons_calls_of_the_api_of_budgets_count_against_the_project() -> None:
+    versions = (INFRA / "bootstrap" / "budget.tf").read_text("utf-8")
     assert re.search(r"user_project_override\s*=\s*true", versions)
     assert re.search(r"billing_project\s*=\s*var\.project_id", versions)
 

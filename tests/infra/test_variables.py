@@ -27,8 +27,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"deployers": "user:ann@example.com"}, "deployers is one group, as group:deployers@example.com"),
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
     ({"notification_channels": ["ops@example.com"]}, "notification_channels are ids such as projects/my-project/"),
-    ({"billing_account": "my account"}, "billing_account is an id such as 0123AB-CDEF01-234567"),
-    ({"budget": 0}, "budget is a whole number of the billing account's currency"),
     ({"log_retention_days": 0}, "log_retention_days is a whole number of days from 1 to 3650"),
     (
         {"cmek_key": KEY.partition("/cryptoKeys")[0]},
@@ -48,6 +46,9 @@ BOOTSTRAP_REFUSES = [
     ("github_repository=https://github.com/me/mine", "github_repository is OWNER/NAME"),
     ("github_repository=me/mine", "github_repository needs github_repository_id"),
     ("github_repository_id=me/mine", "github_repository_id is the repository's number"),
+    ("billing_account=my account", "billing_account is an id such as 0123AB-CDEF01-234567"),
+    ("budget=0", "budget is a whole number of the billing account's currency"),
+    ('budget_channels=["ops@example.com"]', "budget_channels are at most five ids such as"),
 ]
 
 ACCEPTED: list[dict[str, Any]] = [

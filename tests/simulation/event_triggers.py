@@ -18,6 +18,7 @@ from google.events.cloud.firestore import DocumentEventData
 
 from signalbox.core.document_patterns import Kind
 from signalbox.core.ports import Data, Snapshot
+from signalbox.function.document_handlers import InOrder
 from signalbox.testing.deliveries import DATABASE, fill_record
 from tests.simulation.eventarc import ALSO_IN_TIME, DELAYS_HOURS
 from tests.simulation.reached_counts import DEAD_LETTERS, EVENTS_LATE, REACHED, SIDES_MISSING
@@ -41,7 +42,7 @@ class Trigger:
     name: str
     pattern: str
     on: Kind = "written"
-    in_order: bool = False
+    in_order: InOrder = False
 
     def parts(self, path: str) -> dict[str, str] | None:
         """Return the parts of a path that match, or None."""

@@ -39,10 +39,10 @@ from tests.simulation.reached_counts import (
     INLINE_STEPS_RUN,
     KEYS_REWEIGHED,
     LANES_SHARED,
-    LATE_WAITS,
     LEASES_OUTLIVED,
     LISTED_BY_COPIES,
     NAMES_REUSED,
+    NOTICES,
     OUTAGES,
     OVERTAKEN,
     PERMITS_WAITED,
@@ -73,6 +73,7 @@ from tests.simulation.world_lengths import long_worlds, operations_max
 SEEDS = {
     "history": 200,
     "links": 600,
+    "notices": 150,
     "objects": 300,
     "outbox": 300,
     "rates": 300,
@@ -141,7 +142,7 @@ REACHED_IN = {
     ),
     "grouped_batches": (CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, NAMES_REUSED, OUTAGES, TASKS_PURGED, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
-    "attempts": (CALLS_AWAY, GIVEN_UP, LATE_WAITS, LEASES_OUTLIVED, RESUMED, TASKS_REFUSED),
+    "attempts": (CALLS_AWAY, GIVEN_UP, LEASES_OUTLIVED, RESUMED, TASKS_REFUSED),
     "document_events": (
         DEAD_LETTERS,
         EVENTS_LATE,
@@ -166,6 +167,7 @@ REACHED_IN = {
     ),
     "transactions": (OUTAGES, TASKS_REFUSED),
     "watch": (TASKS_REFUSED,),
+    "notices": (FLOWS_STUCK, NOTICES, OUTAGES),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""

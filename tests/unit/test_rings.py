@@ -31,7 +31,7 @@ NAMES_A_CLOCK = re.compile(rb"\.(now|utcnow|today)\b")
 
 PURE_ROOMS = ("model", "machine", "requests", "shown", "problems", "limits")
 PORTS_ROOMS = ("storage", "service", "tasks", "sweep")
-CORE_PORTS = ("ports", "outbox", "perform", "due_records", "polling", "query_checks", "write_checks")
+CORE_PORTS = ("ports", "outbox", "perform", "due_records", "polling", "query_checks", "write_checks", "write_effects")
 """Files of core that know the protocols of the ports. `lazy_names` loads modules; all others are pure."""
 
 LOADS_MODULES = ("lazy_names",)

@@ -72,19 +72,23 @@ export async function ok<T>(
 ): Promise<T> {
   const { data, error, response } = await answer;
   if (response.ok) return data as T;
-  throw apiError(response.status, error);
+  throw apiError(response.status, error, response.url);
 }
 
-const apiError = (status: number, error: unknown): ApiError =>
-  new ApiError(status, isProblem(error) ? error : { detail: String(error ?? "").slice(0, 300) });
+const apiError = (status: number, error: unknown, url: string): ApiError =>
+  new ApiError(status, isProblem(error) ? error : { detail: status === 404 ? missing(url) : String(error ?? "").slice(0, 300) });
+
+/** Say what a 404 means that is not the API's: no function has this address. */
+const missing = (url: string) =>
+  `No function is deployed at ${url}. If it is one of the kit's, add its part to \`api\` in the catalogue: api: [documents]`;
 
 /** Return the error of an unsuccessful answer whose body was not read. */
 async function errorOf(response: Response): Promise<ApiError> {
   const text = await response.text();
   try {
-    return apiError(response.status, JSON.parse(text));
+    return apiError(response.status, JSON.parse(text), response.url);
   } catch {
-    return apiError(response.status, text);
+    return apiError(response.status, text, response.url);
   }
 }
 

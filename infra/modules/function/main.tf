@@ -23,16 +23,6 @@ resource "google_storage_bucket_object" "source" {
   }
 }
 
-# Orders the deployments of a function's code: the time at which this code was first deployed. It also grows when the
-# function is recreated or gets another address, unlike the number of a Cloud Run revision.
-resource "terraform_data" "revision" {
-  triggers_replace = filesha256(var.source_zip)
-  input            = formatdate("YYYYMMDDhhmmss", timestamp())
-  lifecycle {
-    ignore_changes = [input]
-  }
-}
-
 resource "google_cloudfunctions2_function" "function" {
   name     = var.name
   location = var.region
@@ -63,8 +53,10 @@ resource "google_cloudfunctions2_function" "function" {
     ingress_settings                 = var.ingress
     all_traffic_on_latest_revision   = true
     environment_variables = merge(var.environment, {
-      THREADS            = tostring(var.resources.concurrency)
-      SIGNALBOX_REVISION = terraform_data.revision.output
+      THREADS = tostring(var.resources.concurrency)
+      # Orders the deployments of a function's code: Cloud Storage's number of the zip, which it derives from the time of the upload. It
+      # also grows when the function is recreated or gets another address, unlike the number of a Cloud Run revision.
+      SIGNALBOX_REVISION = tostring(google_storage_bucket_object.source.generation)
     })
     direct_vpc_egress = var.vpc == null ? null : var.vpc.egress == "all-traffic" ? "VPC_EGRESS_ALL_TRAFFIC" : "VPC_EGRESS_PRIVATE_RANGES_ONLY"
     dynamic "direct_vpc_network_interface" {

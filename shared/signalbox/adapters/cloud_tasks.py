@@ -140,7 +140,7 @@ class TaskCreator:
         """Connect to the cloud, or to an emulator, ``HOST:PORT``."""
         from google.cloud.tasks_v2 import CreateTaskRequest
 
-        self._request_type = CreateTaskRequest
+        self._request_type = CreateTaskRequest.pb()
         self._transport = _transport(emulator)
         self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, methodcaller("SerializeToString"), _unread)
 
@@ -160,7 +160,7 @@ class TaskCreator:
         return None
 
     def _message(self, request: dict[str, Any]) -> tuple[Any, float]:
-        return self._request_type.pb(self._request_type(request)), CREATE_SECONDS_MAX
+        return self._request_type(**request), CREATE_SECONDS_MAX
 
 
 def _headers(request: dict[str, Any]) -> Headers:

@@ -8,14 +8,15 @@ of every request contains them.
 - round_trips: calls that the caller waited for; tasks enqueued together are one.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import fields
 
 from signalbox.adapters import tracing
+from signalbox.core.bound_values import Bound
 from signalbox.core.effects import Effect
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import (
     Committed,
     Delete,
@@ -44,19 +45,18 @@ class Cost:
     round_trips: int = 0
     tasks: int = 0
 
+    def to_json(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in COUNTS}
+
+
+COUNTS = [field.name for field in fields(Cost)]
 
 _cost: ContextVar[Cost | None] = ContextVar("signalbox.cost", default=None)
 
 
-@contextmanager
-def measure() -> Iterator[Cost]:
+def measure() -> AbstractContextManager[Cost]:
     """Count the operations inside the context, in this thread. Those inside a nested measurement count only there."""
-    cost = Cost()
-    token = _cost.set(cost)
-    try:
-        yield cost
-    finally:
-        _cost.reset(token)
+    return Bound(_cost, Cost())
 
 
 def metered(ports: Ports) -> Ports:

@@ -11,13 +11,14 @@ import secrets
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Protocol
 
 from signalbox.adapters import tracing
+from signalbox.core.bound_values import Bound
 from signalbox.core.effects import RecordedSpan
 
 
@@ -38,9 +39,9 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-
 _CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
 
 
-def traceparent_of(headers: Headers) -> str:
-    """Return the trace of a request as a W3C ``traceparent``; a new one if it has none."""
-    return given_trace(headers) or f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+def new_trace() -> str:
+    """Return the trace of a request that has none, as a W3C ``traceparent``."""
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
 
 
 def given_trace(headers: Headers) -> str:
@@ -59,25 +60,14 @@ def current_trace() -> str:
     return _trace.get()
 
 
-@contextmanager
-def traced(traceparent: str) -> Iterator[None]:
+def traced(traceparent: str) -> Bound[str]:
     """Bind a trace while the context is entered."""
-    token = _trace.set(traceparent)
-    try:
-        yield
-    finally:
-        _trace.reset(token)
+    return Bound(_trace, traceparent)
 
 
-@contextmanager
-def noted() -> Iterator[dict[str, float]]:
+def noted() -> AbstractContextManager[dict[str, float]]:
     """Collect the durations that are noted while the context is entered, in this thread."""
-    durations: dict[str, float] = {}
-    token = _noted.set(durations)
-    try:
-        yield durations
-    finally:
-        _noted.reset(token)
+    return Bound(_noted, {})
 
 
 class JsonLog:
@@ -108,7 +98,7 @@ class JsonLog:
     def _write(self, severity: str, message: str, values: Mapping[str, object]) -> None:
         entry = {name: _loggable(value) for name, value in values.items()}
         entry |= {"severity": severity, "message": message, "time": datetime.now(UTC).isoformat()} | self._trace()
-        line = json.dumps(entry, default=str) + "\n"
+        line = _encode(entry) + "\n"
         with _line_lock:
             sys.stdout.write(line)
             sys.stdout.flush()
@@ -121,6 +111,9 @@ class JsonLog:
             "logging.googleapis.com/trace": f"projects/{self._project}/traces/{match[1]}",
             "logging.googleapis.com/spanId": match[2],
         }
+
+
+_encode = json.JSONEncoder(default=str).encode
 
 
 def _loggable(value: object) -> object:

@@ -4,14 +4,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from signalbox.core.effects import Backoff
-from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS, queue_account
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import DECLARED
 from signalbox.core.records.composite_indexes import Index, parse
 
@@ -47,13 +47,14 @@ class Settings:
 
     The store and the queues:
 
-    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``embedded``: an
-      in-memory store in this process, which posts its events to ``events_url``.
-    - ``triggers``: the record pattern (``documents/{key}``) of each trigger for which ``embedded`` posts events.
+    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``embedded``: the
+      store is a SQLite file, which the local stack names.
+    - ``triggers``: the record pattern (``documents/{key}``) of each trigger for which a SQLite store has events.
     - ``indexes``: the declared composite indexes; None: queries are not checked for them.
     - ``history``: the documents whose versions are kept, as JSON.
     - ``document_writers``: the clients that write documents, ``anyone`` or only the ``kit``.
     - ``queue_backoffs``: the backoff of each queue.
+    - ``parts``: the kit's parts that are deployed, which the sweeper visits; None: all.
     - ``archives``: the folder of the archives of flows, outside of the cloud.
     - ``storage_emulator``: the address of an emulator of Cloud Storage, which Google's client uses; empty: no emulator.
 
@@ -71,7 +72,7 @@ class Settings:
     Calls that a function receives:
 
     - ``calling_queues``: the queues that call a function, by its name.
-    - ``tasks_account``: the account as which a queue calls, with ``{queue}`` for the queue's name.
+    - ``tasks_account``: the account as which a queue calls, with ``{queue}`` for the name of the queue's account.
     - ``scheduler_account``: the account as which schedules call.
     - ``events_account``: the account as which the triggers of this function's `on_document` call.
     - ``keys_url``: the address of the keys (PEM by id) that verify the tokens of these accounts.
@@ -101,7 +102,6 @@ class Settings:
     database: str
     firestore_emulator: str
     tasks_emulator: str
-    events_url: str
     function_url: str
     queue_prefix: str
     tasks_account: str
@@ -136,6 +136,7 @@ class Settings:
     events_account: str = ""
     archives: str = ARCHIVES
     storage_emulator: str = ""
+    parts: frozenset[str] | None = None
     timeouts: Mapping[str, float] = field(default_factory=dict)
 
     def with_catalogue(self, content: Any) -> Self:
@@ -184,7 +185,7 @@ class Settings:
 
     def account_of(self, queue: str) -> str:
         """Return the account as which a queue's tasks call, or an empty text if they call without a token."""
-        return self.tasks_account.replace(QUEUE, queue)
+        return self.tasks_account.replace(QUEUE, queue_account(queue))
 
     @property
     def scheduler_accounts(self) -> frozenset[str]:
@@ -212,7 +213,6 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         database=get("SIGNALBOX_DATABASE", "(default)"),
         firestore_emulator=get("FIRESTORE_EMULATOR_HOST", ""),
         tasks_emulator=get("CLOUD_TASKS_EMULATOR_HOST", ""),
-        events_url=get("SIGNALBOX_EVENTS_URL", ""),
         function_url=get("SIGNALBOX_FUNCTION_URL", "http://127.0.0.1:8080/{function}"),
         queue_prefix=get("SIGNALBOX_QUEUE_PREFIX", ""),
         tasks_account=get("SIGNALBOX_TASKS_ACCOUNT", ""),
@@ -248,6 +248,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
         archives=get("SIGNALBOX_ARCHIVES") or ARCHIVES,
         storage_emulator=get("STORAGE_EMULATOR_HOST", ""),
+        parts=_names(get("SIGNALBOX_PARTS")),
     )
 
 

@@ -5,8 +5,8 @@ does it, with OpenTelemetry's SDK, and is imported with the first request.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from signalbox.adapters.settings import settings
@@ -76,14 +76,10 @@ def _asked_for() -> Exporter | None:
     return otel.connect(endpoint)
 
 
-@contextmanager
-def request(name: str, parent: str, attributes: Mapping[str, object]) -> Iterator[Span]:
+def request(name: str, parent: str, attributes: Mapping[str, object]) -> AbstractContextManager[Span]:
     """Export the span of a request. A task's span continues the trace of the request that enqueued it."""
-    if (chosen := exporter()) is None:
-        yield NO_SPAN
-        return
-    with chosen.request(name, parent, attributes) as span:
-        yield span
+    chosen = exporter()
+    return nullcontext(NO_SPAN) if chosen is None else chosen.request(name, parent, attributes)
 
 
 def span(name: str, **attributes: object) -> AbstractContextManager[Span]:

@@ -7,7 +7,6 @@ ended batch ignores their outcomes.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from threading import Lock
 from typing import Any, TypedDict, Unpack
@@ -23,7 +22,7 @@ from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.shown import RetriedTaskShown
 
 Status = Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Self, get_args
 
@@ -16,7 +16,7 @@ from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.given import given
 from signalbox.core.keys import valid_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
 from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, RequestBody, check_fields

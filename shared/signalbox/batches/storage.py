@@ -5,7 +5,6 @@ The tasks that follow a batch's end also have records, until they have run: the 
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.batches.limits import LIMITS
@@ -16,6 +15,7 @@ from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
 from signalbox.core.error_notes import ATTEMPTS, BATCH, retried_task
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound, Unavailable

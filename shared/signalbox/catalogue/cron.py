@@ -102,3 +102,12 @@ def times(cron: str, after: datetime, until: datetime, time_zone: str = UTC_NAME
             every = ((time, time.astimezone(UTC)) for time in shown)
             yield from (at for time, at in every if after < at <= until and at.astimezone(zone) == time)
         day += timedelta(days=1)
+
+
+NEXT_DAYS_MAX = 5 * 366
+"""Days ahead in which a time is searched: a leap day is at most eight years away, once in a century."""
+
+
+def next_time(cron: str, after: datetime, time_zone: str = UTC_NAME) -> datetime | None:
+    """Return the first time of a cron expression after a time, or None if none is within five years."""
+    return next(times(cron, after, after + timedelta(days=NEXT_DAYS_MAX), time_zone), None)

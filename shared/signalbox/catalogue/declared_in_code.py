@@ -5,6 +5,7 @@ A name counts if the file imports it from `signalbox`, even under another name (
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -17,6 +18,7 @@ from signalbox.core.kit_names import (
     ADMIT_QUEUE,
     BATCHES_QUEUE,
     BUCKET,
+    FAILURE_NOTICE_TASK,
     FLOWS_QUEUE,
     LINKS_QUEUE,
     OBJECTS_QUEUE,
@@ -53,8 +55,32 @@ OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """The queues that the methods of a public name enqueue to: ``flow.lock(…)``, ``standings(…).declare(…)``."""
 
 INVOKE = "invoke"
+BY_NAME = frozenset({"getattr", "import_module", "__import__"})
+"""Functions that read a module, or a name of it, by a text."""
+
+SUBJECTS = frozenset(
+    {
+        *("batches", "critical_sections", "documents", "flows", "history", "links", "mailboxes", "objects", "rates"),
+        *("resources", "semaphores", "standings", "tasks", "transforms"),
+    }
+)
+"""The packages of `signalbox` whose code belongs to a part of the kit; its public names are those of `signalbox`."""
+
+HIDDEN = re.compile(rf"{KIT}\.(\*|({'|'.join(sorted(SUBJECTS))})(\.|$))")
+
 WITHOUT_RIGHTS = frozenset(
-    {"Access", "Function", "NotFound", "Problem", "Request", "Response", "Unavailable", "User", "parse"}
+    {
+        "Access",
+        "FailureNotice",
+        "Function",
+        "NotFound",
+        "Problem",
+        "Request",
+        "Response",
+        "Unavailable",
+        "User",
+        "parse",
+    }
 )
 """The public names that need no right: an isolated function may import these."""
 
@@ -67,9 +93,13 @@ RULE_DECORATOR = frozenset({"access"})
 ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
 DOCUMENT_DECORATOR = frozenset({"on_document"})
-OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
+OF_HANDLERS = ("event", "path", "data", "kind?", "place?", "after?")
 """The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
 
+OF_NOTICES = ("notice",)
+"""The arguments of the task that runs `on_failure`."""
+
+FAILURE_DECORATOR = frozenset({"on_failure"})
 CALLBACKS = frozenset({"callbacks"})
 SCHEDULE_DECORATOR = frozenset({"schedule"})
 RESOURCES = ("add_resource", "resource")
@@ -79,8 +109,7 @@ FILLED = frozenset({"Completion", "Lease", "Outcome", "SectionRun", "TaskContext
 PLAIN = frozenset(dir(builtins)) | {"Any", "Literal", "Optional", "Union"}
 """The names in annotations of JSON values."""
 
-ASYNC = ast.AsyncFunctionDef
-FUNCTIONS = (ast.FunctionDef, ASYNC)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -126,7 +155,12 @@ class Module:
             for node in self._nodes
             if isinstance(node, FUNCTIONS)
             and (any(map(self._is_task_decorator, node.decorator_list)) or self._is_scheduled_flow(node))
-        }
+        } | self._failure_notice()
+
+    def _failure_notice(self) -> dict[str, str]:
+        """Return the place of the function decorated with `on_failure`, under the name of its task."""
+        places = [f"{self._path}:{node.lineno}" for node in self._nodes if self._handles_failures(node)]
+        return dict.fromkeys([FAILURE_NOTICE_TASK] if places else [], "".join(places[:1]))
 
     def parameters(self) -> dict[str, Sequence[str]]:
         """Return the arguments of the tasks that have only decorators of the kit."""
@@ -135,7 +169,11 @@ class Module:
             task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
             for task in tasks
         }
-        return {**dict.fromkeys(self.handlers(), OF_HANDLERS), **written}
+        of_kit: dict[str, Sequence[str]] = {
+            **dict.fromkeys(self.handlers(), OF_HANDLERS),
+            **dict.fromkeys(self._failure_notice(), OF_NOTICES),
+        }
+        return {**of_kit, **written}
 
     def _argument(self, parameter: ast.arg, has_default: bool) -> str:
         """Return an argument's name, with a question mark if it is optional.
@@ -154,11 +192,7 @@ class Module:
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
         named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
         decorated = [(node, task) for node, task in named if any(map(self._is_task_decorator, node.decorator_list))]
-        return [f"{task} is `async def`: write `def`" for node, task in decorated if isinstance(node, ASYNC)] + [
-            f"{task} contains `yield`: return a list"
-            for node, task in decorated
-            if isinstance(node, ast.FunctionDef) and _yields(node)
-        ]
+        return [f"{task} contains `yield`: return a list" for node, task in decorated if _yields(node)]
 
     def objects(self) -> dict[str, str]:
         """Return the places of the classes decorated as classes of objects."""
@@ -252,6 +286,18 @@ class Module:
                 found.setdefault(name, f"{self._path}:{getattr(node, 'lineno', 1)}")
         return found
 
+    def hidden(self) -> dict[str, str]:
+        """Return the places where names of the kit are imported in a way that does not show which, by what is imported.
+
+        The kit's parts that are deployed follow from the public names that a function imports from `signalbox`.
+        """
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            for module in _modules_read(node):
+                if HIDDEN.match(module):
+                    found.setdefault(module, f"{self._path}:{getattr(node, 'lineno', 1)}")
+        return found
+
     def each_user(self) -> str:
         """Return the place of the first resource with ``each_user=True``, or an empty text."""
         calls = [node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) in RESOURCES]
@@ -325,7 +371,7 @@ class Module:
         decorated = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
         decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
-        names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR
+        names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR | FAILURE_DECORATOR
         return next((f"{self._path}:{call.lineno}" for call in calls if self._is_decorator(call, names)), "")
 
     def queues(self) -> dict[str, str]:
@@ -345,12 +391,14 @@ class Module:
             yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
-        elif isinstance(node, ast.FunctionDef) and any(map(self._is_task_decorator, node.decorator_list)):
+        elif isinstance(node, FUNCTIONS) and any(map(self._is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
             for decorator in node.decorator_list:
                 yield from self._queues_of_decorator(decorator)
             if any(annotation is not None and self._filled_with(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
+        elif self._handles_failures(node):
+            yield TASKS_QUEUE
         elif self._is_object_class(node):
             yield from OBJECT_QUEUES
         elif self._is_flow(node):
@@ -384,7 +432,11 @@ class Module:
             return all(self._is_decorator(each, FLOW_DECORATOR) for each in others)
         if any(self._is_decorator(each, DOCUMENT_DECORATOR) for each in others):
             return False  # its arguments are `OF_HANDLERS`
-        return isinstance(function, ast.FunctionDef) and bool(others) and all(map(self._is_task_decorator, others))
+        return bool(others) and all(map(self._is_task_decorator, others))
+
+    def _handles_failures(self, node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+        decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
+        return any(self._is_decorator(decorator, FAILURE_DECORATOR) for decorator in decorators)
 
     def _is_scheduled_flow(self, node: ast.AST) -> bool:
         return self._is_flow(node) and any(self._is_decorator(each, SCHEDULE_DECORATOR) for each in node.decorator_list)
@@ -481,6 +533,22 @@ class Module:
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
 
 
+def _modules_read(node: ast.AST) -> list[str]:
+    """Return the modules that a node imports, or reads by a text; ``NAME.*`` if it may read any name of NAME."""
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [
+            f"{node.module}.*" if any(alias.name == "*" for alias in node.names) and node.module == KIT else node.module
+        ]
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.Call) and node.args and _last_name(node) in BY_NAME:
+        first = node.args[0]
+        if isinstance(first, ast.Constant):
+            return [f"{KIT}.*" if first.value == KIT else str(first.value)]
+        return [f"{KIT}.*"] if isinstance(first, ast.Name) and first.id == KIT else []
+    return []
+
+
 def with_apps(modules: Sequence[Module]) -> Sequence[Module]:
     """Return the files of one function, each with the names of ``Function(…)`` in all of them."""
     known = set[str]()
@@ -552,7 +620,7 @@ def _names(annotation: ast.expr) -> set[str]:
     return attributes | names - {"typing", "t"}
 
 
-def _yields(function: ast.FunctionDef) -> bool:
+def _yields(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function itself contains ``yield``."""
     left: list[ast.AST] = list(function.body)
     while left:

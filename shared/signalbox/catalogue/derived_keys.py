@@ -29,6 +29,7 @@ from typing import Any
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.declared_in_code import Module, parsed, with_apps
 from signalbox.catalogue.function_entries import Function, url_segment
+from signalbox.catalogue.parts import FUNCTIONS as OF_THE_KIT
 from signalbox.core.given import given
 from signalbox.core.kit_names import LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
@@ -78,6 +79,8 @@ class Usage:
     """The place of ``app.callbacks()``, or an empty text."""
     archives: Mapping[str, str] = field(default_factory=dict)
     """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    """The places where it imports names of the kit that parsing cannot follow, by module."""
 
 
 def trigger_name(function: str, handler: str) -> str:
@@ -114,6 +117,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
     invokes: dict[str, str] = {}
     rights: dict[str, str] = {}
     archives: dict[str, str] = {}
+    hidden: dict[str, str] = {}
     through: dict[str, str] = {}
     callbacks = ""
     otherwise = ""
@@ -139,6 +143,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         invokes = {**module.invoked(), **invokes}
         rights = {**module.rights(), **rights}
         archives = {**module.archives(), **archives}
+        hidden = {**module.hidden(), **hidden}
         through = {**module.through(), **through}
         callbacks = callbacks or module.callbacks()
         otherwise = otherwise or module.made_otherwise()
@@ -163,6 +168,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         through,
         callbacks,
         archives,
+        hidden,
     )
 
 
@@ -185,7 +191,8 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     """
     if usage.otherwise and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(
-            f"{usage.otherwise} calls app.task, app.object, app.flow or app.on_document other than as a decorator: "
+            f"{usage.otherwise} calls app.task, app.object, app.flow, app.on_document or app.on_failure "
+            "other than as a decorator: "
             "list its tasks, objects and flows in the entry"
         )
     places = {
@@ -250,6 +257,11 @@ def check_writer(name: str, entry: Mapping[str, Any], usage: Usage) -> None:
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     yield from usage.never_run
     entry = f"in the catalogue, functions.{function.name}, write"
+    for name, where in usage.hidden.items() if function.name not in OF_THE_KIT else ():
+        yield (
+            f"{where} reads {name}, which does not show the parts of the kit that must be deployed: import the names "
+            "that it uses from signalbox, as in  from signalbox import batch"
+        )
     for name, where in usage.named.items():
         if name != function.name:
             yield f'{where} makes Function("{name}"): write Function("{function.name}"), its name in the catalogue'

@@ -102,7 +102,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A call of `function` at the times of `cron` in `time_zone`, and locally every `local_every_seconds`.
+    """A call of `function` at the times of `cron` in `time_zone`, and locally every `local_every_seconds`, if not 0.
 
     With a `task`, the function `ENQUEUING` is called instead, and enqueues that task of `function` with `arguments`,
     once for each scheduled time.
@@ -111,7 +111,7 @@ class Schedule:
     name: str
     function: str
     cron: str
-    local_every_seconds: float = 60
+    local_every_seconds: float = 0
     time_zone: str = UTC_NAME
     task: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Schedule:
         refuse(
             not _is_time_zone(self.time_zone), f"time_zone is {self.time_zone!r}; write a name such as Europe/Berlin"
         )
-        refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
+        refuse(self.local_every_seconds < 0, "local_every_seconds must be more than 0, or 0 for the times of cron")
         refuse(bool(self.arguments) and not self.task, "arguments are those of a task: name the task, too")
         if self.task:
             self._call_can_be_made()

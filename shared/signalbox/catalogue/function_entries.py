@@ -92,6 +92,7 @@ class Function:
     invokes: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     isolated: bool = False
+    check_runs: bool = False
     vpc: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
     """The arguments of each task whose arguments are known, an optional one with a question mark."""
@@ -112,6 +113,7 @@ class Function:
         self._network_can_be_joined()
         refuse(not (self.folder / "main.py").is_file(), missing(self.folder))
         self._instance_can_be_had()
+        refuse(self.check_runs and not self.flows, "check_runs is for functions with flows, and its code has none")
 
     def _can_be_invoked(self) -> None:
         refuse(not self.invoked_by, f"invoked_by must name at least one of {', '.join(INVOKERS)}")

@@ -13,7 +13,7 @@ so an entry may be ``orders: {}``.
 
 import dataclasses
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_origin
@@ -24,6 +24,20 @@ from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
 from signalbox.catalogue.derived_keys import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
 from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import Function, missing, url_segment
+from signalbox.catalogue.parts import (
+    ALL,
+    APIS,
+    FUNCTIONS,
+    OF_NAMES,
+    OF_QUEUES,
+    OF_SECTIONS,
+    PARTS,
+    SCHEDULED,
+    Use,
+    Used,
+    absent,
+)
+from signalbox.catalogue.parts import used as used_parts
 from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
@@ -56,20 +70,33 @@ OF_A_VERSION = re.compile(r"\d+\.\d+\.\d+")
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
 
 
-def load(path: Path | None = None) -> Catalogue:
+def load(path: Path | None = None, *, examples: bool = True) -> Catalogue:
     """Return the catalogue in a file (None: that of the project in which the program runs), checked.
 
+    Without `examples`, it lacks the functions below the folder `examples` of the kit's repository.
     Raises `CatalogueError` with what to change, `NotAProject`, or `OSError`.
     """
     project = Project.find() if path is None else Project.of(path)
     path = path or project.catalogue
     try:
         content = _content(path)
-        if project.own:
-            return parse(_with_the_kits(content, project), project.root, INSTALLED_KIT.root)
-        return parse(content, project.root)
+        if not project.own:
+            return parse(content if examples else _without_examples(content), project.root, examples=examples)
+        catalogue = parse(_with_the_kits(content, project), project.root, INSTALLED_KIT.root)
+        return _checked(catalogue, content)
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def _without_examples(content: object) -> Mapping[str, Any]:
+    sections = _mapping("the catalogue", content)
+    functions = dict(_entries(sections, "functions"))
+    return {
+        **sections,
+        "functions": {
+            name: entry for name, entry in functions.items() if not str(entry.get("folder")).startswith("examples/")
+        },
+    }
 
 
 def _content(path: Path) -> object:
@@ -83,6 +110,7 @@ def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:
     """
     own = dict(_mapping("the catalogue", content or {}))
     _made_by_this_kit(own.pop(VERSION_MIN, VERSION))
+    own.setdefault("api", [])
     kits = _kits_content()
     for name, entry in _entries(own, "functions"):
         taken = name in kits["functions"] and ("folder" in entry or (project.root / "functions" / name).exists())
@@ -91,6 +119,21 @@ def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:
     functions = {name: {"folder": str(folder / name), **entry} for name, entry in kits["functions"].items()}
     added = {**kits, "functions": functions}
     return own | {kind: _joined(dict(_entries(added, kind)), dict(_entries(own, kind))) for kind in SECTIONS}
+
+
+def _checked(catalogue: Catalogue, content: object) -> Catalogue:
+    """Return a project's catalogue if the entries of the kit that its content overrides are deployed.
+
+    Raises `CatalogueError`.
+    """
+    own = _mapping("the catalogue", content or {})
+    for name, _ in _entries(own, "functions"):
+        unused = absent(name) or f"nothing uses {FUNCTIONS.get(name)}, the part of this function of the kit"
+        refuse(name not in catalogue.functions, f"functions.{name}: {unused}, or remove this entry")
+    for name, _ in _entries(own, "queues"):
+        unused = f"queues.{name}: nothing uses this queue of the kit: remove this entry"
+        refuse(name not in catalogue.queues, unused)
+    return catalogue
 
 
 def _joined(kits: dict[str, dict[str, Any]], own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -122,13 +165,13 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
-    """Return the catalogue with this content, checked. `root` and `kit` are those of `Catalogue`.
+def parse(content: object, root: Path, kit: Path | None = None, *, examples: bool = True) -> Catalogue:
+    """Return the catalogue with this content, checked. `root`, `kit` and `examples` are those of `Catalogue`.
 
     Raises `CatalogueError`.
     """
     sections = _mapping("the catalogue", content)
-    known = {*SECTIONS, "documents"}
+    known = {*SECTIONS, "documents", "api"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
     writers = _document_writers(sections)
     if writers == KIT:
@@ -136,6 +179,10 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
     if not _are_documents_verified(sections):
         sections = _without_nightly_verifications(sections)
     sections, places = _with_code(sections, root)
+    parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
+    if "api" in sections:
+        used = used_parts(_uses(sections, root), verified=_are_documents_verified(sections))
+        sections, parts = _with_only(sections, used), used.parts
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
         for name, entry in _entries(sections, "functions")
@@ -152,8 +199,102 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
         rates=_section(sections, "rates", Rate),
         document_writers=writers,
         places=places,
+        parts=parts,
         kit=kit,
+        examples=examples,
     )
+
+
+def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
+    """Iterate over the uses of the kit's parts, first those of the code. Raises `CatalogueError`."""
+    for name, entry in _entries(sections, "functions"):
+        if name not in FUNCTIONS:
+            yield from _uses_of_code(root, name, entry)
+    for name, schedule in _entries(sections, "schedules"):
+        called = SCHEDULED if schedule.get("task") else FUNCTIONS.get(schedule.get("function", ""))
+        if called and not any(name in part.schedules for part in PARTS.values()):
+            yield Use(called, f"schedules.{name}")
+    for section, part in OF_SECTIONS.items():
+        for name, _ in _entries(sections, section):
+            yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
+    for name, index in _entries(sections, "indexes"):
+        if index.get("collection") == "documents":
+            yield Use("documents", f"indexes.{name}")
+    for name in _api(sections.get("api")):
+        yield Use(name, "api", PARTS[name].api)
+
+
+def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[Use]:
+    """Iterate over the uses of the kit's parts by a function of the project."""
+    folder, usage, where = _folder(root, name, entry), _usage(root, name, entry), f"functions.{name}"
+    shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
+
+    def origin(places: Mapping[str, str], key: str, entry_key: str) -> str:
+        return f"{shown.as_posix()}/{places[key]}" if key in places else f"{where}: {entry_key}"
+
+    found = usage or Usage({}, {})
+    for queue in {**found.queues, **dict.fromkeys(entry.get("enqueues", ()))}:
+        if queue in OF_QUEUES:
+            yield Use(OF_QUEUES[queue], origin(found.queues, queue, "enqueues"))
+    for key, places in (("objects", found.objects), ("flows", found.flows), ("tasks", found.tasks)):
+        for declared in list(entry.get(key, ()))[:1]:
+            yield Use(key, origin(places, declared, key))
+    for queue in entry.get("queues", ()):
+        if queue in OF_QUEUES:
+            yield Use(OF_QUEUES[queue], f"{where}: queues")
+    if "queue" in entry.get("invoked_by", ()) and not entry.get("queues"):
+        yield Use("tasks", f"{where}: invoked_by")
+    for public, part in OF_NAMES.items():
+        if public in found.rights:
+            yield Use(part, origin(found.rights, public, ""))
+    for called in entry.get("invokes", ()):
+        if called in FUNCTIONS:
+            yield Use(FUNCTIONS[called], origin(found.invokes, called, "invokes"), (called,))
+
+
+def _api(content: Any) -> Sequence[str]:
+    """Return the parts in the value of `api`. Raises `CatalogueError`."""
+    if content == ALL:
+        return tuple(PARTS)
+    listed = isinstance(content, list) and all(isinstance(each, str) for each in content)
+    refuse(not listed, f"api is {content!r}; write {ALL}, or a list of {', '.join(APIS)}")
+    for name in content:
+        refuse(name not in APIS, f"api names {name!r}{closest(name, APIS)}; choose from {', '.join(APIS)}")
+    return tuple(content)
+
+
+def _with_only(sections: Mapping[str, Any], used: Used) -> dict[str, Any]:
+    """Return the sections without the entries of the kit's parts that are not in use.
+
+    A function that only its part's callers may call is closed to people. The queues of its tasks are those that remain.
+    """
+    absent = {queue for queue in OF_QUEUES if queue not in used.queues}
+    functions = {
+        name: _as_used(name, entry, used, absent) if name in FUNCTIONS else entry
+        for name, entry in _entries(sections, "functions")
+        if name not in FUNCTIONS or name in used.functions
+    }
+    return {
+        **sections,
+        "functions": functions,
+        "queues": {name: entry for name, entry in _entries(sections, "queues") if name not in absent},
+        **{
+            kind: {name: entry for name, entry in _entries(sections, kind) if _calls_one(entry, functions)}
+            for kind in ("triggers", "schedules")
+        },
+    }
+
+
+def _as_used(name: str, entry: Mapping[str, Any], used: Used, absent: Collection[str]) -> dict[str, Any]:
+    callers = [each for each in entry.get("invoked_by", ()) if each != "people" or name in used.called]
+    queues = [queue for queue in entry.get("enqueues", ()) if queue not in absent]
+    return {**entry, "invoked_by": callers, "enqueues": queues}
+
+
+def _calls_one(caller: Mapping[str, Any], functions: Mapping[str, Any]) -> bool:
+    """Return whether a trigger or schedule calls a function that is deployed, or one that no catalogue has."""
+    name = caller.get("function")
+    return name in functions or name not in FUNCTIONS
 
 
 def _document_writers(sections: Mapping[str, Any]) -> str:

@@ -52,7 +52,11 @@ class Catalogue:
     """
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """The places in the code from which keys of entries follow: by entry, such as ``functions.orders``, and by key."""
+    parts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The kit's parts that are in use, each with its origin in the code or the catalogue."""
     kit: Path | None = None
+    examples: bool = field(default=True, compare=False)
+    """Whether the functions below `examples`, which the kit's repository has, are among the functions."""
 
     def __post_init__(self) -> None:
         for function in self.functions.values():

@@ -17,7 +17,7 @@ def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = Fal
     With `places`, for people, a comment names the code that each derived key follows from, and empty keys are omitted.
     Folders are relative to the project; with `elsewhere`, for a file outside the project, they are absolute.
     """
-    lines: list[str] = []
+    lines = list(_parts(catalogue)) if places else []
     for section in SECTIONS:
         entries = getattr(catalogue, section)
         lines.append(f"{section}:" if entries else f"{section}: {{}}")
@@ -30,6 +30,14 @@ def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = Fal
             lines += [f"    {line_of(key, value)}{_origin(origins.get(key))}" for key, value in values.items()]
     lines.append(f"documents: {{written_by: {catalogue.document_writers}}}")
     return "\n".join(lines) + "\n"
+
+
+def _parts(catalogue: Catalogue) -> Iterator[str]:
+    """Iterate over comments that name each part of the kit that is in use, with the code or the entry that uses it."""
+    if catalogue.parts:
+        yield "# The kit's parts in use, and what they follow from:"
+    width = max(map(len, catalogue.parts), default=0)
+    yield from (f"#   {name:{width}}  {origin}" for name, origin in catalogue.parts.items())
 
 
 def _origin(place: str | None) -> str:

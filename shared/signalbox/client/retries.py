@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from signalbox.catalogue.parts import absent
 from signalbox.client.problems import Unavailable, error_of
 from signalbox.core.lazy_dataclasses import dataclass
 
@@ -51,20 +52,27 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An unsuccessful answer; status 0 if there is none, and then `text` says why."""
+    """An unsuccessful answer of a function; status 0 if there is none, and then `text` says why."""
 
     status: int
     text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    function: str = ""
 
     @property
     def problem(self) -> dict[str, Any]:
-        """The problem document; of another answer, the beginning of its text."""
+        """The problem document; of another answer, the beginning of its text.
+
+        A 404 that is not the API's comes from Google: there is no such function.
+        """
         try:
             found = json.loads(self.text)
         except (ValueError, RecursionError):
             found = None
-        return found if isinstance(found, dict) else {"detail": self.text[:300]}
+        if isinstance(found, dict):
+            return found
+        missing = absent(self.function) if self.status == 404 else ""
+        return {"title": "Not deployed", "detail": missing} if missing else {"detail": self.text[:300]}
 
     @property
     def retry_after_seconds(self) -> float:

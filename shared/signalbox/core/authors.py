@@ -3,21 +3,16 @@
 The adapter that handles a request sets the author. Writes of documents record it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
+
+from signalbox.core.bound_values import Bound
 
 AUTHOR: ContextVar[str] = ContextVar("signalbox.author", default="")
 
 
-@contextmanager
-def acting(author: str) -> Iterator[None]:
+def acting(author: str) -> Bound[str]:
     """Use `author` as the author of all writes inside the block."""
-    token = AUTHOR.set(author)
-    try:
-        yield
-    finally:
-        AUTHOR.reset(token)
+    return Bound(AUTHOR, author)
 
 
 def author_of_function(name: str) -> str:

@@ -9,14 +9,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import FLOW_RESULT_TASK, TASKS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
 from signalbox.core.surface.field_rules import MAY_BE_ABSENT, Described, Seconds

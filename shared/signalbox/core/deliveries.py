@@ -5,13 +5,13 @@ payload only. For a user's task, `tasks.model.contexts` parses the context once,
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import NO_BACKOFF, Backoff
 from signalbox.core.kit_names import TASKS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 
 Context_co = TypeVar("Context_co", covariant=True)
 Other = TypeVar("Other")

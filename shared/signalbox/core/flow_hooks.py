@@ -3,8 +3,8 @@
 Inside the code of a flow, the call of a task or of an object's method is a command that the code awaits. Flows install
 the functions that create it when the first flow is registered. Until then no module of flows is loaded.
 
-A task's code runs when it is called. An ``async def`` and a function with ``yield`` would only return an object,
-silently, so both are refused (`check_plain`, `check_ran`).
+A plain function runs when it is called. An ``async def`` and a function with ``yield`` only return an object, silently,
+so both are refused where the kit does not run that object (`check_plain`, `check_ran`).
 """
 
 import inspect
@@ -78,8 +78,10 @@ def install_flow_hooks(
     object_command, note_created, is_replayed, note_refused = command, note, replayed, refused
 
 
-def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False, has_name: bool = False) -> None:
-    """Raise `TypeError` for an ``async def``, and for a function with ``yield`` unless `may_yield` is true.
+def check_plain(
+    code: Callable[..., Any], what: str, *, may_yield: bool = False, has_name: bool = False, may_await: bool = False
+) -> None:
+    """Raise `TypeError` for an ``async def`` unless `may_await`, and for a function with ``yield`` unless `may_yield`.
 
     `what` is the kind of code: "task". If its name identifies it (`has_name`), also raise for code without a name,
     such as a `functools.partial`.
@@ -88,7 +90,7 @@ def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False,
         kind = type(code).__name__
         raise TypeError(f"A {what} needs a name, and this {kind} has none. Write a `def` that calls {code!r}.")
     name = getattr(code, "__name__", repr(code))
-    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+    if inspect.isasyncgenfunction(code) or (inspect.iscoroutinefunction(code) and not may_await):
         raise TypeError(
             f"The {what} {name} is `async def`, so a call would not run it. Write `def`, and `asyncio.run(…)` inside."
         )

@@ -2,22 +2,23 @@
 
 A task's operation id is the same in every delivery. A key consists of the operation, the content of the call (with its
 payload), and the number of identical calls before it. So the order of different calls does not matter. A lease that the
-task holds counts as the lease of its semaphore, since each delivery holds it under another token.
+task holds counts as the lease of its semaphore, also within a text, since each delivery holds it under another token.
 
 A task that takes several units at once has no keys: its first delivery runs the code for all units, a later one for one
 unit at a time, so the same call is made at another place. Its calls need ids.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
+from signalbox.core.bound_values import Bound
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadCall
 
 
@@ -42,18 +43,15 @@ class _RunningTask:
 _running_task: ContextVar[_RunningTask | None] = ContextVar("signalbox.running_task", default=None)
 
 
-@contextmanager
-def idempotent_calls(operation: str, *, is_repeated: bool = True, has_keys: bool = True) -> Iterator[None]:
+def idempotent_calls(
+    operation: str, *, is_repeated: bool = True, has_keys: bool = True
+) -> AbstractContextManager[object]:
     """Derive the keys of all calls inside the context from `operation`.
 
     - `is_repeated`: whether the running task was delivered before, or may have been.
     - `has_keys`: False for a task that takes several units at once, whose calls without an id are refused.
     """
-    token = _running_task.set(_RunningTask(operation, is_repeated, has_keys))
-    try:
-        yield
-    finally:
-        _running_task.reset(token)
+    return Bound(_running_task, _RunningTask(operation, is_repeated, has_keys))
 
 
 def is_in_task() -> bool:
@@ -135,12 +133,20 @@ def without_leases(value: Any) -> Any:
 
 def _replaced(value: Any, leases: Mapping[Any, str]) -> Any:
     if isinstance(value, Mapping):
-        return {name: _replaced(item, leases) for name, item in value.items()}
+        return {_in_text(name, leases): _replaced(item, leases) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_replaced(item, leases) for item in value]
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return value
-    return leases.get(value, value)
+    if isinstance(value, str):
+        return _in_text(value, leases)
+    return leases.get(value, value) if type(value) is int else value
+
+
+def _in_text(text: str, leases: Mapping[Any, str]) -> str:
+    """Return a text with the names of the leases' values in it. The values are long: times, and ids with a time."""
+    for value in sorted(map(str, leases), key=len, reverse=True):
+        if value in text:
+            text = text.replace(value, next(name for held, name in leases.items() if str(held) == value))
+    return text
 
 
 def call_without_leases(call: Call) -> Call:

@@ -33,6 +33,19 @@ QUEUES_OF_THE_KIT = {
 
 CALLED_BY_QUEUES_ONLY = frozenset(QUEUES_OF_THE_KIT)
 
+ACCOUNTS_OF_QUEUES = {
+    **dict.fromkeys(QUEUES_OF_THE_KIT.values(), "kit-workers"),
+    **dict.fromkeys((FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE), TASKS_QUEUE),
+}
+"""The account of each queue of the kit: one for the queues of the kit's workers, and one for those of users' tasks.
+A task carries the account of its queue for up to 31 days, so these names never change."""
+
+
+def queue_account(queue: str) -> str:
+    """Return the name of the account as which a queue calls. A queue that a catalogue declares has its own account."""
+    return ACCOUNTS_OF_QUEUES.get(queue, queue)
+
+
 # Functions of the kit that events call
 LINK_FAN_OUT = "link_fan_out"
 """The function that handles the events of documents. It is not deployed if only the kit writes documents."""
@@ -54,8 +67,14 @@ FLOW_COMMAND_TASK = "flow_command"
 ACT_ON_RUN = "act_on_run"
 """The task that acts on one of the runs that matched a request. Functions with flows have this task."""
 
+FAILURE_NOTICE_TASK = "failure_notice"
+"""The task that runs a function's `on_failure`. Functions with an `on_failure` have this task."""
+
 FLOW_RESULT_TASK = "flow_result"
 """The task that posts the result of a command to a flow's mailbox."""
+
+SCHEDULED = "scheduled"
+"""The member of a task's context with the planned time of its schedule."""
 
 ANYONE, KIT = WRITERS = ("anyone", "kit")
 """The clients that write documents, as the catalogue declares them: any client, or only the kit."""

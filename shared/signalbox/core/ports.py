@@ -4,8 +4,8 @@ The words are Firestore's. A *record* has a path of alternating collections and 
 ``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so a dot in a
 key has no meaning. A *guard* is the precondition of a write. Every call takes one round trip.
 
-`signalbox/adapters/firestore/` and `signalbox/testing/memory_store.py` implement the store; `tests/contract/` holds
-both to the same behaviour.
+`signalbox/adapters/firestore/`, `signalbox/adapters/sqlite/` and `signalbox/testing/memory_store.py` implement the
+store; `tests/contract/` holds all three to the same behaviour.
 
 Each part of the sweeper has a separate time budget, so that no part displaces the others. An adapter measures it by the
 machine's clock: a budget limits the number of records that a run handles, never the decisions about them.

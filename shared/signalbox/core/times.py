@@ -27,6 +27,11 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def forms(time: datetime) -> tuple[str, ...]:
+    """Return the texts that code makes of a time: as JSON, by `isoformat` and by `str`."""
+    return rfc3339(time), time.isoformat(), str(time)
+
+
 def entity_tag(update_time: datetime | None) -> str:
     """Return a strong entity tag derived from a record's update time, which the server never assigns twice."""
     assert update_time is not None, "a record that exists has an update time"

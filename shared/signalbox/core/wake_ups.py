@@ -11,12 +11,11 @@ due as late as possible and enqueues another one: `until` is the time for which 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.core.times import microseconds, rfc3339, slot_end

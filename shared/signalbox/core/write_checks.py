@@ -67,9 +67,9 @@ def check_write(write: Write) -> int:
 
 
 def _put_bytes(put: Put) -> int:
-    plain = {name: value for name, value in put.data.items() if not is_server_value(value)}
     from_server: dict[Field, Any] = {(name,): value for name, value in put.data.items() if is_server_value(value)}
-    return record_bytes(put.path, RECORD.check_map(plain.items()) + _fields_bytes(from_server))
+    plain = [item for item in put.data.items() if (item[0],) not in from_server] if from_server else put.data.items()
+    return record_bytes(put.path, RECORD.check_map(plain) + _fields_bytes(from_server))
 
 
 def _change_bytes(change: Change) -> int:

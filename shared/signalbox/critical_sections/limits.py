@@ -24,7 +24,10 @@ class CriticalSectionLimits(Limits):
 
     section_lost_seconds: int = 3_600
     """The time after the end of a run's lease at which its task is assumed lost, because an operator purged the queue
-    or paused it for hours. The next call then grants the run again."""
+    or paused it for hours. The next call, or the sweeper, then grants the run again."""
+
+    sections_sweep_page: int = 50
+    """Critical sections in one query of the sweeper. Each is a read."""
 
 
 LIMITS = CriticalSectionLimits()

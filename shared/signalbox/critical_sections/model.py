@@ -5,17 +5,22 @@ twice. `next` is the run that calls are merged into.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.times import rfc3339
+from signalbox.core.times import forms
+from signalbox.critical_sections.limits import LIMITS
 
 COLLECTION = "critical_sections"
 IDLE_SINCE = "idle_since"
 """The field that the store's expiry policy reads. Only an idle section has it."""
+
+
+LOST = timedelta(seconds=LIMITS.section_lost_seconds)
 
 
 def path_of(key: str) -> str:
@@ -37,7 +42,7 @@ class SectionRun:
 
 def stable_names(run: SectionRun) -> dict[Any, str]:
     """Return the token and the end of the run's lease, each mapped to a name that is the same in every delivery."""
-    return dict.fromkeys((run.token, rfc3339(run.ends_at)), f"run of {run.key}")
+    return dict.fromkeys((run.token, *forms(run.ends_at)), f"run of {run.key}")
 
 
 class Phase(Enum):
@@ -78,7 +83,7 @@ class Run:
     """The granted run. `grant` is the token it was granted under, `token` the latest token issued for it.
 
     `holder` is the delivery that claimed it last, and `ends_at` the end of that delivery's lease; both are empty until
-    the first claim.
+    the first claim. `resumes` is the operation of its first task, if that task was lost.
     """
 
     call: Call
@@ -89,13 +94,20 @@ class Run:
     granted_at: datetime
     holder: str = ""
     ends_at: datetime | None = None
+    resumes: str = ""
+
+    @property
+    def lost_at(self) -> datetime:
+        """The time at which its task counts as lost, if no other delivery appears until then."""
+        return (self.ends_at or self.granted_at + timedelta(seconds=self.call.delay_seconds)) + LOST
 
     def lease(self, key: str) -> SectionRun | None:
         """Return the lease of the delivery that claimed this run last, or None before the first claim."""
         return None if self.ends_at is None else SectionRun(key, self.token, self.ends_at)
 
     def to_record(self) -> dict[str, Any]:
-        return _to_record(self)
+        record = _to_record(self)
+        return record if self.resumes else {name: record[name] for name in record if name != "resumes"}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -116,6 +128,13 @@ class Section:
     alarm_at: datetime | None = None
     ids: tuple[str, ...] = ()
 
+    @property
+    def sweep_at(self) -> datetime | None:
+        """The time at which the task of the run, or the wake task of the next run, counts as lost; None if idle."""
+        if self.run is not None:
+            return self.run.lost_at
+        return None if self.next is None else self.next.due_at + LOST
+
     def to_record(self, now: datetime) -> dict[str, Any]:
         """Return the record's fields. Only the record of an idle section can expire."""
         idle = {IDLE_SINCE: now} if self.run is None and self.next is None else {}
@@ -125,6 +144,7 @@ class Section:
             "ids": list(self.ids),
             "run": None if self.run is None else self.run.to_record(),
             "next": None if self.next is None else self.next.to_record(),
+            **given(sweep_at=self.sweep_at),
             **idle,
         }
 
@@ -144,21 +164,26 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The context of a run's task: the run that it performs, and the values that a retry of the failed task needs."""
+    """The context of a run's task: the run that it performs, and the values that a retry of the failed task needs.
+
+    `resumes` is the operation that the task continues, if an earlier task of the run was lost.
+    """
 
     key: str
     token: int
     ends_at: datetime
     collect: str
     lease_seconds: float
+    resumes: str = ""
 
     def to_context(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return values if self.resumes else {name: values[name] for name in values if name != "resumes"}
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
         """Parse the context of a task's envelope, in which times are RFC 3339 texts."""
-        values = {name: context[name] for name in cls.__slots__}
+        values = {name: context[name] for name in cls.__slots__ if name in context}
         return cls(**(values | {"ends_at": datetime.fromisoformat(context["ends_at"])}))
 
 

@@ -49,6 +49,11 @@ def wake(ports: Ports, key: str, at: datetime) -> None:
     _change(ports, key, lambda section, now: transitions.wake(key, section, at, now))
 
 
+def wake_lost(ports: Ports, key: str) -> None:
+    """Grant a run again if its task is lost, or the next run if its wake task is. Raises `Unavailable`."""
+    _change(ports, key, lambda section, now: transitions.advance(key, section, now))
+
+
 def run(ports: Ports, grant: Grant, code: Callable[[SectionRun], object]) -> None:
     """Run a task's code under the lease of its run, and end the run.
 

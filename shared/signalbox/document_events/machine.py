@@ -26,19 +26,42 @@ begun. So the handlers of one document act in the order of its versions.
     handled      -         another, later   begins
     handled      -         another, equal   begins
 
+With ``in_order="each"`` no event is left out: an earlier event begins if none is held. For a while, an event waits for
+the one before it:
+
+    begun last   held by   the event is     patience  turn
+    -----------  --------  ---------------  --------  ----------------
+    none         -         any              yes       begins
+    unfinished   -         earlier          yes       begins
+    unfinished   -         the same         yes       begins
+    unfinished   -         another, later   yes       Unavailable
+    unfinished   -         another, later   no        begins
+    unfinished   another   earlier          no        Unavailable
+    handled      -         earlier          yes       begins
+    handled      -         the same         yes       handled already
+    handled      -         the next         yes       begins
+    handled      -         after a gap      yes       Unavailable
+    handled      -         after a gap      no        begins
+
+"after a gap": the version before it is newer than the event that was begun last. "patience": the event was written less
+than `EACH_WAIT_SECONDS` ago. An event may have no predecessor that ever arrives, so the wait must end.
+
 `unfinished`: its handler has not returned. It raised, and is retried or is kept as a failure, or its process died.
 A hold lasts as long as the platform lets a request run. So when it has ended, its delivery no longer runs.
 Another event of an equal place came without its data: its handler reads the version of that place.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum
 
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Unavailable
-from signalbox.core.times import microseconds
+from signalbox.core.times import instant, microseconds
 from signalbox.document_events.model import Begun
+
+EACH_WAIT_SECONDS = 60
+"""How long after its write an event waits for the one before it: most arrive within seconds, in almost any order."""
 
 
 class Turn(Enum):
@@ -64,18 +87,48 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
     return 2 * microseconds(update_time or read_time)
 
 
-def begin(
-    begun: Begun | None, event: str, place: int, holder: str, now: datetime, seconds: float
-) -> Decision[Begun, Turn]:
-    """Begin an event and hold it for `seconds`, if the table allows it. The decision's state is the record to store.
+@dataclass(frozen=True, slots=True)
+class Each:
+    """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Raises `Unavailable` while another delivery may be running the handler.
+    Without the place, the event waits for none.
+    """
+
+    after: int | None
+    waits_until: datetime
+
+    def must_wait(self, begun: Begun, now: datetime) -> bool:
+        """Return whether the event before may still be handled first."""
+        if self.after is None or now >= self.waits_until:
+            return False
+        return not begun.handled or begun.place < self.after
+
+
+def each_of(place: int, after: int | None) -> Each:
+    """Return the rule for an event at a place, with its wait: from its write, or from the version that it deletes."""
+    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS))
+
+
+def begin(
+    begun: Begun | None,
+    event: str,
+    place: int,
+    holder: str,
+    now: datetime,
+    seconds: float,
+    each: Each | None = None,
+) -> Decision[Begun, Turn]:
+    """Begin an event and hold it for `seconds`, if the tables allow it. The decision's state is the record to store.
+
+    Without `each`, an event that a later one has overtaken is left out. Raises `Unavailable` while another delivery may
+    be running the handler, and while the event waits for the one before it.
     """
     own = Begun(event, place, False, holder, now + timedelta(seconds=seconds))
     if begun is None:
         return Decision(own, Turn.BEGINS)
     is_same = begun.event == event
-    if place < begun.place and not is_same:
+    is_earlier = place < begun.place and not is_same
+    if is_earlier and each is None:
         return Decision(begun, Turn.OVERTAKEN)
     if is_same and begun.handled:
         return Decision(begun, Turn.HANDLED)
@@ -83,6 +136,8 @@ def begin(
         if begun.holder != holder:
             raise Unavailable("another event of this document is being handled")
         return Decision(begun, Turn.BEGINS)
+    if each and not is_same and not is_earlier and each.must_wait(begun, now):
+        raise Unavailable("the event before this one was not handled yet")
     return Decision(replace(own, place=max(place, begun.place)), Turn.BEGINS)
 
 

@@ -23,12 +23,18 @@ def path_of(function: str, handler: str, document: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OrderedEvent:
-    """An event that a handler handles in order: the paths of record and document, the event's id, and its place."""
+    """An event that a handler handles in order: the paths of record and document, the event's id, and its place.
+
+    `each` is whether no event is left out. `after` is the place of the event before, if it is known and the handler
+    receives it.
+    """
 
     path: str
     document: str
     id: str
     place: int | None
+    each: bool = False
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Turn, Hold | None]]:
         record, begun = read[0], Begun.from_record(read[0].data)
-        decided = machine.begin(begun, event.id, place, holder, record.read_time, hold_seconds)
+        each = machine.each_of(place, event.after) if event.each else None
+        decided = machine.begin(begun, event.id, place, holder, record.read_time, hold_seconds, each)
         if decided.answer is not Turn.BEGINS:
             return Decision((), (decided.answer, None))
         is_written = decided.state == begun  # by an earlier commit of this delivery, whose answer was lost

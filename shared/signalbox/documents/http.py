@@ -1,7 +1,6 @@
 """The routes of `{base}documents`: documents, queries, and the versions of a document."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound, OtherBody, Problem, UnsupportedMediaType

@@ -14,12 +14,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from signalbox.core import json_values
 from signalbox.core.keys import check_key, valid_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge
 from signalbox.core.records.queries import ID, Condition, Field, Operator, Order, with_implied

@@ -50,7 +50,7 @@ from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import STATES, FlowHeader
-from signalbox.flows.model.labels import LABEL
+from signalbox.flows.model.labels import LABEL, LABEL_NAME
 from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import (
     CallbackExpired,
@@ -85,6 +85,7 @@ from signalbox.flows.shown import (
     FlowAddressShown,
     FlowAnswerShown,
     FlowCountShown,
+    FlowCountsShown,
     FlowEntryShown,
     FlowLogShown,
     FlowLogWithSpansShown,
@@ -107,7 +108,11 @@ TIMES = ("started_after", "started_before")
 
 LIST = (
     Parameter("state", State),
-    Parameter("label", Annotated[str, Described({"pattern": LABEL.pattern})], "A label, as NAME:VALUE."),
+    Parameter(
+        "label",
+        Annotated[str, Described({"pattern": LABEL.pattern})],
+        "A label, as NAME:VALUE. It may be repeated: then runs have all of the labels, and the rarest should be first.",
+    ),
     Parameter(
         "started_after",
         datetime,
@@ -120,6 +125,11 @@ LIST = (
     ),
     Parameter("newest_first", FLAG, "Sort by the starts, the newest first. Such a list has no `prefix`."),
     Parameter("count", FLAG, "Return the number of the runs instead."),
+    Parameter(
+        "count_by",
+        Annotated[str, Described({"pattern": f"^{LABEL_NAME.pattern}$"})],
+        "The name of a label: return the number of the runs with each of its values instead.",
+    ),
     PREFIX,
     PAGE_TOKEN,
 )
@@ -175,12 +185,12 @@ class FlowRoutes:
         "GET",
         "/flows/{flow}",
         query=LIST,
-        answers={200: Answer(FlowsShown | FlowCountShown, "One page, or the number of the runs.")},
-        refuses=(NotFound,),
+        answers={200: Answer(FlowsShown | FlowCountShown | FlowCountsShown, "One page, or the number of the runs.")},
+        refuses=(NotFound, TooManyRuns),
     )
     def list_flows(self, ports: Ports, request: Request, flow: FlowName) -> Response:
         """List the runs of a flow by their ids or by their starts, a hundred at a time, or count them; optionally only
-        those in one state or with one label.
+        those in one state or with some labels.
         """
         self._check(Access(request, "list", flow))
         state = request.query.get("state")
@@ -188,11 +198,15 @@ class FlowRoutes:
             raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
         after, before = (_time(request, name) for name in TIMES)
         newest_first = wants("newest_first", request.query.get("newest_first", ""))
-        label = _label(request.query.get("label"))
-        runs = lists.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first)
-        if wants_count(request.query.get("count", "")):
-            if "page_token" in request.query:
-                raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
+        label, *others = [*map(_label, request.query.getlist("label"))] or [None]
+        labels = tuple(each for each in others if each)
+        runs = lists.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first, labels)
+        by_label, is_count = request.query.get("count_by"), wants_count(request.query.get("count", ""))
+        if (by_label or is_count) and "page_token" in request.query:
+            raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
+        if by_label:
+            return Response(200, FlowCountsShown(lists.count_by_label(ports, runs, by_label)))
+        if is_count:
             return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
         return Response(200, lists.list_flows(ports, runs, request.query.get("page_token", "")))
 

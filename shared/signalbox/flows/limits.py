@@ -193,6 +193,15 @@ class FlowLimits(Limits):
     flows_listed_max: int = 100
     """Flows in one response. Each is a read."""
 
+    flow_scanned_pages: int = 10
+    """Pages of listings that one page of a list by several labels reads: only the first label has an index."""
+
+    flow_scanned_page: int = 300
+    """Listings in one query of a count by labels."""
+
+    flow_scanned_max: int = 20_000
+    """Listings that a count by labels reads, each of which is a read: so it costs at most about a cent."""
+
     flows_sweep_page: int = 50
     """Listings that the sweeper reads at a time."""
 

@@ -601,6 +601,13 @@ class FlowCountShown:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowCountsShown:
+    """The numbers of the runs with each value of a label, the largest first."""
+
+    counts: dict[str, Count]
+
+
+@dataclass(frozen=True, slots=True)
 class FlowsBatchShown:
     """The batch, whose progress `GET batches/{batch}` shows, and the number of its runs."""
 

@@ -1,7 +1,7 @@
 """A function's deliveries of tasks: whether the code of one is known, and the time that it has."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from signalbox.adapters import wall_clock
@@ -12,6 +12,8 @@ from signalbox.adapters.system_clock import time_budget
 from signalbox.batches.api import is_live
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.core.deliveries import Delivered
+from signalbox.core.effects import Effect
+from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.tasks.api import Task
@@ -34,13 +36,30 @@ def is_coming(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> boo
     return (task is None or bool(lacking)) and is_declared(delivered.function, delivered.task, lacking)
 
 
-def to_be_retried(ports: Ports, run: Callable[[], None]) -> None:
-    """Run an internal task. No error is permanent: if the task were acknowledged, its messages would not be read."""
+def to_be_retried(
+    ports: Ports, run: Callable[[], None], notice: Callable[[Problem], Sequence[Effect]] = lambda _: ()
+) -> None:
+    """Run an internal task. No error is permanent: if the task were acknowledged, its messages would not be read.
+
+    `notice` returns the tasks to enqueue for a problem, each time it is raised.
+    """
     try:
         run()
     except Problem as problem:
         ports.log.error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
+        if tasks := notice(problem):
+            ports.queue.create(tasks)
         raise Unavailable(problem.detail) from problem
+
+
+def refused_turn_notice(delivered: Delivered[Any], problem: Problem) -> Sequence[Effect]:
+    """Return the task that notifies the function of a mailbox whose messages cannot be applied."""
+    mailbox = str(delivered.payload.get("mailbox", ""))
+    collection, _, address = mailbox.partition("/")
+    name, _, key = address.partition("~")
+    what = name, key, problem.slug(), problem.detail
+    notice = FailureNotice("flow" if collection == "flows" else "object", "stuck", *what)
+    return notice.tasks(delivered.function, mailbox, problem.slug(), problem.detail)
 
 
 def group_time(function: str) -> GroupTime:
@@ -61,5 +80,6 @@ def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimit
         return isinstance(context, OfUnit) and not is_live(context.unit)
 
     what = delivered.operation, start.number, limits.attempts_max, delivered.trace
-    reason = context.reason if isinstance(context, Plain) else ""
-    return TaskContext(*what, seconds_left, cancelled, reason=reason, _now=wall_clock.now)
+    plain = context if isinstance(context, Plain) else Plain()
+    known = {"reason": plain.reason, "scheduled_at": plain.scheduled_at}
+    return TaskContext(*what, seconds_left, cancelled, **known, _now=wall_clock.now)  # type: ignore[arg-type]  # of a dict

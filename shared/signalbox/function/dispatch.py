@@ -6,7 +6,6 @@ Also what a user's handler receives and returns: the body by its type, and the r
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import flask
@@ -20,6 +19,7 @@ from signalbox.core import effects
 from signalbox.core.codec.annotations import codec_of, hints_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode
 from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.problems import BadBody, NotFound
 from signalbox.core.user_code import Produced
 

@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from signalbox.adapters.coroutines import result_of
 from signalbox.core.codec.annotations import hints_of
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import name_of
-from signalbox.core.flow_hooks import check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody, Problem, Unavailable
@@ -27,6 +27,48 @@ EVENT_MARGIN_BYTES = 8 * 1024
 """Bytes of a task's payload for the parts of an event other than its data: a path of at most 6 KiB, and an id."""
 
 
+EACH: Final = "each"
+InOrder = bool | Literal["each"]
+"""Whether a handler receives the events of a document in order; with `EACH`, none is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFilter:
+    """The events that a handler receives: of documents with a prefix or a type, and those that change a field.
+
+    An event without its data passes the conditions on the data, since its handler reads the document.
+    """
+
+    prefix: str = ""
+    type: str = ""
+    changed: tuple[str, ...] = ()
+
+    @property
+    def needs_data(self) -> bool:
+        return bool(self.type or self.changed)
+
+    def selects(self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+        """Return whether an event with these sides is selected."""
+        newest = after if after is not None else before
+        if newest is None:
+            return True
+        if self.type and newest.get("type") != self.type:
+            return False
+        return not self.changed or any(_at(before, path) != _at(after, path) for path in self.changed)
+
+
+EVERYTHING = DocumentFilter()
+
+
+def _at(data: Any, path: str) -> Any:
+    """Return the value at a path (``address.city``), or `...` if there is none."""
+    for name in path.split("."):
+        if not isinstance(data, Mapping) or name not in data:
+            return ...
+        data = data[name]
+    return data
+
+
 class PatternChanged(Problem):
     status = 409
     title = "The pattern of the handler has changed since the event"
@@ -34,16 +76,31 @@ class PatternChanged(Problem):
 
 @dataclass(frozen=True, slots=True)
 class DocumentHandler:
-    """A handler of `on_document`: its pattern, the kind of events, its task, and whether events keep their order."""
+    """A handler of `on_document`: its pattern, the kind of events, its task, its filter, and the order of events."""
 
     pattern: DocumentPattern
     on: Kind
     task: Task[..., Any]
-    in_order: bool
+    in_order: InOrder
+    chosen: DocumentFilter = EVERYTHING
 
     def takes(self, path: str, kind: str) -> bool:
         """Return whether an event is for the handler. An event of unknown kind is, since the trigger selected it."""
         return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
+
+    def selects(self, event: "ReceivedEvent") -> bool:
+        """Return whether the handler's filter selects an event, whose data is decoded only if the filter needs it."""
+        if not event.path.rpartition("/")[2].startswith(self.chosen.prefix):
+            return False
+        return not self.chosen.needs_data or self.chosen.selects(*event.sides())
+
+    def place_before(self, event: "ReceivedEvent") -> int | None:
+        """Return the place of the event before, if this handler receives that event, too."""
+        if self.in_order != EACH or self.on != WRITTEN or self.chosen.needs_data:
+            return None
+        from signalbox.document_events.machine import place_of  # only for functions with such a handler
+
+        return place_of(event.before_written_at, None)
 
 
 def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, event: "ReceivedEvent") -> None:
@@ -51,13 +108,15 @@ def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, e
     handler = handlers.get(name)
     if handler is None:
         raise Unavailable(f"{function} has no handler {name!r} of documents; a newer deployment may have it")
-    if not handler.takes(event.path, event.kind):
+    if not handler.takes(event.path, event.kind) or not handler.selects(event):
         return
     arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
     if handler.in_order:
         from signalbox.document_events.machine import place_of  # only for functions with such a handler
 
         arguments["place"] = place_of(event.written_at, event.before_written_at)
+        if (after := handler.place_before(event)) is not None:
+            arguments["after"] = after
     try:
         handler.task.call(**arguments).enqueue(id=name_of("event", function, name, event.id))
     except OtherBody:
@@ -68,7 +127,10 @@ def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, e
 
 def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable[..., None]:
     """Return the code of the task that calls a handler with the event from the task's arguments. Raises `TypeError`."""
-    from signalbox.adapters.http.event_deliveries import event_of_arguments  # its protobuf is only for such functions
+    from signalbox.adapters.http.event_deliveries import (  # its protobuf is only for such functions
+        event_of_arguments,
+        without_internal,
+    )
 
     if not handler.__name__.isidentifier():
         raise TypeError(f"the handler of {pattern.text!r} has no name, which its task needs: write a def")
@@ -82,6 +144,7 @@ def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable
         context: TaskContext,
         kind: str = "",
         place: int | None = None,  # noqa: ARG001  `Function._in_order` reads it before the code starts
+        after: int | None = None,  # noqa: ARG001  as is this one
     ) -> None:
         parts = pattern.match(path)
         if parts is None:
@@ -90,8 +153,8 @@ def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable
                 "handle the event by hand, or retry it with code that has the pattern of its time."
             )
         given = {context_name: context} if context_name else {}
-        received = event_of_arguments(event, path, data, kind)
-        check_ran(handler(received, **parts, **given), "handler", run.__name__)
+        received = without_internal(event_of_arguments(event, path, data, kind))
+        result_of(handler(received, **parts, **given), "handler", run.__name__, context.seconds_left)
 
     del run.__wrapped__  # its parameters are not those of the task
     return run

@@ -5,12 +5,13 @@ imported only by functions that use them.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, wraps
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from signalbox.adapters import runtime
+from signalbox.adapters.coroutines import result_of
 from signalbox.adapters.http.open_function_access import Access, AccessRules
 from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point
@@ -26,12 +27,27 @@ from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
-from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.kit_names import (
+    ACT_ON_RUN,
+    CALL_OBJECT,
+    FAILURE_NOTICE_TASK,
+    FLOW_COMMAND_TASK,
+    FLOW_RESULT_TASK,
+    TASKS_QUEUE,
+)
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
-from signalbox.function.deliveries import group_time, is_coming, is_known, task_context, to_be_retried
+from signalbox.function.deliveries import (
+    group_time,
+    is_coming,
+    is_known,
+    refused_turn_notice,
+    task_context,
+    to_be_retried,
+)
 from signalbox.function.dispatch import (
     BODY,
     EVENTS,
@@ -45,7 +61,7 @@ from signalbox.function.dispatch import (
     response_of,
     within,
 )
-from signalbox.function.document_handlers import DocumentHandler, receive, task_code
+from signalbox.function.document_handlers import EACH, DocumentFilter, DocumentHandler, InOrder, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.rates import problems as rates_problems
@@ -101,6 +117,15 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 class RegisterTask(Protocol):
     """Register a task with the options of `Function.task`."""
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
 
     @overload
     def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
@@ -159,6 +184,9 @@ class Function:
         A handler's parameter `body` receives the JSON body, as a value of the parameter's type: a dataclass, or any
         other type of a task's argument. A body that does not have the type is answered with 400.
 
+        The handler may be an ``async def``: it runs in the thread of its request, and is cancelled at the end of the
+        request's time.
+
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
 
@@ -171,19 +199,36 @@ class Function:
         route = self._routes.on(method, pattern, query=query, of_user=True)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler", may_yield=True)
+            check_plain(handler, "handler", may_yield=True, may_await=True)
 
             codec = body_codec(handler, method, pattern)
+            name = getattr(handler, "__name__", repr(handler))
 
             @wraps(handler)  # the page of the API shows its name, its docstring and its types
             def handle(request: Any, **parts: str) -> Any:
                 sent = {} if codec is None else {BODY: body_of(request, codec)}
-                return user_code.run(lambda: response_of(handler(request, **parts, **sent)))
+                seconds_left = partial(settings().timeout_of, self.name)
+
+                def response() -> Any:
+                    returned = handler(request, **parts, **sent)
+                    is_async = iscoroutine(returned)
+                    return response_of(result_of(returned, "handler", name, seconds_left) if is_async else returned)
+
+                return user_code.run(response)
 
             route(handle)
             return handler
 
         return register
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", TaskContext, P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", P], Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
 
     @overload
     def task(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
@@ -211,6 +256,9 @@ class Function:
         `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
         JSON.
 
+        The code may be an ``async def``, which runs in the thread of its delivery and is cancelled at the end of the
+        delivery's time.
+
         A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, ``list[Unit]``,
         `Completion`, `Outcome`, `TaskContext`. A type checker recognises them if they are the first parameters, with
         `TaskContext` last.
@@ -220,7 +268,7 @@ class Function:
 
         def register(code: Callable[..., Any]) -> Task[..., Any]:
             task: Task[..., Any] = Task(self.name, code, RetryLimits(attempts_max), queue)
-            if task.name in (ACT_ON_RUN, CALL_OBJECT, *FLOW_TASKS):
+            if task.name in (ACT_ON_RUN, CALL_OBJECT, FAILURE_NOTICE_TASK, *FLOW_TASKS):
                 raise ValueError(f"the task {task.name} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
@@ -233,17 +281,21 @@ class Function:
         cron: str,  # noqa: ARG002  the catalogue reads the arguments
         *,
         time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
-        **options: Any,  # noqa: ARG002  as is this one
+        arguments: Mapping[str, Any] | None = None,  # noqa: ARG002  as is this one
+        local_every_seconds: float | None = None,  # noqa: ARG002  as is this one
+        name: str = "",  # noqa: ARG002  as is this one
     ) -> "Callable[[Scheduled], Scheduled]":
         """Enqueue a task, or start a flow, at the times of a cron expression. Write it above the other decorator.
 
         For a flow, each time enqueues a task of the flow's name, which starts one run. The run's id is the operation of
         that task, so a time that comes twice starts one run.
 
-        The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
-        in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
-        of one task. Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has
-        a task of the flow's name.
+        The task reads its planned time as `TaskContext.scheduled_at`. The catalogue reads the decorator from the code,
+        so its arguments are constants: `arguments` of the task, `local_every_seconds`, the interval on a laptop instead
+        of the times of `cron`, and `name`, for a second schedule of one task.
+
+        Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
+        flow's name.
         """
 
         def register(scheduled: "Scheduled") -> "Scheduled":
@@ -331,6 +383,7 @@ class Function:
         """
         from signalbox.adapters.http import event_deliveries
 
+        without_internal = event_deliveries.without_internal
         segments = segments_of_pattern(f"/{pattern}")
         self.document_pattern = pattern
 
@@ -344,7 +397,7 @@ class Function:
                 delivered = delivered_event(self.name, event.id, event.path, current_trace())
                 try:
                     with idempotent_calls(delivered.operation):
-                        returned = user_code.run(partial(handler, event, **parts))
+                        returned = user_code.run(partial(handler, without_internal(event), **parts))
                         check_ran(returned, "handler", handler.__name__)
                 except Problem as problem:
                     failures.keep(runtime.ports(), delivered, FIRST, problem)
@@ -360,7 +413,10 @@ class Function:
         pattern: str,
         *,
         on: Kind = WRITTEN,
-        in_order: bool = False,
+        in_order: InOrder = False,
+        prefix: str = "",
+        type: str = "",  # noqa: A002  as the field is named
+        changed: str | Sequence[str] = (),
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
     ) -> Callable[[Handler], Handler]:
@@ -373,7 +429,12 @@ class Function:
         - `pattern`: ``{path=**}`` at its end matches one segment or more.
         - `on`: ``created``, ``updated`` or ``deleted``; ``written`` is all of them.
         - `in_order`: the handler runs for one event of a document at a time, in the order of the document's versions.
-          An event that arrives after the handler has begun a later event of the same document is left out.
+          An event that arrives after the handler has begun a later event of the same document is left out. With
+          ``"each"`` none is left out: an event waits up to a minute for the one before it, and one that arrives later
+          than that is handled late.
+        - `prefix`, `type`, `changed`: only events of documents whose key begins with `prefix`, whose field ``type`` is
+          `type`, and that change one of these fields (``"address.city"``). Other events cost no task. An event that
+          arrives without its data passes `type` and `changed`.
         - `attempts_max`, `queue`: the options of `task`.
 
         Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
@@ -382,15 +443,39 @@ class Function:
         parsed = DocumentPattern.parse(pattern)
         if on not in KINDS:
             raise ValueError(f"on is {on!r}; write one of {', '.join(KINDS)}")
+        if in_order not in (True, False, EACH):
+            raise ValueError(f"in_order is {in_order!r}; write True, False or {EACH!r}")
+        chosen = DocumentFilter(prefix, type, (changed,) if isinstance(changed, str) else tuple(changed))
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
-            check_plain(handler, "handler", has_name=True)
+            check_plain(handler, "handler", has_name=True, may_await=True)
             task = register_task(task_code(handler, parsed))
-            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
+            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order, chosen)
             return handler
 
         return register
+
+    def on_failure(self, code: Handler) -> Handler:
+        """Run the code as a task for each failure that waits for a person: it has one argument, the `notice`.
+
+        A notice is delivered at least once; ``context.operation`` of a parameter `TaskContext` is the same in every
+        delivery. It tells of a flow of this function that is stuck or has failed, a task that is given up, a call of an
+        object that is given up or an object whose messages cannot be applied, and a batch that has ended without
+        success. What a caller awaits and receives as an error, such as the failure of a step, a sub-flow or a flow's
+        batch, has no notice. Neither has the failure of this code.
+
+        Raises `TypeError` if the code has other arguments than ``notice: FailureNotice``, and `ValueError` for a second
+        one.
+        """
+        task: Task[..., Any] = Task(
+            self.name, code, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE, FAILURE_NOTICE_TASK
+        )
+        if task.parameters != ["notice"]:
+            raise TypeError(f"{code.__name__} handles failures: write def {code.__name__}(notice: FailureNotice)")
+        if self._tasks.setdefault(FAILURE_NOTICE_TASK, task) is not task:
+            raise ValueError(f"{self.name} has two functions for on_failure: handle the notices in one")
+        return code
 
     @property
     def handlers(self) -> "Mapping[str, DocumentHandler]":
@@ -534,14 +619,15 @@ class Function:
 
         event, path = str(delivered.payload.get("event", "")), str(delivered.payload.get("path", ""))
         record = model.path_of(self.name, delivered.task, path)
-        ordered = model.OrderedEvent(record, path, event, delivered.payload.get("place"))
+        place, after = delivered.payload.get("place"), delivered.payload.get("after")
+        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
     def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run the mailbox of an object or of a flow."""
         flows = str(delivered.payload.get("mailbox", "")).startswith("flows/")
         host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
-        to_be_retried(ports, lambda: host.run_turn(ports, delivered))
+        to_be_retried(ports, lambda: host.run_turn(ports, delivered), partial(refused_turn_notice, delivered))
 
     @property
     def _flow_host(self) -> "FlowHost":

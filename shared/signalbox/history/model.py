@@ -14,13 +14,12 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Literal, Self
 
 from signalbox.core import json_values
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import DECLARED
 from signalbox.core.records.record_values import BYTES, raw_bytes
 from signalbox.history.limits import LIMITS

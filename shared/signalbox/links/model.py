@@ -9,12 +9,12 @@ cycle ends after seven nights even if documents were added meanwhile.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.links.limits import LIMITS
 

@@ -11,7 +11,6 @@ and the kit's own calls with it: `objects(…).method()`, `send(task.call())`, `
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Concatenate, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
@@ -26,7 +25,7 @@ from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.kit_names import CALL_OBJECT
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

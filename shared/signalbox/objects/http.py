@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,7 +21,7 @@ from signalbox.adapters.system_clock import time_budget
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.keys import check_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound, OtherBody, PermissionDenied

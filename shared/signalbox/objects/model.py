@@ -15,14 +15,14 @@ the call is applied again.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import check_key, valid_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadKey
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome

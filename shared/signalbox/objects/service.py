@@ -11,11 +11,10 @@ call, applies it, and continues with the next one.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core import outbox
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.polling import poll, poll_again
 from signalbox.core.ports import (
@@ -58,7 +57,8 @@ from signalbox.objects.model import (
     targets_of,
 )
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
-from signalbox.tasks.model.failures import failure_path
+from signalbox.tasks.machine.failures import failure_notice
+from signalbox.tasks.model.failures import Failure, failure_path
 
 TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
 """The pauses after which a waiting caller checks whether its call has been applied, or whether it must apply the call
@@ -350,11 +350,14 @@ def committed(
     taken = take_all(turn, places, code.apply, out_of_time, gave_up=spent)
     more = mailbox.more or taken < len(mailbox.waiting)
     versions = {message.id: message.version for message in page}
+    failures = list(failures_of(code, turn, page[0])) if spent else []
+    times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
     writes = [
-        *(failures_of(code, turn, page[0]) if spent else ()),
+        *(Put(failure_path(failure.id), failure.to_record() | times) for failure in failures),
         *TurnWrites(mailbox.header, {}, versions).writes(turn),
     ]
-    outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
+    notices = [task for failure in failures for task in failure_notice(failure)]
+    outbox.commit(ports, writes, [*effects_of(turn, code.function_of, code.function, more=more), *notices])
     return turn, more
 
 
@@ -409,16 +412,14 @@ def has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started:
     return message.id in started and mark.run == delivery.id
 
 
-def failures_of(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:
-    """Iterate over the failure record of a method's call that was given up.
+def failures_of(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Failure]:
+    """Iterate over the failure of a method's call that was given up.
 
-    A retry of the record calls the method again.
+    A retry of the failure calls the method again.
     """
     call = turn.calls[message.id]
     if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:
-        failure = failure_of(code.function, turn.address, message.id, call.message, call.outcome.error)
-        times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
-        yield Put(failure_path(failure.id), failure.to_record() | times)
+        yield failure_of(code.function, turn.address, message.id, call.message, call.outcome.error)
 
 
 def begin_turn(ports: Ports, address: ObjectAddress, mailbox: Mailbox, page: tuple[StoredMessage, ...]) -> Turn:

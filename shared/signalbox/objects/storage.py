@@ -1,13 +1,13 @@
 """The records of an object (its header, its listing record, its calls) and the writes of a turn."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Effect
 from signalbox.core.kit_names import OBJECTS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.outbox import path_of as outbox_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
 from signalbox.core.records.queries import Field

@@ -47,6 +47,11 @@ class RateLimits(Limits):
     alarm_lost_seconds: int = 10
     """The time after which the sweeper assumes that a due admit run is lost."""
 
+    rate_checked_seconds: int = 3_600
+    """The time after which the sweeper looks for waits of a rate without an alarm. A purge may have taken the admit run
+    that would have seen them.
+    """
+
     paused_retry_seconds: int = 60
     """The time after which a caller may retry an acquire that a paused rate has refused."""
 

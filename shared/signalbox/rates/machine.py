@@ -22,7 +22,6 @@ granted, in whatever order the grants are decided.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
@@ -30,7 +29,7 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds
@@ -56,6 +55,8 @@ MINUTE = 60_000_000
 
 AHEAD = timedelta(seconds=LIMITS.grants_ahead_seconds)
 ALARM_AHEAD = timedelta(seconds=LIMITS.alarm_ahead_seconds)
+ALARM_LOST = timedelta(seconds=LIMITS.alarm_lost_seconds)
+CHECKED = timedelta(seconds=LIMITS.rate_checked_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,11 @@ class Admitted:
 # --- limits ---
 
 
+def new_rate(settings: RateSettings, now: datetime) -> Rate:
+    """Return a rate of which all permits are free."""
+    return Rate(settings, sweep_at=now + CHECKED)
+
+
 def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
     """Return the rate with other limits. Permits in use stay in use, up to the new burst."""
     owed = min(Fraction(max(0, rate.full_at - microseconds(now)), interval(rate)), Fraction(wanted.burst))
@@ -96,12 +102,12 @@ def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
 
 def pause(rate: Rate, now: datetime) -> Rate:
     """Return the rate in a pause: it grants nothing, and has no admit run due. Waits stay in their order."""
-    return rate if rate.paused_at else replace(rate, paused_at=now, alarm_at=None)
+    return rate if rate.paused_at else replace(with_alarm(rate, None, now), paused_at=now)
 
 
 def resume(rate: Rate, now: datetime) -> Rate:
     """Return the rate after a pause, with an admit run now. Of the permits that came back, at most `burst` are free."""
-    return replace(rate, paused_at=None, alarm_at=now) if rate.paused_at else rate
+    return with_alarm(replace(rate, paused_at=None), now, now) if rate.paused_at else rate
 
 
 def check_weight(rate: Rate, weight: int) -> None:
@@ -219,6 +225,7 @@ def admit(loaded: Loaded) -> Admitted:
     all_stale = [wait for wait in loaded.waits if is_stale(loaded, wait)]
     stale = _fitting(all_stale)
     if rate is None or loaded.asleep:
+        rate = rate and with_alarm(rate, rate.alarm_at, now)
         return Admitted(rate, stale=stale, again=loaded.more or len(stale) < len(all_stale))
     if len(stale) < len(all_stale):
         return Admitted(rate, stale=stale, again=True)
@@ -228,7 +235,7 @@ def admit(loaded: Loaded) -> Admitted:
     again = not left and loaded.more
     alarm_at = _alarm_at(rate, left[0].weight if left else 1, now) if left or again else None
     full_page = bool(left) and slot(rate, left[0].weight, now) <= now + AHEAD
-    return Admitted(replace(rate, alarm_at=alarm_at), granted, stale, again or full_page)
+    return Admitted(with_alarm(rate, alarm_at, now), granted, stale, again or full_page)
 
 
 def _fitting(waits: Sequence[RateWait]) -> tuple[RateWait, ...]:
@@ -261,6 +268,14 @@ def is_stale(loaded: Loaded, wait: RateWait) -> bool:
     if loaded.rate is None:
         return wait.incarnation < microseconds(loaded.now)
     return wait.incarnation < loaded.incarnation
+
+
+def with_alarm(rate: Rate, alarm_at: datetime | None, now: datetime) -> Rate:
+    """Return the rate with the time of its next admit run, if any, and that of the sweeper's visit."""
+    if alarm_at is not None:
+        return replace(rate, alarm_at=alarm_at, sweep_at=alarm_at + ALARM_LOST)
+    is_due = rate.sweep_at is None or rate.sweep_at <= now
+    return replace(rate, alarm_at=None, sweep_at=now + CHECKED) if is_due or rate.alarm_at is not None else rate
 
 
 def _alarm_at(rate: Rate, weight: int, now: datetime) -> datetime:

@@ -103,7 +103,8 @@ class Rate:
     """A rate: its limits, and the permits in use.
 
     `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left. `recent`
-    are the receipts of the last acquires. While the rate is paused, since `paused_at`, it grants nothing.
+    are the receipts of the last acquires. While the rate is paused, since `paused_at`, it grants nothing. `sweep_at` is
+    the time of the sweeper's next visit: a little after the alarm, and without an alarm once an hour.
     """
 
     settings: RateSettings
@@ -111,6 +112,7 @@ class Rate:
     alarm_at: datetime | None = None
     recent: tuple[Receipt, ...] = ()
     paused_at: datetime | None = None
+    sweep_at: datetime | None = None
 
     def __post_init__(self) -> None:
         assert self.paused_at is None or self.alarm_at is None, "a paused rate has no admit run to wait for"
@@ -120,13 +122,13 @@ class Rate:
     def to_record(self) -> dict[str, Any]:
         paused = {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
         recent = [each.to_record() for each in self.recent]
-        times = {"full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at)}
+        times = {"full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at, sweep_at=self.sweep_at)}
         return {**self.settings.to_record(), **times, **paused}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         recent = tuple(Receipt(**each) for each in record["recent"])
-        times = record.get("alarm_at"), recent, record.get("paused_at")
+        times = record.get("alarm_at"), recent, record.get("paused_at"), record.get("sweep_at")
         return cls(RateSettings.from_record(record), record["full_at"], *times)
 
 

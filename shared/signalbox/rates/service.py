@@ -6,11 +6,10 @@ record, each with its own time, and enqueues their tasks for these times. An acq
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from signalbox.core.effects import Decision
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
@@ -75,7 +74,7 @@ def _set(
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, ChangedSettings]:
         [snapshot], now = read, read[0].read_time
         if new is not None and snapshot.data is None:
-            rate = Rate(new)
+            rate = machine.new_rate(new, now)
             created = ChangedSettings(RateView(name, rate, now), created=True)
             return Decision((Put(snapshot.path, rate.to_record(), Must.NOT_EXIST),), created)
         before = rate_of(name, snapshot)

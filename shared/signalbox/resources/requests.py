@@ -14,11 +14,10 @@ filtered and sorted here, with the same results as in Firestore.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadQuery
 from signalbox.core.records.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
 from signalbox.core.records.queries import Field as core_Field

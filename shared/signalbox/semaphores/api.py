@@ -1,7 +1,6 @@
 """`semaphore`, as users import it from `signalbox`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from signalbox.adapters import runtime
@@ -9,7 +8,7 @@ from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.idempotency_keys import Leaves, content_of, has_leases, hold, idempotency_key, needs_ids
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.leases import Lease, stable_names

@@ -11,11 +11,11 @@ the semaphore's record has no lease of its wait.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from signalbox.core import outbox
 from signalbox.core.due_records import due_records, postpone
 from signalbox.core.effects import Decision, Effect
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import NotInCatalogue, Problem, Unavailable

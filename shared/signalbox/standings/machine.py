@@ -54,13 +54,13 @@ valid only if no waiting adjustment is for a yoke in its pages, and the standing
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import STANDING_FOLD, STANDINGS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Contended, NewerFormat, Problem, Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS

@@ -5,10 +5,9 @@ adjustments: a change that is counted later leaves another adjustment, or writes
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Query, Snapshot, Store, is_full
 from signalbox.core.records.queries import Condition, Order

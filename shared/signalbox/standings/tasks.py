@@ -24,14 +24,13 @@ night a walk counts all yokes again, since an event may have been lost, and then
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.given import given
 from signalbox.core.kit_names import STANDING_FOLD
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import BadValue, Problem, Unavailable

@@ -1,21 +1,22 @@
 """Tasks of a user's function, and the calls of tasks that its code makes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
+from signalbox.adapters.coroutines import result_of
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls, flow_hooks
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.effects import receipt_path
-from signalbox.core.flow_hooks import check_plain, check_ran
+from signalbox.core.flow_hooks import check_plain
 from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key, is_repeated
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import TaskContext
@@ -68,9 +69,11 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
 class Task(Generic[P, R]):
     """A task of a user's function. Calling it runs its code; `call` returns a call for a queue."""
 
-    def __init__(self, function: str, code: Callable[..., R], retry_limits: RetryLimits, queue: str) -> None:
-        check_plain(code, "task", has_name=True)
-        self.name = code.__name__
+    def __init__(
+        self, function: str, code: Callable[..., R], retry_limits: RetryLimits, queue: str, name: str = ""
+    ) -> None:
+        check_plain(code, "task", has_name=True, may_await=True)
+        self.name = name or code.__name__
         self.retry_limits = retry_limits
         self.queue = queue
         update_wrapper(self, code)
@@ -79,8 +82,9 @@ class Task(Generic[P, R]):
         self._signature = Signature.from_function(code, (BatchSpec,))
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """Run the code in this process, with all of its parameters."""
-        return self._code(*args, **kwargs)
+        """Run the code in this process, with all of its parameters. An ``async def`` is run to its end."""
+        returned: R = result_of(self._code(*args, **kwargs), "task", self.name)
+        return returned
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON (docs/tasks.md).
@@ -126,10 +130,11 @@ class Task(Generic[P, R]):
     ) -> Any:
         """Run the code with arguments from a request. Raises `BadArgument`, and the errors of the code.
 
-        Raises `TypeError` if the code returns a coroutine or a generator, so that the task is not acknowledged.
+        An ``async def`` is cancelled at the end of the delivery's time, and raises `TimeoutError`. Raises `TypeError`
+        if the code returns a generator, so that the task is not acknowledged.
         """
-        code: Callable[..., R] = self._code
-        return check_ran(code(**self._signature.bind(payload, subject, context)), "task", self.name)
+        returned = self._code(**self._signature.bind(payload, subject, context))
+        return result_of(returned, "task", self.name, context.seconds_left)
 
     def encoded(self, returned: Any) -> Any:
         """Return the code's result as JSON, for a caller that receives it. Raises `BadArgument`."""

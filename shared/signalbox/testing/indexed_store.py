@@ -1,24 +1,27 @@
-"""A store that knows the composite indexes of the cloud.
+"""A store that knows the indexes of the cloud.
 
-Google's emulator and the in-memory store do not use indexes, so a query without its index would fail in the cloud only:
-`IndexedStore` refuses it. The problem contains the entry to add to the catalogue. The cloud's error is translated into
-the same problem.
+Google's emulator and the in-memory store do not use indexes, and the SQLite store makes those that it needs. So a query
+without its index would fail in the cloud only: `IndexedStore` refuses it. If a composite index is missing, the problem
+contains the entry to add to the catalogue. The cloud's error is translated into the same problem.
 """
 
 from collections.abc import Collection, Sequence
 
 from signalbox.adapters.firestore.messages import needs_index
+from signalbox.catalogue.kit_indexes import kit_indexes
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Store, Write
+from signalbox.core.problems import BadQuery
 from signalbox.core.query_checks import check_query, full_order
 from signalbox.core.records.composite_indexes import Index, lacking
 from signalbox.core.records.queries import Field
+from signalbox.core.records.record_values import field_name
 
 
 class IndexedStore:
-    """A store with only these composite indexes, on top of another store."""
+    """A store with only these composite indexes and the kit's indexes of single fields, on top of another store."""
 
     def __init__(self, store: Store, declared: Collection[Index]) -> None:
-        self._store, self._declared = store, declared
+        self._store, self._declared, self._of_fields = store, declared, kit_indexes()
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         return self._store.read(*paths, fields=fields)
@@ -45,5 +48,9 @@ class IndexedStore:
 
     def _check(self, query: Query) -> None:
         check_query(query)
-        if index := lacking(query.collection, query.where, full_order(query), self._declared):
+        asked = (query.collection, query.where, full_order(query))
+        if index := lacking(*asked, self._declared):
             raise needs_index(index)
+        is_composite = lacking(*asked) is not None
+        if not is_composite and (field := self._of_fields.lacking(*asked, group=query.group)):
+            raise BadQuery("Firestore keeps no index of this field.", field=field_name(field))

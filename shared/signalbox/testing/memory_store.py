@@ -1,4 +1,4 @@
-"""An in-memory store that behaves like Firestore, for simulation, tests and machines without Java.
+"""An in-memory store that behaves like Firestore, for simulation and tests.
 
 One lock makes every call atomic. Commit times are distinct and later than the times of earlier reads, however coarse
 the clock is. A write that changes nothing keeps the update time, as in Firestore. `SERVER_TIME` is in whole
@@ -7,13 +7,13 @@ milliseconds, and it is the time when the server processed the request, not the 
 `observe` is called for every record that changed, in commit order, inside the lock. It may read the store, should be
 quick, and must not write.
 
-The first part evaluates queries over records, the second computes the effect of a write on a record's data; both are
-pure. Values are copied when they are written and when they are read, so callers never hold references into the store.
+The first part evaluates queries over records and is pure. Values are copied when they are written and when they are
+read, so callers never hold references into the store.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from operator import ge, gt, itemgetter, le, lt
 from threading import RLock
@@ -23,23 +23,15 @@ from signalbox.adapters.system_clock import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import (
-    REMOVE,
-    SERVER_TIME,
-    AlreadyExists,
     Change,
     Committed,
     Conflict,
     Data,
     Delete,
-    Guard,
-    Increment,
-    Must,
     Outcome,
     Put,
     Query,
-    RecordMissing,
     Snapshot,
-    Stale,
     Write,
     WriteResult,
     count_fitting,
@@ -48,14 +40,22 @@ from signalbox.core.problems import Problem
 from signalbox.core.query_checks import check_query, full_order, is_descending, operands
 from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import ID, Condition, Field
-from signalbox.core.records.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, record_bytes, same
+from signalbox.core.records.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes, same
 from signalbox.core.records.value_order import NAN_RANK, NULL_RANK, Key, order_key
 from signalbox.core.times import instant, microseconds
-from signalbox.core.write_checks import check_commit, check_each, is_server_value
+from signalbox.core.write_checks import check_commit, check_each
+from signalbox.core.write_effects import (
+    MISSING,
+    Stored,
+    after_change,
+    after_put,
+    check_guard,
+    copied_map,
+    masked,
+    value_at,
+)
 
 RANGES: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-
-MISSING = object()
 
 
 def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
@@ -68,16 +68,6 @@ def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
         if None not in keys and all(test(id_, data) for test in tests):
             ranked.append((*keys, id_))
     return [rank[-1] for rank in _behind(query, _sorted(query, ranked))]
-
-
-def value_at(data: Data, field: Field) -> Any:
-    """Return the value of a field, or `MISSING`."""
-    value: Any = data
-    for key in field:
-        if not isinstance(value, dict) or key not in value:
-            return MISSING
-        value = value[key]
-    return value
 
 
 def _key_at(data: Data, field: Field) -> Key | None:
@@ -147,97 +137,6 @@ def _is_behind(rank: Key, cursor: Key, directions: list[bool]) -> bool:
         if one != other:
             return bool(one < other if descending else one > other)
     return False
-
-
-Stored = dict[str, Any]
-
-_PLAIN = frozenset((str, int, float, bool, type(None)))
-
-
-def copied(value: Any) -> Any:
-    """Copy a value as Firestore returns it: maps with sorted keys, times in UTC."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind is dict:
-        return copied_map(value)
-    if kind is list:
-        return [item if type(item) in _PLAIN else copied(item) for item in value]
-    if kind is datetime and value.tzinfo is UTC and not value.fold:
-        return value
-    return instant(microseconds(value))
-
-
-def copied_map(data: Any) -> Stored:
-    """Copy a map. The keys are mostly sorted already, so sorting takes one comparison a key."""
-    return {key: value if type(value := data[key]) in _PLAIN else copied(value) for key in sorted(data)}
-
-
-def after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
-    """Return the record's new data and the new values of its increments."""
-    plain = {key: value for key, value in put.data.items() if not is_server_value(value)}
-    fill = [((key,), value) for key, value in put.data.items() if is_server_value(value)]
-    return _filled_in(copied_map(plain), fill, server_time)
-
-
-def after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
-    """Return the record's new data and the new values of its increments."""
-    data = before
-    for field, value in change.fields.items():
-        if value is REMOVE:
-            data = _without(data, field)
-        elif not is_server_value(value):
-            data = _with(data, field, copied(value))
-    fill = [(field, value) for field, value in change.fields.items() if is_server_value(value)]
-    return _filled_in(data, fill, server_time)
-
-
-def masked(data: Stored, fields: Iterable[Field] | None) -> Stored:
-    """Return the fields of a mask that a record has. A mask of None has all fields."""
-    if fields is None:
-        return data
-    chosen: Stored = {}
-    for field in fields:
-        if (value := value_at(data, field)) is not MISSING:
-            chosen = _with(chosen, field, value)
-    return chosen
-
-
-def _filled_in(
-    data: Stored, fill: Iterable[tuple[Field, Any]], server_time: datetime
-) -> tuple[Stored, dict[Field, Any]]:
-    values: dict[Field, Any] = {}
-    for field, marker in fill:
-        new = server_time if marker is SERVER_TIME else _sum(value_at(data, field), marker.by)
-        data = _with(data, field, new)
-        if isinstance(marker, Increment):
-            values[field] = new
-    return data, values
-
-
-def _sum(old: Any, by: int) -> int | float:
-    """Return a sum. A value that is not a number counts as 0; integers saturate."""
-    if type(old) is float:
-        return old + by
-    return max(-INTEGER_MAX - 1, min(INTEGER_MAX, old + by)) if type(old) is int else by
-
-
-def _with(data: Stored, field: Field, value: Any) -> Stored:
-    """Return the data with a field set. A value on the field's path that is not a map is replaced by one."""
-    key, *rest = field
-    if rest:
-        inner = data.get(key)
-        value = _with(inner if isinstance(inner, dict) else {}, tuple(rest), value)
-    return {**data, key: value}
-
-
-def _without(data: Stored, field: Field) -> Stored:
-    """Return the data without a field; the maps above it stay, even empty."""
-    if value_at(data, field) is MISSING:
-        return data
-    if len(field) > 1:
-        return {**data, field[0]: _without(data[field[0]], field[1:])}
-    return {key: value for key, value in data.items() if key != field[0]}
 
 
 Observer = Callable[[str, Snapshot, Snapshot], None]
@@ -333,7 +232,7 @@ class MemoryStore:
     def _commit(self, writes: Sequence[Write], added_bytes: Sequence[int]) -> Committed:
         records = [self._record(write.path) for write in writes]
         for write, record in zip(writes, records, strict=True):
-            _check_guard(write.path, write.guard, record)
+            check_guard(write.path, write.guard, record.update_time if record else None)
         at = self._commit_time()
         strayed = at + self._stray()
         server_time = strayed.replace(microsecond=strayed.microsecond // 1_000 * 1_000)
@@ -387,16 +286,6 @@ def _checked(snapshot: Snapshot) -> Snapshot:
     if snapshot.data is not None:
         check_record(snapshot.path, snapshot.data)
     return snapshot
-
-
-def _check_guard(path: str, guard: Guard, record: Record | None) -> None:
-    if isinstance(guard, datetime):
-        if record is None or record.update_time != guard:
-            raise Stale(f"{path} was written after {guard.isoformat()}")
-    elif guard is Must.EXIST and record is None:
-        raise RecordMissing(f"{path} does not exist")
-    elif guard is Must.NOT_EXIST and record is not None:
-        raise AlreadyExists(f"{path} exists")
 
 
 def _step(write: Write, before: Record | None, added_bytes: int, at: datetime, server_time: datetime) -> _Step:

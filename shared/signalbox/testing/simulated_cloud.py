@@ -32,6 +32,7 @@ from signalbox.batches.api import forget_liveness
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.derived_keys import usage_of
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
 from signalbox.core.document_patterns import WRITTEN, matches
@@ -127,6 +128,7 @@ class FunctionTable:
         timeouts = {name: each.timeout_seconds for name, each in self._catalogue.functions.items()}
         chosen = replace(chosen, timeouts={**timeouts, **chosen.timeouts})
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
+        chosen = replace(chosen, parts=frozenset(self._catalogue.parts))
         classes = {**self._catalogue.object_classes, **self._classes}
         flows = {**self._catalogue.flow_functions, **self._flows}
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
@@ -219,7 +221,8 @@ class FunctionTable:
     def _load(self, name: str) -> flask.Flask:
         entries = self._catalogue.functions
         if name not in entries:
-            raise UnknownFunction(f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}")
+            there = f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}"
+            raise UnknownFunction(f"{there}. {absent(name)}".removesuffix(". "))
         with self.variables_set():
             return load(name, entries[name].folder, entries[name].signature_type)
 

@@ -1,7 +1,7 @@
 """The commands that start, watch and change runs of flows. They use the package's client."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from signalbox_tools.cli.function_commands import (
     show_each,
     time_of,
 )
-from signalbox_tools.terminal_text import visible, visible_lines
+from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client.blocking.batches import Batch
@@ -42,7 +42,8 @@ def flows() -> None:
 @click.argument("function")
 @click.argument("flow")
 @click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
-@click.option("--label", help="Only runs with this label, as name:value.")
+@click.option("--label", "labels", multiple=True, help="Only runs with this label, as name:value; repeat it for more.")
+@click.option("--count-by", metavar="LABEL", help="Print the number of the runs with each value of a label instead.")
 @click.option(
     "--since", help="Only runs started since then: 30m, 2h or 7d ago, or a time such as 2026-01-31T09:30:00Z."
 )
@@ -54,7 +55,8 @@ def list_runs(
     function: str,
     flow: str,
     state: str | None,
-    label: str | None,
+    labels: tuple[str, ...],
+    count_by: str | None,
     since: str | None,
     until: str | None,
     newest_first: bool,
@@ -64,8 +66,12 @@ def list_runs(
     """List the runs of a flow: id and state."""
     after, before = (time_of(text) if text else None for text in (since, until))
     with opened(**place) as client:
-        runs = client.flow(function, flow).runs(state, label, None, after, before, newest_first=newest_first)
-        show_each(runs, ("id", "state"), as_json=as_json)
+        of = client.flow(function, flow)
+        if count_by:
+            show(of.count_by(count_by, state, labels, None, after, before))
+        else:
+            runs = of.runs(state, labels, None, after, before, newest_first=newest_first)
+            show_each(runs, ("id", "state"), as_json=as_json)
 
 
 @flows.command("show")
@@ -202,6 +208,8 @@ def _follow(batch: "Batch") -> None:
     for unit in batch.results("failed"):
         click.echo(visible(unit["error"]), err=True)
     skipped = sum(unit.get("result") == "skipped" for unit in batch.results("succeeded"))
+    if skipped:
+        click.echo(f"{skipped:,} skipped: they had ended before, or no longer match.", err=True)
     click.echo(f"{shown['succeeded'] - skipped:,} of {shown['size']:,} done.", err=True)
     if shown["failed"] or shown["state"] == "cancelled":
         raise click.exceptions.Exit(1)
@@ -327,21 +335,51 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
 
 @flows.command("replay")
 @click.argument("function")
-@click.argument("flow")
-@click.argument("id")
+@click.argument("flow", required=False)
+@click.argument("id", required=False)
 @click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
+@click.option("--all-running", is_flag=True, help="All runs of FUNCTION, or of FLOW, that run or are suspended.")
 @of_a_place
-def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
+def replay_run(
+    function: str, flow: str | None, id: str | None, debug: bool, all_running: bool, **place: str
+) -> int | None:
     """Replay a run's log with the project's code, in this process: `breakpoint()` and an editor's breakpoints work.
 
+    With --all-running, check whether all runs can continue with this code: the status is 3 if some would be stuck.
     Nothing is sent or written. The status is 1 if the code diverges from the log.
     """
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.cli import flow_replay
 
-    with opened(**place) as client:
-        log = client.flow(function, flow).run(id).whole_log()
+    if all_running and (id or debug):
+        raise click.UsageError("--all-running replays all runs: leave out ID and --debug.")
+    if not all_running and (flow is None or id is None):
+        raise click.UsageError("Name a run, FLOW ID, or write --all-running.")
     try:
-        click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow), log, stop=debug)))
+        with opened(**place) as client, flow_replay.knowing_the_catalogue():
+            if all_running:
+                known = flow_replay.flows_of(function)
+                chosen = known if flow is None else {flow: flow_replay.flow_of(function, flow)}
+                return _check_all(flow_replay.replay_all(client, function, chosen))
+            assert flow is not None, "checked above"
+            assert id is not None, "checked above"
+            log = client.flow(function, flow).run(id).whole_log()
+            click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow), log, stop=debug)))
     except (AssertionError, CatalogueError, LookupError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
+    return None
+
+
+def _check_all(replayed: Iterable[str]) -> int:
+    """Print the runs that would be stuck, and how many there are. Return the exit status."""
+    from signalbox_tools.cli.flow_replay import MISFITS_STATUS
+
+    outcomes = list(replayed)
+    misfits = [outcome for outcome in outcomes if outcome]
+    if not misfits:
+        click.echo(f"{counted(len(outcomes), 'run')} would continue with this code.")
+        return 0
+    click.echo(f"{len(misfits):,} of {counted(len(outcomes), 'run')} would be stuck with this code:")
+    for misfit in misfits:
+        click.echo(f"  {visible(misfit)}")
+    return MISFITS_STATUS

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX = 5.0
 """The time in which an address must accept a connection."""
 
+WRONG_URL = "correct --url or SIGNALBOX_URL"
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -59,8 +61,8 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
 
     if url:
         if url.lower().startswith("https:"):  # nothing is sent to a host that has not been confirmed
-            return Client(url, token=_token_for_any_host)
-        return Client(_answering(url, "correct --url or SIGNALBOX_URL"))
+            return Client(_accepting(url), token=_token_for_any_host)
+        return Client(_answering(url, WRONG_URL))
     try:
         if not project:
             running = RunningStack.of(Project.find().state).base_url
@@ -81,6 +83,22 @@ def _answering(url: str, remedy: str) -> str:
         raise click.ClickException(f"{url} does not answer ({error}): {remedy}.") from error
     except httpx.HTTPError:  # something is there, and the client reports its errors
         pass
+    return url
+
+
+def _accepting(url: str) -> str:
+    """Return an address that accepts a connection, or for which a proxy may. Raises `ClickException`."""
+    import socket
+    from urllib.request import getproxies
+
+    import httpx
+
+    try:
+        parts = httpx.URL(url)
+        if not {"https", "all"} & getproxies().keys():
+            socket.create_connection((parts.host, parts.port or 443), CONNECT_SECONDS_MAX).close()
+    except (OSError, UnicodeError, httpx.InvalidURL) as error:
+        raise click.ClickException(f"{url} does not answer ({error}): {WRONG_URL}.") from error
     return url
 
 

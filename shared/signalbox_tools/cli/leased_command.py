@@ -1,8 +1,9 @@
 """`semaphores run`: a command that runs while a lease is held, and no longer.
 
 Signals are handled before the lease is asked for: one that arrives until the command runs ends the wait, and releases
-what was granted; later ones go to the command and its children. The command's process group ends with this process,
-however this process ends (`command_guard`).
+what was granted; later ones go to the command and its children. While the lease is released, which may be retried for
+a minute, the first one waits for the release, and a second one ends it. The command's process group ends with this
+process, however this process ends (`command_guard`).
 """
 
 import contextlib
@@ -54,7 +55,9 @@ class LeasedCommand:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
+        self._lease: HeldLease | None = None
         self._is_starting = False
+        self._is_releasing = False
         self._kept: list[int] = []
 
     def run(self, semaphore: "Semaphore", timeout: float, permits: int, lease_seconds: float | None) -> int:
@@ -73,9 +76,13 @@ class LeasedCommand:
                 semaphore.lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease,
             ):
                 report.cancel()
-                self._status = self._run_under(lease)
+                self._lease = lease
+                try:
+                    self._status = self._run_under(lease)
+                finally:
+                    self._is_releasing = True
         except _Interrupted as interrupt:
-            return _ended(f"Stopped by {signal.Signals(interrupt.number).name}.", SIGNALLED + interrupt.number)
+            return self._interrupted(interrupt.number)
         except TimeoutError as error:
             return _ended(str(error), NO_PERMIT)
         except LeaseLost as error:
@@ -92,10 +99,20 @@ class LeasedCommand:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _interrupted(self, number: int) -> int:
+        """Return the exit status after a signal that did not go to the command."""
+        name = signal.Signals(number).name
+        if self._process is None:
+            return _ended(f"Stopped by {name}.", SIGNALLED + number)
+        status = LEASE_LOST if self._status is None else self._status
+        if self._lease is not None and self._lease.is_released:
+            return status
+        return _ended(f"Stopped by {name}: the lease may not be released, and ends by itself.", status)
+
     def _receive(self, number: int, _: object) -> None:
         if self._is_starting:
             self._kept.append(number)
-        elif self._process is None:
+        elif self._process is None or self._is_releasing:
             raise _Interrupted(number)
         elif self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it ended, and its status is being read

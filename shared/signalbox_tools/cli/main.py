@@ -17,7 +17,7 @@ import click
 
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
-from signalbox_tools.cli import flow_commands, function_commands, object_commands
+from signalbox_tools.cli import flow_commands, function_commands, object_commands, schedule_commands
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
 from signalbox_tools.terminal_text import counted, visible, visible_lines
 
@@ -106,13 +106,15 @@ def cli() -> None:
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--github", is_flag=True, help="Add a workflow that tests every push.")
-def new(folder: Path, github: bool) -> None:
+@click.option("--api", default="", help="Functions of the kit to call over HTTP: documents,batches or all.")
+def new(folder: Path, github: bool, api: str) -> None:
     """Make a project, with a function and its test, in FOLDER."""
     from signalbox_tools.setup import new_project
     from signalbox_tools.setup.new_function_templates import CannotMake
 
     with _refusals(CannotMake, refusal=WrongInput):
-        click.echo(new_project.make(folder, github=github), nl=False)
+        parts = [name.strip() for name in api.split(",") if name.strip()]
+        click.echo(new_project.make(folder, github=github, api=parts), nl=False)
 
 
 @cli.command()
@@ -205,27 +207,50 @@ def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as
 
 @cli.command()
 @click.option("--port", envvar="PORT", type=click.IntRange(1, 65_535), default=8080, show_default=True)
-@click.option("--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder that keeps documents and queues.")
+@click.option(
+    "--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder of the data (default: .signalbox/data)."
+)
+@click.option("--store", envvar="STORE", default="", help="sqlite (default), or emulator: Google's, which needs Java.")
+@click.option("--synchronous", envvar="SYNCHRONOUS", default="", help="FULL: no power cut loses a commit.")
 @click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
 @click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
-def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
-    """Serve all functions on this machine until Ctrl-C."""
-    from signalbox.adapters.settings import EMBEDDED
+@click.option("--examples", envvar="EXAMPLES", is_flag=True, help="Serve the kit's examples too (in its repository).")
+def dev(port: int, data: Path | None, store: str, synchronous: str, log: str, chaos: str, examples: bool) -> None:
+    """Serve all functions on this machine until Ctrl-C. The data stays: `signalbox data clear` deletes it."""
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.local import injected_faults as faults
-    from signalbox_tools.local import serving
+    from signalbox_tools.local import preparation, serving
     from signalbox_tools.local.stack import StackError
 
-    if (store := os.environ.get("SIGNALBOX_STORE", "")) not in ("", EMBEDDED):
-        raise click.UsageError(
-            f"SIGNALBOX_STORE is {store!r}: set it to {EMBEDDED}, or unset it to use the Firestore emulator"
-        )
+    try:
+        store, level = preparation.chosen_store(store), preparation.chosen_level(synchronous)
+    except StackError as error:
+        raise click.UsageError(str(error)) from error
     try:
         faults.parse(chaos)
     except ValueError as error:
         raise click.UsageError(f"CHAOS is {chaos!r}: {error}. Write CHAOS=twice=0.1,late=0.1") from error
     with _refusals(StackError, CatalogueError):
-        serving.serve(port, data, log, chaos)
+        serving.serve(port, data, log, chaos, store, level, examples=examples)
+
+
+@cli.group()
+def data() -> None:
+    """The data of the stack on this machine."""
+
+
+@data.command("clear")
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="Its folder, as of `dev`.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear_data(folder: Path | None, yes: bool) -> None:
+    """Delete the documents, queues and events that `signalbox dev` keeps."""
+    from signalbox_tools.local.folder.data_folder import DataFolder
+    from signalbox_tools.local.folder.folder_lock import FolderInUse
+
+    with _refusals(FolderInUse):
+        kept = DataFolder(folder or DataFolder.of(Project.find()))
+        yes or click.confirm(f"Delete the data in {kept.path}?", abort=True)
+        click.echo(f"The data in {kept.path} is deleted." if kept.clear() else f"There is no data in {kept.path}.")
 
 
 @cli.command()
@@ -493,7 +518,7 @@ def destroy(project: str, environment: str, region: str, confirm: str) -> int:
     return _run((project, environment, region), confirm, lambda deployment: deployment.destroy())
 
 
-for group in (*function_commands.GROUPS, *object_commands.GROUPS, flow_commands.flows):
+for group in (*function_commands.GROUPS, *object_commands.GROUPS, flow_commands.flows, schedule_commands.schedules):
     cli.add_command(group)
 for command in (function_commands.list_failures, function_commands.show_failure, function_commands.retry_failures):
     failures.add_command(command)

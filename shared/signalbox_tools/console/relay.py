@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import httpx
 from werkzeug.wrappers import Request, Response
 
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.reading import Catalogue
 from signalbox_tools.console.actions import ACTIONS, BODY_BYTES_MAX, OF_QUEUES, REASON_HEADER, action_of, logged_body
 from signalbox_tools.console.identity_tokens import Tokens
@@ -99,7 +100,7 @@ class Relay:
         if name is None:
             return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
         if name not in OF_QUEUES and not self.passes(path):
-            return _not_passed_on()
+            return _not_passed_on(path)
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
@@ -144,7 +145,7 @@ class Relay:
 
     def _passed_on(self, path: str, request: Request) -> Response:
         if not self.passes(path):
-            return _not_passed_on()
+            return _not_passed_on(path)
         try:
             answer = self._sent(path, request)
         except (httpx.HTTPError, httpx.InvalidURL, CommandFailed) as error:
@@ -179,7 +180,10 @@ class Relay:
 
 def segments_of(catalogue: Catalogue) -> frozenset[str]:
     """Return the first segments of the addresses of the kit's own functions."""
-    return frozenset(catalogue.functions[name].segment for name in READ if name in catalogue.functions)
+    functions = catalogue.functions
+    return frozenset(
+        functions[name].segment for name in READ if name in functions and "people" in functions[name].invoked_by
+    )
 
 
 def _with_objects_or_flows(catalogue: Catalogue) -> frozenset[str]:
@@ -187,8 +191,9 @@ def _with_objects_or_flows(catalogue: Catalogue) -> frozenset[str]:
     return frozenset(each.segment for each in functions if (each.objects or each.flows) and "people" in each.invoked_by)
 
 
-def _not_passed_on() -> Response:
-    return problem(404, "Not passed on", "The console reads only the API of the kit.")
+def _not_passed_on(path: str) -> Response:
+    missing = absent(_segments(path)[0])
+    return problem(404, "Not passed on", missing or "The console reads only the API of the kit.")
 
 
 def _not_the_api(answer: httpx.Response) -> Response:

@@ -122,6 +122,7 @@ class Console:
             "has_queues": self.queues is not None,
             "has_minutes": self.minutes is not None,
             "has_traces": self.traces is not None,
+            "called": sorted(each.segment for each in self._for_people),
             "actions": {name: ACTIONS[name].shown() for name in self._actions},
             "objects": self._listed("class", ((each.segment, each.objects) for each in self._for_people)),
             "flows": self._listed("flow", ((each.segment, each.flows) for each in self._for_people)),

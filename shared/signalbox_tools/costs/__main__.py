@@ -34,16 +34,18 @@ HELP = {
     "steps": "steps of flows",
     "documents": "documents in the database, which nightly verifications read once a week",
     "stored_gib": "GiB in the database, with its indexes",
+    "schedules": "schedules; those of the catalogue by default",
     "writers": "anyone, or kit, as documents.written_by in the catalogue; the catalogue's own by default",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    declared = _declared()
     parser = argparse.ArgumentParser(prog="signalbox cost", description=__doc__)
     for field in fields(Usage):
         option = f"--{field.name.replace('_', '-')}"
-        default = _declared_writers() if field.name == "writers" else field.default
+        default = getattr(declared, field.name)
         names = (option, "--written-by") if field.name == "writers" else (option,)
         parser.add_argument(*names, dest=field.name, type=type(field.default), default=default, help=HELP[field.name])
     parser.add_argument("--multi-region", action="store_true", help="a database in a multi-region, at twice the price")
@@ -61,12 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _declared_writers() -> str:
-    """Return `documents.written_by` of the project's catalogue, or the default if there is none that can be read."""
+def _declared() -> Usage:
+    """Return no operations, with what the project's catalogue declares, or the defaults if it cannot be read."""
     try:
-        return load().document_writers
+        catalogue = load()
     except (CatalogueError, OSError):
-        return str(Usage().writers)
+        return Usage()
+    return Usage(writers=catalogue.document_writers, schedules=len(catalogue.schedules))
 
 
 def table(lines: list[Line]) -> str:

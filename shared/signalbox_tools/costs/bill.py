@@ -46,7 +46,8 @@ class Usage:
     """Operations in a month. `copies` are the documents that embed each put document.
 
     `documents` are those that the database stores, which nightly verifications read. `per_task` units of a batch share
-    a task. `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes.
+    a task. `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes. `schedules`
+    are those of the deployment; without any, there is no sweeper.
     """
 
     puts: int = 0
@@ -59,6 +60,7 @@ class Usage:
     documents: int = 0
     stored_gib: float = 0.0
     writers: str = "anyone"
+    schedules: int = 3
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -148,6 +150,7 @@ def _others(usage: Usage) -> list[Part]:
     return [
         Part("waits that are granted, with their task and signal", usage.pairs, "semaphores", PAIR, 3),
         _units(usage),
+        Part("units removed with their batches", usage.units, "batches", ("removed",), 0),
         Part("calls of objects", usage.calls, "objects", ("call",), 1),
         Part("steps of flows", usage.steps, "flows", ("step",), 1),
         _verified(usage),
@@ -194,7 +197,10 @@ def month_of(
     free_tier: bool = False,
 ) -> list[Line]:
     """Return the lines of a month's bill: the operations, the idle deployment, stored data, and free amounts."""
-    lines = [*bill_of(usage, prices, rows, multi_region=multi_region), _idle(prices, rows, multi_region)]
+    lines = [
+        *bill_of(usage, prices, rows, multi_region=multi_region),
+        _idle(usage.schedules, prices, rows, multi_region),
+    ]
     if usage.stored_gib:
         gib, costs = usage.stored_gib, usage.stored_gib * _gib_month(prices, multi_region)
         stored = Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
@@ -203,16 +209,16 @@ def month_of(
 
 
 SWEEPS = DAYS * 24 * 60
-SCHEDULES = 3
 METRIC_REFERENCES = 16
 """Metrics in the conditions of a deployment's alerts; a share of requests has two."""
 
 
-def _idle(prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
+def _idle(schedules: int, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
     """Return the line of an idle deployment: sweeps, schedules and alerts."""
-    sweeps = _line(Part("idle: sweeps, schedules, alerts", SWEEPS, "sweeper", ("idle",), 1), prices, rows, multi_region)
-    jobs, alerts = SCHEDULES * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
-    return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": SCHEDULES})
+    part = Part("idle: sweeps, schedules, alerts", SWEEPS if schedules else 0, "sweeper", ("idle",), 1)
+    sweeps = _line(part, prices, rows, multi_region)
+    jobs, alerts = schedules * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
+    return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": schedules})
 
 
 def _gib_month(prices: Mapping[str, Any], multi_region: bool) -> float:

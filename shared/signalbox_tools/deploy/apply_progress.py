@@ -23,6 +23,7 @@ LABELS = (
     ("google_firestore_backup", "backup schedules"),
     ("google_firestore_", "settings of Firestore's indexes"),
     ("terraform_data.rights", "rights to take effect"),
+    ("_iam_binding.", "rights"),
     ("_iam_member.", "rights"),
     ("google_project_service.", "APIs"),
     ("google_service_account.", "accounts"),

@@ -3,7 +3,8 @@
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
                                                                                └ again and again, see apply_attempts.py
 
-After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set (dead_letter_subscriptions.py).
+After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set (dead_letter_subscriptions.py), and
+reads the indexes of fields back (field_settings.py).
 
 Nothing is changed before it is confirmed: first the parts that a fresh project lacks (APIs, the bootstrap), one
 question each, then the plan.
@@ -15,11 +16,13 @@ from functools import partial
 
 from signalbox.core.ports import Store
 from signalbox_tools.catalogue_lock import lock, lock_of
+from signalbox_tools.cli import flow_replay
 from signalbox_tools.deploy import (
     alert_address,
     dead_letter_subscriptions,
     declared_limits,
     deployed_place,
+    field_settings,
     lost_tasks,
     project_facts,
     recorded_tasks,
@@ -33,7 +36,7 @@ from signalbox_tools.deploy import (
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
 from signalbox_tools.deploy.rollback_and_restore import Recovery
@@ -46,6 +49,7 @@ WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
 FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
+STUCK_RUNS = "guard the change with `flow.patched`, or remove check_runs from the function's entry."
 COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
@@ -77,34 +81,42 @@ class Deployment:
         return Recovery(self.target, self.say, self.agree, self.run)
 
     def plan(self) -> Plan:
-        """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""
-        return self._planned(self._checked())
+        """Check, package, plan and show; a plan that may be applied is kept for `deploy(saved=True)`."""
+        engine = self._checked()
+        engine.forget_kept_plan()
+        plan = self._planned(engine)
+        engine.keep_plan()
+        return plan
 
     def deploy(self, saved: bool = False) -> bool:
-        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
+        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
         engine = self._in_place(self._terraform(self._preparation().prepared().account))
         if saved:
-            if not engine.plan_file.exists():
+            if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
-            plan = engine.saved()
             self._refuse_losses(plan)
+            self._refuse_stuck_runs(engine)
             self._apply(engine, plan)
         else:
             alert_address.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
             if not plan.empty:
+                self._refuse_stuck_runs(engine)
                 agreed(self.agree, "Apply it?")
                 deployed_place.keep(self.target, self.say)
                 self._apply(engine, plan)
-        kept = self._keep_dead_letters(engine)
-        return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and kept
+        complete = self._completed(engine)
+        return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and complete
 
     def smoke(self) -> bool:
         """Smoke-test the deployment through its own URLs; return whether every step passed."""
         return self._tested(self._checked())
 
-    def destroy(self) -> None:
-        """Destroy the environment after its name is typed; for prod also the project's name."""
+    def destroy(self) -> bool:
+        """Destroy the environment after its name is typed; for prod also the project's name.
+
+        Return whether the queues, which stay, are empty.
+        """
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
             raise Aborted(f"Nothing was destroyed: type {words!r} (or --confirm {words!r}).")
@@ -113,16 +125,22 @@ class Deployment:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        for queue in self.target.catalogue.queues:
-            self._emptied(self.target.service(queue))
+        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.queues]
         self.say(REMAINS)
+        return all(emptied)
 
-    def _emptied(self, queue: str) -> None:
-        """Delete the tasks of a queue that stays."""
+    def _emptied(self, queue: str) -> bool:
+        """Delete the tasks of a queue that stays. Report a failure, and return whether there was none."""
         where = (f"--location={self.target.region}", f"--project={self.target.project}", "--quiet")
         outcome = self.run(("gcloud", "tasks", "queues", "purge", queue, *where), folder=self.target.root)
-        if not outcome.ok:
-            self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
+        is_empty = outcome.ok or project_facts.ABSENT in outcome.error
+        if not is_empty:
+            command = f"gcloud tasks queues purge {queue} {' '.join(where[:2])}"
+            self.say(
+                f"The queue {queue} was not emptied: the next deployment would run its tasks. To empty it: {command}\n"
+                f"  {outcome.error.strip()}"
+            )
+        return is_empty
 
     def adopt(self) -> bool:
         """Import the resources that a killed apply left, and create the rest.
@@ -142,7 +160,7 @@ class Deployment:
             agreed(self.agree, "Apply it?")
             deployed_place.keep(self.target, self.say)
             self._apply(engine, plan)
-        return self._keep_dead_letters(engine)
+        return self._completed(engine)
 
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
@@ -167,7 +185,7 @@ class Deployment:
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
-        self.say(str(plan))
+        self.say("\n".join((str(plan), *added_parts(plan, self.target.catalogue.parts))))
         self._refuse_losses(plan)
         return plan
 
@@ -178,8 +196,21 @@ class Deployment:
         records = partial(self.database, self.target, self.run)
         for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
             self.say(warning)
-        if not self.forward and any(map(lost_tasks.FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
+        if not self.forward and any(map(FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
+
+    def _refuse_stuck_runs(self, engine: terraform.Terraform) -> None:
+        """Replay the runs of functions with `check_runs`. Raises `Aborted` if one would be stuck with the new code."""
+        checked = [each.name for each in self.target.catalogue.functions.values() if each.check_runs]
+        if not checked or not engine.output("base_url"):
+            return
+        target = self.target
+        place = "--project", target.project, "--environment", target.environment, "--region", target.region
+        for function in checked:
+            self.say(f"Replaying the runs of {function} with the new code.")
+            done = self.run(flow_replay.command_for(function, *place), folder=target.root)
+            if not done.ok:
+                raise Aborted(f"{done.text}{done.error}Nothing was deployed: {STUCK_RUNS}")
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Return a plan that imports the queues that an earlier destroy kept, and does not create them."""
@@ -201,9 +232,11 @@ class Deployment:
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)
 
-    def _keep_dead_letters(self, engine: terraform.Terraform) -> bool:
+    def _completed(self, engine: terraform.Terraform) -> bool:
+        """Set and check what Terraform does not: dead letters, and the indexes that the database has."""
         place = dead_letter_subscriptions.place_of(engine.output("dead_letters"))
-        return dead_letter_subscriptions.ensure(self.target, place, self.run, self.say)
+        kept = dead_letter_subscriptions.ensure(self.target, place, self.run, self.say)
+        return field_settings.check(self.target, engine.state(), self.run, self.say) and kept
 
     def _attempts(self) -> Attempts:
         return Attempts(self.target, self.say, self.clock)

@@ -19,8 +19,8 @@ from signalbox_tools.function_deployments import is_example
 
 REGION_DEFAULT = "us-central1"
 COMMAND = re.compile(
-    r"(?<![\w.])signalbox (adopt|bootstrap|deploy|destroy|failures|logs|pause|plan|resume|restore|rollback|smoke|status"
-    r"|unlock)\b(?! -)(?!-)"
+    r"(?<![\w.])signalbox (adopt|bootstrap|console|deploy|destroy|failures|logs|pause|plan|resume|restore|rollback"
+    r"|smoke|status|unlock)\b(?! -)(?!-)"
 )
 """A command of `signalbox` for a deployment, without options."""
 

@@ -4,7 +4,7 @@ A function is lost if it is destroyed, or replaced by one with another name or i
 at its address. It was renamed or removed, no longer has tasks, or is no longer open (the tasks of an open function are
 called at ``NAME-tasks``). A task waits for up to 31 days. A lost queue keeps its tasks, but the account that they are
 sent with is destroyed. The queues are read only for a plan that loses a function or a queue, and the records only for
-one that removes a function: records name functions, not addresses.
+one that removes a function, whose name they have, or a part of the kit, which they need whatever they name.
 """
 
 import re
@@ -15,17 +15,20 @@ from typing import Any
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
+from signalbox.catalogue.parts import PARTS
 from signalbox.core.ports import Store
 from signalbox.core.problems import Problem, Unavailable
 from signalbox_tools.deploy import project_facts, recorded_tasks
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.plan_summary import FUNCTION, QUEUE, Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
-FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
-QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["[\w-]+"\]')
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
+FILTER = "--filter="
+ALL, FIRST = "--page-size=1000", "--limit=1"
+"""With a filter all tasks must be read: gcloud reads as many as the limit, and filters these."""
+
 REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
 {tasks}
 Deploy this change after they have run. To list them (`gcloud tasks delete` deletes one):
@@ -33,21 +36,29 @@ Deploy this change after they have run. To list them (`gcloud tasks delete` dele
 RECORDED = """Records of the database have tasks for functions that this plan removes ({names}), which would be lost:
 {lines}
 Deploy this change after they have ended; `signalbox console` shows them, and with --act cancels them."""
+RECORDED_PARTS = """Records of the database need parts of the kit that this plan removes ({names}):
+{lines}
+Deploy this change after they have ended or are deleted, or keep the parts: use them in the code, or name them in
+`api` of the catalogue."""
 REFUSED_DATABASE = """This plan {how} the database {name}, with all its data. It is refused in every environment.
 Restore the settings of the database in {file}: "database", "database_location", "create_database", "cmek_key", and
-"environment", which is a part of its name. To use another database, deploy another environment with it."""
+"environment", which is a part of its name. To use another database, deploy another environment with it; in prod, a
+restored one is taken into use by signalbox adopt, when the restore has ended."""
 
 
 def refuse_lost_data(target: Target, plan: Plan) -> None:
-    """Raise `Aborted` if the plan deletes or replaces a database.
+    """Raise `Aborted` if the plan deletes or replaces a database, or creates an empty one in its place.
 
-    A database that only leaves Terraform's state, as prod's does, is not deleted.
+    A database that only leaves Terraform's state, as prod's does, is not deleted. A plan that imports another one in
+    its place, as after a restore, is allowed.
     """
     for address in filter(DATABASE.search, plan.replaced):
         _refuse(target, "replaces", plan.lost_values.get(address, {}))
     for address in filter(DATABASE.search, plan.destroyed):
         if plan.lost_values[address].get("deletion_policy") != "ABANDON":
             _refuse(target, "deletes", plan.lost_values[address])
+        if any(map(DATABASE.search, plan.created)):
+            _refuse(target, "creates an empty database in place of", plan.lost_values[address])
 
 
 def _refuse(target: Target, how: str, database: Mapping[str, Any]) -> None:
@@ -60,11 +71,13 @@ def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
     waiting: list[tuple[str, str]] = []
     unread: list[str] = []
     for queue, whose, command in _questions(target, plan, run):
-        outcome = run((*command, "--limit=1", "--format=value(httpRequest.url)"), folder=target.root)
+        amount = ALL if command[-1].startswith(FILTER) else FIRST
+        outcome = run((*command, amount, "--format=value(httpRequest.url)"), folder=target.root)
         if not outcome.ok:
             unread.append(f"Warning: whether tasks wait {whose} in the queue {queue} is not known.")
-        elif url := outcome.text.strip():
-            waiting.append((f"  {queue}: {url}", f"  {shlex.join(command)}"))
+        elif urls := outcome.text.split():
+            more = f" and {len(urls) - 1} more" if len(urls) > 1 else ""
+            waiting.append((f"  {queue}: {urls[0]}{more}", f"  {shlex.join(command)}"))
     if waiting:
         tasks, commands = ("\n".join(lines) for lines in zip(*waiting, strict=True))
         raise Aborted(REFUSAL.format(tasks=tasks, commands=commands))
@@ -75,16 +88,18 @@ def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]
     """Return a warning if the records cannot be read. Raises `Aborted` if some have tasks for a removed function."""
     catalogue = target.catalogue
     gone = _removed(plan)
-    if not gone:
+    parts = _removed_parts(plan) - catalogue.parts.keys()
+    if not gone and not parts:
         return []
-    removal = recorded_tasks.Removal(gone, catalogue.object_classes, catalogue.flow_functions)
-    names = ", ".join(sorted(gone))
+    removal = recorded_tasks.Removal(gone, catalogue.object_classes, catalogue.flow_functions, parts)
+    names = ", ".join(sorted(parts or gone))
     try:
         lines = recorded_tasks.found(store(), removal)
     except (Problem, Unavailable, GoogleAPICallError, GoogleAuthError, CommandFailed, recorded_tasks.TooMany) as error:
         return [f"Warning: whether records of the database {target.database} name {names} is not known: {error}"]
     if lines:
-        raise Aborted(RECORDED.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
+        refusal = RECORDED_PARTS if parts else RECORDED
+        raise Aborted(refusal.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
     return []
 
 
@@ -93,6 +108,13 @@ def _removed(plan: Plan) -> frozenset[str]:
     kept = {found[1] for each in plan.kept if (found := FUNCTION.fullmatch(each))}
     gone = {found[1] for each in plan.destroyed if (found := FUNCTION.fullmatch(each))}
     return frozenset(name for name in gone if name.removesuffix("_tasks") not in kept and f"{name}_tasks" not in kept)
+
+
+def _removed_parts(plan: Plan) -> frozenset[str]:
+    """Return the kit's parts of which a plan destroys a worker or the queue."""
+    gone = _removed(plan)
+    queues = {found[1] for each in plan.destroyed if (found := QUEUE.fullmatch(each))}
+    return frozenset(name for name, part in PARTS.items() if gone & set(part.workers) or part.queue in queues)
 
 
 def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -108,8 +130,9 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
             if queue in queues:
                 yield queue, "at all", ("gcloud", "tasks", "list", *where)
             elif services:
-                address = rf"^https://({'|'.join(services)})-[0-9]+\.{region}\.run\.app/"
-                command = ("gcloud", "tasks", "list", *where, f"--filter=httpRequest.url~{address}")
+                address = f"^https://({'|'.join(services)})-[0-9]+[.]{region}[.]run[.]app/"
+                # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
+                command = ("gcloud", "tasks", "list", *where, f'{FILTER}httpRequest.url~"{address}"')
                 yield queue, f"for {', '.join(services)}", command
 
 

@@ -4,10 +4,15 @@ Pure. Created and changed resources are counted. Destroyed and replaced ones are
 so is every failing `check` of the configuration, such as a function that is open to all callers.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from signalbox.catalogue.parts import PARTS
+
+FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
+QUEUE = re.compile(r'google_cloud_tasks_queue\.queue\["([\w-]+)"\]')
 NAMED_BY = ("name", "location", "project")
 
 
@@ -94,11 +99,30 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from (f"  DESTROYS  {address}" for address in plan.destroyed)
 
 
+def added_parts(plan: Plan, parts: Mapping[str, str]) -> Iterator[str]:
+    """Iterate over lines about the parts of the kit that a plan adds or extends, with what each follows from.
+
+    `parts` are those of the catalogue.
+    """
+    functions, queues = (
+        {found[1] for each in plan.created if (found := kind.fullmatch(each))} for kind in (FUNCTION, QUEUE)
+    )
+    for name, origin in parts.items():
+        part = PARTS[name]
+        added = [each for each in dict.fromkeys((*part.workers, *part.api)) if each in functions]
+        if added or part.queue in queues:
+            also = [f"the queue {part.queue}"] if part.queue in queues else []
+            yield f"  adds {name}, from {origin}: {', '.join((*added, *also))}"
+
+
 def tainted(state: Mapping[str, Any]) -> list[str]:
     """Return the addresses whose creation failed half-way, from the JSON of `terraform show -json`."""
-    return [
-        each["address"] for each in _resources(state.get("values", {}).get("root_module", {})) if each.get("tainted")
-    ]
+    return [each["address"] for each in resources(state) if each.get("tainted")]
+
+
+def resources(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the resources of a state, from the JSON of `terraform show -json`."""
+    return _resources(state.get("values", {}).get("root_module", {}))
 
 
 def _resources(module: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -4,6 +4,7 @@ Pure: `lacks` compares facts with the needs of a deployment. Facts that cannot b
 may deploy need not be allowed to see the billing.
 """
 
+import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -116,6 +117,12 @@ def _place(target: Target, facts: Facts) -> Iterator[Missing]:
         files = (path.name for folder in folders for path in folder.glob(f"*{SETTINGS}"))
         known = sorted({name.removesuffix(SETTINGS) for name in files})
         yield Missing(f"There is no {target.own_file}.", f"Choose ENV: {', '.join(known)}")
+    for name in sorted((target.settings or {}).keys() - facts.variables):  # Terraform would only warn
+        like = difflib.get_close_matches(name, facts.variables, 1)
+        yield Missing(
+            f"{target.own_file} has the setting {name!r}, which does not exist.",
+            f"Correct it to {like[0]!r}" if like else "Remove it. infra/variables.tf of the kit has all settings",
+        )
     runtimes = {each.runtime for each in facts.declared}
     unknown = facts.regions is not None and target.region not in facts.regions
     if unknown or not REGION.fullmatch(target.region):

@@ -22,7 +22,9 @@ TASKS_API, SCHEDULER_API = "cloudtasks.googleapis.com", "cloudscheduler.googleap
 COMPUTE_API, SECRETS_API = "compute.googleapis.com", "secretmanager.googleapis.com"
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is also off
+EVENTS_APIS = frozenset({"eventarc.googleapis.com", "eventarcpublishing.googleapis.com", "pubsub.googleapis.com"})
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
+VARIABLE = re.compile(r'^variable "(\w+)"', re.MULTILINE)
 ABSENT = "NOT_FOUND"
 AT_ONCE = 8
 
@@ -40,6 +42,7 @@ class Facts:
     - `editions` has the edition of each database: STANDARD or ENTERPRISE, if gcloud prints it.
     - `modes` has the mode of each database: FIRESTORE_NATIVE or DATASTORE_MODE.
     - `keys` has the users' own key of each database.
+    - `variables` are the settings that an environment may have.
     """
 
     terraform: str = ""
@@ -63,6 +66,7 @@ class Facts:
     declared: Sequence[Function] = ()
     catalogue_error: str = ""
     needed_apis: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
 
 
 def gather(target: Target, run: Run) -> Facts:
@@ -94,6 +98,7 @@ def gather(target: Target, run: Run) -> Facts:
         declared=declared,
         catalogue_error=catalogue_error,
         needed_apis=_needed_apis(target, declared),
+        variables=frozenset(VARIABLE.findall((target.folder.kit.infra / "variables.tf").read_text("utf-8"))),
     )
 
 
@@ -210,11 +215,13 @@ def _last(resource_name: str) -> str:
 
 
 def _needed_apis(target: Target, declared: Sequence[Function]) -> frozenset[str]:
-    """Return the APIs that Terraform would enable.
+    """Return the APIs that Terraform would enable, without that of budgets, which few want.
 
     An API that nothing uses stays off: that of Compute Engine would create an account that is often an editor.
     """
     unused = set() if target.setting("domain", "") else {COMPUTE_API}
+    if declared and not any("event" in function.invoked_by for function in declared):
+        unused |= EVENTS_APIS
     if not any(function.secrets for function in declared):
         unused.add(SECRETS_API)
     infra = target.folder.kit.infra

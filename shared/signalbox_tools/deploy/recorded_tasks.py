@@ -8,7 +8,7 @@ Each query names a field that has an index (infra/indexes.tf), so records of end
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +18,17 @@ from signalbox.core import outbox
 from signalbox.core.ports import Query, Snapshot, Store
 from signalbox.core.records.queries import Condition, Order
 from signalbox.critical_sections.model import COLLECTION as SECTIONS
+from signalbox.documents.model.stamped_contents import COLLECTION as DOCUMENTS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED
 from signalbox.mailboxes.model.addresses import ObjectAddress
-from signalbox.mailboxes.model.messages import MAILBOX
+from signalbox.mailboxes.model.messages import MAILBOX, header_path
 from signalbox.mailboxes.storage import SWEPT_BY
 from signalbox.rates.model import COLLECTION as RATES
 from signalbox.rates.model import waits_of
 from signalbox.semaphores.model.semaphore import COLLECTION as SEMAPHORES
 from signalbox.semaphores.service.views import WITH_WAITERS
+from signalbox.standings.model.yokes import DECLARED, YOKES
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
@@ -36,17 +38,32 @@ BATCH_RUNS = (Condition(("state",), "in", ["open", "sealed"]),)
 FLOW_RUNS = (Condition(("state",), "in", [RUNNING, SUSPENDED, STUCK]),)
 
 
+KEPT = {
+    "documents": (DOCUMENTS, "documents: {}, whose copies would no longer be refreshed"),
+    "standings": (YOKES, "yokes: {}, which would no longer be counted"),
+}
+"""The records for which a part is needed as long as they exist."""
+
+
 class TooMany(Exception):
     """A query has more records than are read. The message names the collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Functions that are removed, and the functions that remain, by the names of their classes and flows."""
+    """Functions that are removed, and the functions that remain, by the names of their classes and flows.
+
+    `parts` are the kit's parts that are removed: the work of each is lost, whichever function its tasks call.
+    """
 
     functions: Collection[str]
     classes: Mapping[str, str]
     flows: Mapping[str, str]
+    parts: Collection[str] = ()
+
+    def loses(self, part: str) -> Callable[[Any], bool]:
+        """Return whether a record's work is lost with a part of the kit, or with a function that it names."""
+        return (lambda _: True) if part in self.parts else self.is_named_in
 
     def has(self, function: str | None) -> bool:
         """Return whether this function, None if no function remains, is removed."""
@@ -78,23 +95,34 @@ def found(store: Store, removal: Removal) -> list[str]:
 
     Raises `TooMany`, and as `Store.query` does.
     """
-    searches = (_outbox, _completions, _waiters, _rate_waits, _sections, _batches, _flows, _messages)
+    searches = (
+        _outbox,
+        _completions,
+        _waiters,
+        _rate_waits,
+        _sections,
+        _batches,
+        _flows,
+        _messages,
+        _thresholds,
+        _kept,
+    )
     return [line for search in searches for line in search(store, removal)]
 
 
 def _outbox(store: Store, removal: Removal) -> Iterator[str]:
     return _counted(
-        store, Query(outbox.COLLECTION), "outbox: {} with tasks that are not enqueued yet", removal.is_named_in
+        store, Query(outbox.COLLECTION), "outbox: {} with tasks that are not enqueued yet", removal.loses("sweep")
     )
 
 
 def _completions(store: Store, removal: Removal) -> Iterator[str]:
-    return _counted(store, Query(COMPLETIONS), "completions: {} of batches", removal.is_named_in)
+    return _counted(store, Query(COMPLETIONS), "completions: {} of batches", removal.loses("batches"))
 
 
 def _waiters(store: Store, removal: Removal) -> Iterator[str]:
     def waits(record: Mapping[str, Any]) -> bool:
-        return record.get("state") == "waiting" and removal.is_named_in(record)
+        return record.get("state") == "waiting" and removal.loses("semaphores")(record)
 
     for semaphore in _records(store, Query(SEMAPHORES, WITH_WAITERS)):
         for field in ("since", "lane"):  # a waiter has one of them while it waits
@@ -105,12 +133,13 @@ def _waiters(store: Store, removal: Removal) -> Iterator[str]:
 def _rate_waits(store: Store, removal: Removal) -> Iterator[str]:
     for rate in _records(store, Query(RATES)):
         waits = Query(waits_of(rate.id), order_by=(Order(("since",)),))
-        yield from _counted(store, waits, f"{rate.path}: {{}} that wait", removal.is_named_in)
+        yield from _counted(store, waits, f"{rate.path}: {{}} that wait", removal.loses("semaphores"))
 
 
 def _sections(store: Store, removal: Removal) -> Iterator[str]:
     def is_pending(record: Mapping[str, Any]) -> bool:
-        return removal.is_named_in([record.get("next"), record.get("run")])
+        pending = [each for each in (record.get("next"), record.get("run")) if each]
+        return bool(pending) and removal.loses("semaphores")(pending)
 
     return _counted(store, Query(SECTIONS), "critical_sections: {} with a run that is pending", is_pending)
 
@@ -118,15 +147,22 @@ def _sections(store: Store, removal: Removal) -> Iterator[str]:
 def _batches(store: Store, removal: Removal) -> Iterator[str]:
     for batch in _records(store, Query(BATCHES, BATCH_RUNS)):
         pages = Query(f"{batch.path}/pages")
-        if removal.is_named_in(batch.data) or any(removal.is_named_in(page.data) for page in _records(store, pages)):
+        is_lost = removal.loses("batches")
+        if is_lost(batch.data) or any(is_lost(page.data) for page in _records(store, pages)):
             yield f"{batch.path}: {(batch.data or {}).get('state')}"
 
 
 def _flows(store: Store, removal: Removal) -> Iterator[str]:
-    for run in _records(store, Query(FlowAddress.COLLECTION, FLOW_RUNS)):
-        data = run.data or {}
-        if removal.has(removal.flows.get(data["flow"])):
-            yield f"{run.path}: {data['state']}"
+    for runs in _pages(store, Query(FlowAddress.COLLECTION, FLOW_RUNS)):
+        headers = store.read(*(header_path(run.path) for run in runs), fields=(("on_complete",),))
+        for run, header in zip(runs, headers, strict=True):
+            data = run.data or {}
+            if (
+                "flows" in removal.parts
+                or removal.has(removal.flows.get(data["flow"]))
+                or removal.is_named_in(header.data)
+            ):
+                yield f"{run.path}: {data['state']}"
 
 
 def _messages(store: Store, removal: Removal) -> Iterator[str]:
@@ -143,9 +179,29 @@ def _messages(store: Store, removal: Removal) -> Iterator[str]:
 
 def _is_lost(removal: Removal, base: str, message: Mapping[str, Any]) -> bool:
     name = ObjectAddress.of_base(base).name
-    return removal.has(removal.classes.get(name)) or removal.is_named_in(
-        [message, json.loads(message.get("body", "null"))]
+    return (
+        "objects" in removal.parts
+        or removal.has(removal.classes.get(name))
+        or removal.is_named_in([message, json.loads(message.get("body", "null"))])
     )
+
+
+def _thresholds(store: Store, removal: Removal) -> Iterator[str]:
+    """Iterate over the declarations of standings whose thresholds enqueue a task, for as long as they are declared."""
+    return _counted(
+        store,
+        Query(DECLARED.partition("/")[0]),
+        "standings: {} with thresholds' tasks, until they are declared without",
+        removal.is_named_in,
+    )
+
+
+def _kept(store: Store, removal: Removal) -> Iterator[str]:
+    """Iterate over the records that a part keeps up to date as long as they exist."""
+    for part, (collection, line) in KEPT.items():
+        found = store.query(Query(collection, limit=PAGE)) if part in removal.parts else ()
+        if found:
+            yield line.format(f"{len(found)}{' or more' if len(found) == PAGE else ''}")
 
 
 def _counted(store: Store, query: Query, line: str, is_pending: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
@@ -158,11 +214,15 @@ def _of(count: int) -> str:
 
 
 def _records(store: Store, query: Query) -> Iterator[Snapshot]:
-    """Iterate over the records of a query, page by page, up to `RECORDS_MAX`."""
+    return (record for page in _pages(store, query) for record in page)
+
+
+def _pages(store: Store, query: Query) -> Iterator[Sequence[Snapshot]]:
+    """Iterate over the pages of a query's records, up to `RECORDS_MAX` records."""
     after: tuple[Any, ...] = ()
     for _ in range(RECORDS_MAX // PAGE):
         page = store.query(replace(query, limit=PAGE, after=after))
-        yield from page
+        yield page
         if len(page) < PAGE:
             return
         last = page[-1]

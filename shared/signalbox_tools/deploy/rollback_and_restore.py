@@ -7,6 +7,7 @@ backup; the one in use does not change, and serves until the environment's file 
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,17 +32,16 @@ deployment:
 {lifts}"""
 LIFT = "  gcloud run services update-traffic {service} --to-latest --region={region} --project={project}"
 RESTORED = """The restore into {database} has begun. It takes minutes to hours:
-`gcloud firestore operations list --database={database}` shows when it has ended. {old} is unchanged.
+`gcloud firestore operations list --database={database} --project={project}`
+shows when it has ended. {old} is unchanged.
 To switch, set in {file}
-  "database": "{database}",
-  "create_database": false
-and run signalbox deploy. Outside prod it is refused, since it would delete {old}: deploy another environment with the
-restored database. A backup has no security rules: the deployment sets the kit's, which deny direct access. Tasks in
-the queues name units and leases of the other database: keep the queues paused (signalbox pause), and empty them before
-signalbox resume. "Rollback and restore" in docs/operations.md has the order."""
-
-NOT_PROTECTED = """{database} has no point-in-time recovery and no delete protection yet: Google refuses both until it
-is filled. Run this command again before you switch; it then sets them."""
+  "database": "{database}"
+and run signalbox adopt: Terraform then manages {database}, with point-in-time recovery, delete protection and rules,
+which a backup does not have. {old} stays as it is, outside of Terraform. Outside prod it is refused, since Terraform
+would delete {old}: deploy another environment with the restored database. Tasks in the queues name units and leases of
+the other database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and
+restore" in docs/operations.md has the order."""
+TIME_OF_A_BACKUP = re.compile(r"-[0-9]{8}-[0-9]{4}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ class Recovery:
                 'environment with "backups": true, as prod, makes one a day. If the database is elsewhere, name its '
                 f'location: "database_location" or "region" in {self.target.own_file}.'
             )
-        database = f"{self.target.database}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
+        name = TIME_OF_A_BACKUP.sub("", self.target.database)  # it may have been restored, and a name is short
+        database = f"{name}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
         self.say(f"The newest backup of {self.target.database} is of {backup['snapshotTime']}.")
         if any(each["name"].endswith(f"/{database}") for each in self._listed("firestore", "databases", "list")):
             self.say(f"{database} is there: an earlier restore made it, and may still be filling it.")
@@ -145,22 +146,11 @@ class Recovery:
             agreed(self.agree, f"Restore it into the new database {database}?")
             source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
             self._gcloud("firestore", "databases", "restore", source, into)
-        self._protect(database)
-        self.say(RESTORED.format(database=database, old=self.target.database, file=self.target.own_file))
-
-    def _protect(self, database: str) -> None:
-        """Set what a restored database lacks and prod's has: point-in-time recovery and delete protection.
-
-        A backup has neither, and Terraform does not manage a database that it did not create.
-        """
-        settings = self.target.settings or {}
-        if settings.get("environment") != "prod":
-            return
-        command = ("firestore", "databases", "update", f"--database={database}", "--enable-pitr", "--delete-protection")
-        try:
-            self._gcloud(*command)
-        except CommandFailed as error:
-            self.say(f"{error}\n{NOT_PROTECTED.format(database=database)}")
+        self.say(
+            RESTORED.format(
+                database=database, old=self.target.database, file=self.target.own_file, project=self.target.project
+            )
+        )
 
     def _listed(self, *command: str) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*command, "--format=json") or "[]")

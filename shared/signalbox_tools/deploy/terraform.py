@@ -6,6 +6,7 @@ project's bucket under the environment's name.
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ class Terraform:
         run: Run,
         sign_in: Callable[[], dict[str, str]],
     ) -> None:
-        self.plan_file = data / "plan"
+        self._plan_file = data / "plan"
+        self._kept_plan = data / "kept-plan"
         self.folder = folder
         self._data = data
         self._variables = variables
@@ -58,26 +60,54 @@ class Terraform:
 
     def plan(self, *options: str) -> plan_summary.Plan:
         """Plan, and save the plan for `apply`."""
-        self._do("plan", f"-lock-timeout={LOCK_WAIT}", f"-out={self.plan_file}", *self._variables, *options)
+        self._do("plan", f"-lock-timeout={LOCK_WAIT}", f"-out={self._plan_file}", *self._variables, *options)
+        return self.saved()
+
+    def keep_plan(self) -> None:
+        """Keep the saved plan for a later command, which applies it without a question."""
+        self._plan_file.replace(self._kept_plan)
+
+    def forget_kept_plan(self) -> None:
+        """Delete the plan that an earlier command kept."""
+        self._kept_plan.unlink(missing_ok=True)
+
+    def kept_plan(self) -> plan_summary.Plan | None:
+        """Return the plan that `keep_plan` kept, for `apply`, or None. Plans of other commands are never returned."""
+        if not self._kept_plan.exists():
+            return None
+        shutil.copyfile(self._kept_plan, self._plan_file)
         return self.saved()
 
     def saved(self) -> plan_summary.Plan:
         """Return the saved plan."""
-        return plan_summary.read(self._json("show", "-json", str(self.plan_file)))
+        return plan_summary.read(self._json("show", "-json", str(self._plan_file)))
 
     def apply(self, watch: Callable[[str], None]) -> Outcome:
         """Apply the saved plan and return the outcome. A plan can be applied once.
 
         `watch` gets each line of the output.
         """
-        command = ("terraform", "apply", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", str(self.plan_file))
+        command = (
+            "terraform",
+            "apply",
+            "-input=false",
+            "-no-color",
+            f"-lock-timeout={LOCK_WAIT}",
+            str(self._plan_file),
+        )
         outcome = self._run(command, folder=self.folder, environment=self._environment(), watch=watch)
-        self.plan_file.unlink(missing_ok=True)
+        for plan in (self._plan_file, self._kept_plan):
+            plan.unlink(missing_ok=True)
         return outcome
 
     def tainted(self) -> list[str]:
         """Return the addresses of resources that a failed create has left incomplete."""
-        return plan_summary.tainted(self._json("show", "-json"))
+        return plan_summary.tainted(self.state())
+
+    def state(self) -> dict[str, Any]:
+        """Return the state, as `terraform show -json` prints it."""
+        shown: dict[str, Any] = self._json("show", "-json")
+        return shown
 
     def untaint(self, address: str) -> None:
         """Take the mark off a resource that a failed create left, so that it is not replaced."""
@@ -123,6 +153,7 @@ class Terraform:
 def of(target: Target, account: str, run: Run) -> Terraform:
     """Return Terraform for the functions of an environment, deployed by an account."""
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
+    values["environment_name"] = target.environment
     working_copy.renew(target.folder)
     if target.folder.own:
         # The state contains the path, so it is the same on every machine.

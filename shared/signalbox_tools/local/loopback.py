@@ -1,16 +1,9 @@
-"""Distinguish requests of this machine's programs from those of web pages, which a browser can also send here."""
-
-import re
+"""Refuse web pages, whose requests a browser can also send to the services of the local stack."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-
-
-def names_this_machine(host: str) -> bool:
-    """Return whether a header `Host` names this machine. A page's host name may also resolve to it (DNS rebinding)."""
-    return HOST.fullmatch(host) is not None
+from signalbox_tools.local.host_names import names_this_machine
 
 
 @web.middleware

@@ -1,17 +1,19 @@
 """Preparation of a local stack: check the project, clear its folder."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from signalbox.adapters.settings import EMBEDDED
+from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
+from signalbox_tools.local.folder.data_folder import EMULATOR, FILES, SQLITE
 from signalbox_tools.local.functions import spans
 from signalbox_tools.local.scheduler import PAUSED_FILE
 from signalbox_tools.local.services.supervisor import StackError
 from signalbox_tools.local.store import firestore_emulator
+from signalbox_tools.local.store.firestore_emulator import Emulator
+from signalbox_tools.local.store.local_store import SYNCHRONOUS_LEVELS
 from signalbox_tools.local.user_variables import own_environment
 from signalbox_tools.packaging.function_checks import check_all
 
@@ -30,12 +32,30 @@ def clear(folder: Path, service_names: Sequence[str], databases: bool) -> None:
     for name in service_names:
         (folder / f"{name}.log").unlink(missing_ok=True)
     (folder / spans.FILE).unlink(missing_ok=True)
-    for name in ("cloud-tasks.sqlite*", "events.sqlite*", "store.pickle", PAUSED_FILE.format("*")) if databases else ():
+    for name in (*FILES, PAUSED_FILE.format("*")) if databases else ():
         for leftover in folder.glob(name):
             leftover.unlink()
 
 
-def how_to_get_the_emulator() -> str:
-    if os.environ.get("SIGNALBOX_STORE") == EMBEDDED:
-        return "unset SIGNALBOX_STORE"
-    return firestore_emulator.HOW_TO_GET_IT
+def chosen_store(name: str) -> str:
+    """Return the store that a variable or an option names. Raises `StackError`."""
+    if name not in ("", SQLITE, EMULATOR):
+        raise StackError(f"STORE is {name!r}: set it to {SQLITE} or {EMULATOR}, or unset it to use {SQLITE}")
+    return name or SQLITE
+
+
+def chosen_level(name: str) -> Synchronous:
+    """Return the level of durability that a variable or an option names. Raises `StackError`."""
+    for level in SYNCHRONOUS_LEVELS:
+        if level == (name or "NORMAL"):
+            return level
+    raise StackError(f"SYNCHRONOUS is {name!r}: set it to NORMAL or FULL, or unset it to use NORMAL")
+
+
+def installed_emulator() -> Emulator:
+    """Return the emulator of this machine. Raises `StackError`, which names how to get it."""
+    if emulator := firestore_emulator.find_installed():
+        return emulator
+    raise StackError(
+        f"Google's Firestore emulator is not on this machine. Unset STORE, or {firestore_emulator.HOW_TO_GET_IT}"
+    )

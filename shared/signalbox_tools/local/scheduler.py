@@ -1,4 +1,4 @@
-"""Call the catalogue's schedules as Cloud Scheduler does, but at intervals of seconds.
+"""Call the catalogue's schedules as Cloud Scheduler does: at their times, or at an interval of seconds if one is set.
 
 Each schedule has a thread, so that a slow job does not delay others and never overlaps itself. A failed call is logged
 and not retried. Each call presents a token of the scheduler's account, which the local Cloud Tasks signs.
@@ -13,12 +13,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
 from urllib.parse import quote
 
+from signalbox.catalogue.cron import NEXT_DAYS_MAX, next_time
 from signalbox.catalogue.reading import Schedule, url_segment
 from signalbox_tools import http_client
 from signalbox_tools.local.kept_threads import kept_thread
@@ -27,6 +28,9 @@ RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 
 PAUSED_FILE = "{}.schedule-paused"
 """A file in the stack's folder that pauses the schedule of this name."""
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+SLEEP_SECONDS_MAX = 30.0
 
 SWEEPER = "sweep"
 QUIET_CALLS = 10
@@ -37,24 +41,52 @@ QUIET_FACTOR = 10
 log = logging.getLogger("scheduler")
 
 
+def utc_now() -> datetime:
+    """Return the time of this machine."""
+    return datetime.now(UTC)
+
+
 @dataclass(slots=True)
 class Pace:
-    """The pause before the next call of a schedule. `activity` returns counters that change with each activity."""
+    """The pause before the next call of a schedule. `activity` returns counters that change with each activity.
+
+    `planned_at` is the time of that call, which its task reads, and `now` returns the time.
+    """
 
     schedule: Schedule
     activity: Callable[[], object]
+    now: Callable[[], datetime] = utc_now
+    planned_at: datetime = NEVER
     quiet_calls: int = 0
     last: object = None
 
     def seconds(self) -> float:
         """Return the pause from now."""
+        pause = self._pause()
         every = self.schedule.local_every_seconds
+        self.planned_at = self.now() + timedelta(seconds=pause) if every else self.planned_at
+        return pause
+
+    def _pause(self) -> float:
+        every = self.schedule.local_every_seconds
+        if not every:
+            return self._until_next()
         if self.schedule.function != SWEEPER:
             return every
         now = self.activity()
         self.quiet_calls = self.quiet_calls + 1 if now == self.last and now is not None else 0
         self.last = now
         return every * QUIET_FACTOR if self.quiet_calls > QUIET_CALLS else every
+
+    def _until_next(self) -> float:
+        """Return the seconds until the next time of the schedule, later than the last one.
+
+        The clock may have been set back, or the machine may have slept: then the missed times are left out.
+        """
+        now = self.now()
+        at = next_time(self.schedule.cron, max(now, self.planned_at), self.schedule.time_zone)
+        self.planned_at = at or now + timedelta(days=NEXT_DAYS_MAX)
+        return (self.planned_at - now).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +104,19 @@ class Caller:
         """Call one schedule's function at its interval, forever."""
         pace = Pace(schedule, self.activity)
         while True:
-            time.sleep(pace.seconds())
+            _sleep(pace.seconds())
             try:
-                self.call_unless_paused(schedule)
+                self.call_unless_paused(schedule, pace.planned_at)
             except OSError as error:
                 log.warning("schedule %s: %s", schedule.name, error)
 
-    def call_unless_paused(self, schedule: Schedule) -> None:
+    def call_unless_paused(self, schedule: Schedule, planned_at: datetime | None = None) -> None:
         """Call a schedule's function once, unless it is paused. Raises as `call` does."""
         if self.folder is None or not (self.folder / PAUSED_FILE.format(schedule.name)).exists():
-            self.call(schedule)
+            self.call(schedule, planned_at)
 
-    def call(self, schedule: Schedule) -> None:
-        """Call a schedule's function once. Raises `OSError` for any response but 2xx."""
+    def call(self, schedule: Schedule, planned_at: datetime | None = None) -> None:
+        """Call a schedule's function once, for a planned time. Raises `OSError` for any response but 2xx."""
         url = self.base_url + url_segment(schedule.called)
         headers = {
             **({"Content-Type": "application/json"} if schedule.body else {}),
@@ -92,7 +124,7 @@ class Caller:
             "User-Agent": "Google-Cloud-Scheduler",
             "X-CloudScheduler": "true",
             "X-CloudScheduler-JobName": schedule.name,
-            "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(),
+            "X-CloudScheduler-ScheduleTime": (planned_at or datetime.now(UTC)).isoformat(),
         }
         http_client.send("POST", url, content=schedule.body, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
 
@@ -109,6 +141,13 @@ class Caller:
         url = f"{accounts}/{quote(self.account, safe='')}/identity?audience={quote(audience, safe='')}"
         headers = {"Metadata-Flavor": "Google"}
         return http_client.send("GET", url, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX).decode()
+
+
+def _sleep(seconds: float) -> None:
+    """Sleep, in parts: a machine that was suspended may have passed the time meanwhile."""
+    until = time.time() + seconds
+    while (left := until - time.time()) > 0:
+        time.sleep(min(left, SLEEP_SECONDS_MAX))
 
 
 def _schedules(text: str) -> list[Schedule]:

@@ -4,12 +4,19 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
+from signalbox.adapters.sqlite.file import Synchronous
+from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import Schedule, load
+from signalbox_tools.cli.flow_replay import misfits_of
+from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, DataFolder
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal
@@ -19,20 +26,23 @@ from signalbox_tools.local.stack import Stack, StackError
 
 FOUND_BY_PAGES = (
     "  A page of any site that a browser here shows can find the emulator and change its data: this machine has no\n"
-    "  other address for it than 127.0.0.1. Close other sites, or start with SIGNALBOX_STORE=embedded.\n"
+    "  other address for it than 127.0.0.1. Close other sites, or start without STORE=emulator.\n"
 )
 
 
-def serve(port: int, data: Path | None, log: str, faults: str) -> None:
-    """Serve the project's functions until Ctrl-C, and log to standard output.
+def serve(
+    port: int, data: Path | None, log: str, faults: str, store: str, synchronous: Synchronous, *, examples: bool = False
+) -> None:
+    """Serve the project's functions until Ctrl-C, with the kit's examples or without them; log to standard output.
 
-    `data` is a folder that keeps documents, queues and events. `log` is ``json`` for the unrendered lines, ``full``
+    `data` is the folder that keeps documents, queues and events. If it is None, a SQLite store has one in the project,
+    and an emulator has none. `log` is ``json`` for the unrendered lines, ``full``
     for whole tracebacks. `faults` has the form that `injected_faults.parse` reads. Raises `CatalogueError`, and
     `StackError` with a traceback that is cut like those in the log.
     """
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            _run(port, data, log, faults)
+            _run(port, data, log, faults, store, synchronous, examples=examples)
     except OSError as error:
         raise StackError(_running() or error.strerror or str(error)) from error
     except StackError as error:
@@ -48,12 +58,17 @@ def _running() -> str:
     return ""
 
 
-def _run(port: int, data: Path | None, log: str, faults: str) -> None:
+def _run(
+    port: int, data: Path | None, log: str, faults: str, store: str, synchronous: Synchronous, *, examples: bool
+) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks ends no log
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
-    stack = Stack(port, Project.find().state, faults, data=data)
-    loop = DevLoop(stack, terminal.announce)
+    project = Project.find()
+    if data is None and store == SQLITE:
+        data = DataFolder.of(project)
+    stack = Stack(port, project.state, faults, data=data, store=store, synchronous=synchronous, examples=examples)
+    loop = DevLoop(stack, terminal.announce, misfits=misfits_of)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
@@ -81,9 +96,28 @@ def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -
     finally:
         loop.stop()
         follower.stop()
-        if data:
+        if data and stack.store == EMULATOR:
             sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, within a few seconds.\n")
             sys.stdout.flush()
+
+
+def schedule_lines(schedules: Iterable[Schedule], now: datetime) -> Iterator[str]:
+    """Iterate over a line for each schedule: when it runs on this machine, and when next."""
+    for each in schedules:
+        if each.local_every_seconds:
+            yield f"{each.name}: every {each.local_every_seconds:g} s (on this machine)"
+        elif at := next_time(each.cron, now, each.time_zone):
+            shown = at.astimezone(ZoneInfo(each.time_zone))
+            yield f"{each.name}: {each.cron} {each.time_zone}, next {shown:%a %Y-%m-%d %H:%M}"
+
+
+def _print_schedules() -> None:
+    """Print when the schedules of the project run. Those of the kit are left out."""
+    own = [each for each in load().schedules.values() if each.task]
+    for number, line in enumerate(schedule_lines(own, datetime.now(UTC))):
+        sys.stdout.write(f"{'          ' if number else 'Schedules:'} {line}\n")
+    if own:
+        sys.stdout.write("           One now: signalbox schedules run NAME\n")
 
 
 def _print_urls(stack: Stack, data: Path | None) -> None:
@@ -92,7 +126,9 @@ def _print_urls(stack: Stack, data: Path | None) -> None:
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
-    documents = f"{data} keeps the data" if data else "Documents are in memory; --data FOLDER keeps them"
+    _print_schedules()
+    stays = f"{data} keeps the data" + ("" if stack.store == EMULATOR else "; signalbox data clear deletes it")
+    documents = stays if data else "Documents are in memory; --data FOLDER keeps them"
     if stack.settings.firestore_emulator.startswith("127.0.0.1:"):
         sys.stdout.write(FOUND_BY_PAGES)
     sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")

@@ -5,10 +5,9 @@
         stack.wait_until_idle(10)
 
 Every service is a separate process and is restarted when it dies. All processes end with this one, however it ends
-(except by SIGKILL on other systems than Linux). The store is Google's emulator if this machine has it, otherwise the
-in-memory store in a separate process. Both lose their data, so a stack starts empty and deletes an earlier one's
-files in its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command
-line.
+(except by SIGKILL on other systems than Linux). The store is a SQLite file, or Google's emulator. Without a folder for
+the data, a stack starts empty and deletes an earlier one's files in its folder. An emulator at
+``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command line.
 """
 
 import contextlib
@@ -21,23 +20,24 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from signalbox.adapters.settings import EMBEDDED, Settings
+from signalbox.adapters.settings import Settings
+from signalbox.adapters.sqlite.file import StoreFileError
+from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project
 from signalbox_tools import http_client
 from signalbox_tools.local import child_processes
-from signalbox_tools.local.folder.data_folder import DataFolder
+from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, DataFolder
 from signalbox_tools.local.folder.folder_lock import FolderInUse, locked
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.idle_check import IdleMonitor
 from signalbox_tools.local.logs.call_totals import LogStats
-from signalbox_tools.local.preparation import check, clear, how_to_get_the_emulator
+from signalbox_tools.local.preparation import check, chosen_level, chosen_store, clear, installed_emulator
 from signalbox_tools.local.reloading.reload import reload
 from signalbox_tools.local.services.command_lines import functions_environment, services, stats
 from signalbox_tools.local.services.function_settings import settings_of
 from signalbox_tools.local.services.ports_and_sockets import plan
 from signalbox_tools.local.services.supervisor import StackError, Supervisor
-from signalbox_tools.local.store import firestore_emulator
 
 __all__ = ["Stack", "StackError"]
 
@@ -58,8 +58,13 @@ class Stack:
       variable ``CHAOS`` is used.
     - `settings` are the settings of the functions, except for addresses. If None, the settings follow from the
       catalogue.
+    - `examples` is whether it serves the kit's examples, which the repository has.
     - `data` is a folder that keeps documents, queues and events for the next stack. If None, the data ends with this
       stack.
+    - `store` is ``sqlite`` or ``emulator``. If it is empty, the environment's variable ``STORE`` is used, and without
+      that ``sqlite``.
+    - `synchronous` is ``NORMAL``, with which the documents survive the death of all processes, or ``FULL``, with which
+      they also survive a power cut. If it is empty, the variable ``SYNCHRONOUS`` is used, and without that ``NORMAL``.
 
     Raises `StackError` when a service cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """
@@ -72,17 +77,23 @@ class Stack:
         catalogue: Path | None = None,
         settings: Settings | None = None,
         data: Path | None = None,
+        store: str = "",
+        synchronous: str = "",
+        *,
+        examples: bool = True,
     ) -> None:
         self.folder = folder.resolve()
-        emulator = None if os.environ.get("SIGNALBOX_STORE") == EMBEDDED else firestore_emulator.find_installed()
-        self.store = "emulator" if emulator else EMBEDDED
+        self.store = chosen_store(store or os.environ.get("STORE", ""))
+        emulator = installed_emulator() if self.store == EMULATOR else None
+        level = chosen_level(synchronous or os.environ.get("SYNCHRONOUS", ""))
         chaos = chaos or os.environ.get("CHAOS", "")
         catalogue = catalogue or Project.find().catalogue
-        content = catalogues.load(catalogue)
+        content = catalogues.load(catalogue, examples=examples)
         check(content)
         settings = settings or settings_of(content)
         self._data = DataFolder(data.resolve()) if data else None
-        self._layout = plan(catalogue.resolve(), content, self.folder, self._data, emulator, settings, port, chaos)
+        places = (catalogue.resolve(), content, self.folder, self._data, emulator)
+        self._layout = plan(*places, settings, port, chaos, level)
         listed = services(self._layout)
         self.service_names = tuple(service.name for service in listed)
         self._supervisor = Supervisor(listed, self.folder)
@@ -118,7 +129,8 @@ class Stack:
         return tuple(function.folder for function in self._layout.catalogue.functions.values())
 
     def __enter__(self) -> Self:
-        self._exits.callback(self._layout.events_socket.close)
+        if self._layout.events_socket:
+            self._exits.callback(self._layout.events_socket.close)
         self._exits.callback(self._layout.functions_socket.close)
         try:
             self._hold_folders()
@@ -134,8 +146,6 @@ class Stack:
         except BaseException:
             self._exits.close()
             raise
-        if self.store == EMBEDDED:
-            log.warning("embedded: the store is in memory; for Google's emulator: %s", how_to_get_the_emulator())
         return self
 
     def __exit__(
@@ -154,6 +164,11 @@ class Stack:
         clear(self.folder, self.service_names, databases=self._data is None)
         if self._data and (warning := self._data.open(self._layout.ports["functions"], self.store)):
             log.warning("%s", warning)
+        if self.store == SQLITE:
+            try:
+                SqliteStore(self._layout.store_file).close()
+            except StoreFileError as error:
+                raise StackError(str(error)) from error
 
     def _running(self) -> RunningStack:
         layout = self._layout
@@ -164,7 +179,7 @@ class Stack:
     def _save(self) -> None:
         """Stop everything that could change documents, and save all data. Ctrl-C does not interrupt it."""
         with child_processes.interrupts_ignored():
-            for name in (*DRIVERS, *(() if self._layout.emulator else ("store",))):
+            for name in DRIVERS:
                 self._supervisor.halt(name)
             if self._layout.emulator and self._data:
                 self._idle_monitor.events_all_sent()
@@ -213,7 +228,8 @@ class Stack:
     def idle(self) -> bool:
         """Return whether the stack is idle: it has no pending task or event, and none appeared during this check.
 
-        Tasks scheduled far ahead do not count, nor do HTTP calls that the caller has not finished.
+        A task in the outbox is pending. Tasks scheduled far ahead do not count, nor do calls that the caller has not
+        finished.
         """
         return self._idle_monitor.idle()
 
@@ -223,5 +239,5 @@ class Stack:
         while not self.idle():
             self._supervisor.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.activity()}")
+                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.pending()}")
             time.sleep(IDLE_PAUSE_SECONDS)

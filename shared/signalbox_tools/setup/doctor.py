@@ -52,7 +52,7 @@ def _machine() -> Iterator[Finding]:
         place = shutil.which(program)
         yield Finding(program, place or f"not on the PATH; {use}", place is not None)
     emulator = firestore_emulator.find_installed()
-    yield Finding("emulator", "Google's Firestore emulator" if emulator else "none: `dev` uses a store in memory")
+    yield Finding("emulator", "Google's Firestore emulator" if emulator else "none: `dev` needs none")
 
 
 def _of(project: Project) -> Iterator[Finding]:

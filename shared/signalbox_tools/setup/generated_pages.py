@@ -294,11 +294,13 @@ def environment_sizes() -> str:
 
 
 def size_of(lock: Json, *, examples: bool) -> tuple[int, int]:
-    """Return the numbers of functions and accounts: of functions, queues and triggers, and two of the kit."""
+    """Return the numbers of functions and accounts: of functions, queues and triggers, of schedules and of builds."""
     rows = [row for row in lock["deployments"].values() if examples or not row["example"]]
     functions = {row["function"] for row in rows}
-    triggers = {trigger["function"] for trigger in lock["triggers"].values()} & functions
-    return len(rows), len(rows) + len(lock["queues"]) + len(triggers) + 2
+    events = any(trigger["function"] in functions for trigger in lock["triggers"].values())
+    own = [row for row in rows if not row["kit_account"]]
+    queues = {queue["account"] for queue in lock["queues"].values()}
+    return len(rows), len(own) + (len(own) < len(rows)) + len(queues) + events + 2
 
 
 def _sized(size: tuple[int, ...]) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ import os
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.function_entries import NAME, url_segment
+from signalbox.catalogue.parts import FUNCTIONS as OF_THE_KIT
 from signalbox.catalogue.project import Project
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.packaging.imported_modules import LEFT_BEHIND, LIBRARY
@@ -82,6 +83,8 @@ def _check(name: str, project: Project, text: str, catalogue: catalogues.Catalog
         raise CannotMake("Name the function: signalbox add printers")
     if not NAME.fullmatch(name):
         raise CannotMake(f"{name}: the name must be lower case words joined by single underscores")
+    if name in OF_THE_KIT:
+        raise CannotMake(f"{name}: the kit has a function of this name; choose another")
     if name in catalogue.functions:
         raise CannotMake(f"{name}: the catalogue already has a function of this name; choose another")
     folder = next(iter(files(name, project))).parent

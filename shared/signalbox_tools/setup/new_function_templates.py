@@ -9,30 +9,36 @@ from pathlib import Path
 
 from signalbox.catalogue.project import Project
 
-MAIN = '''"""{name}: a call starts work, and a task does it."""
+MAIN = '''"""{name}: a call starts a flow, and a task does its work."""
 
-from signalbox import Function, Request, Response, batch, documents
+from signalbox import Function, Request, Response, flows
 
 app = Function("{name}")
 
 
 @app.http("POST", "/{{key}}")  # POST {{base}}{segment}/a
 def start(request: Request, key: str) -> Response:
-    """Start the work under a key."""
-    batch(f"{segment}-{{key}}").populate([work.call(key=key)])
+    """Start the flow under a key."""
+    handle_{name}.start(key, key=key)
     return Response(202, {{"key": key}})
 
 
 @app.http("GET", "/{{key}}")  # GET {{base}}{segment}/a
 def show(request: Request, key: str) -> Response:
-    """Show the result of the work."""
-    return Response(200, documents.get(f"{segment}-{{key}}"))  # 404 until the task has run
+    """Show the state and the result of the flow."""
+    run = flows("handle_{name}", key).status()  # 404 until it was started
+    return Response(200, {{"state": run.state, "result": run.result}})
 
 
 @app.task  # called by Cloud Tasks; it may run more than once
-def work(key: str) -> None:
+def work(key: str) -> str:
     print("working on", key)
-    documents.put(f"{segment}-{{key}}", {{"done": True}})
+    return f"{{key}} is done"
+
+
+@app.flow  # survives crashes and deployments
+async def handle_{name}(key: str) -> str:
+    return await work.call(key=key)
 
 
 {name} = app.entry_point()
@@ -40,12 +46,12 @@ def work(key: str) -> None:
 TEST = """from signalbox.testing import Harness
 
 
-def test_work_is_done_after_a_call() -> None:
+def test_the_work_is_done_after_a_call() -> None:
     with Harness() as harness:
-        assert harness.post("{segment}/a").status == 202
         assert harness.get("{segment}/a").status == 404
+        assert harness.post("{segment}/a").status == 202
         harness.run()
-        assert harness.get("{segment}/a").json["done"] is True
+        assert harness.get("{segment}/a").json == {{"state": "completed", "result": "a is done"}}
 """
 
 

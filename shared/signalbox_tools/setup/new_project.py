@@ -9,10 +9,12 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from signalbox.catalogue.parts import ALL, APIS
 from signalbox.catalogue.project import FILE, KIT, NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_tools.setup import new_function_templates
@@ -53,12 +55,16 @@ NOT_FROM_A_CLONE = (
 UNLOCKED = "uv.lock was not written ({reason}); `uv lock` writes it.\n"
 
 
-def make(folder: Path, *, github: bool = False) -> str:
-    """Make the project. Return the text that says what to try next. Raises `CannotMake`."""
+def make(folder: Path, *, github: bool = False, api: Sequence[str] = ()) -> str:
+    """Make the project, with these parts of the kit's HTTP API. Return the text that says what to try next.
+
+    Raises `CannotMake`.
+    """
+    _check_api(api)
     folder = folder.absolute()
     _check(folder)
     wheel = _wheel()
-    for path, text in _texts(folder, wheel, github).items():
+    for path, text in _texts(folder, wheel, github, api).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     if wheel:
@@ -68,10 +74,11 @@ def make(folder: Path, *, github: bool = False) -> str:
     return _locked(folder) + NEXT.format(folder=shown, quoted=shlex.quote(str(shown)))
 
 
-def _texts(folder: Path, wheel: Path | None, github: bool) -> dict[Path, str]:
+def _texts(folder: Path, wheel: Path | None, github: bool, api: Sequence[str]) -> dict[Path, str]:
     requirement = f"./wheels/{wheel.name}[dev]" if wheel else f"signalbox[dev]>={VERSION}"
     source = f'\n[tool.uv.sources]\nsignalbox = {{ path = "wheels/{wheel.name}" }}\n' if wheel else ""
     values = {"name": folder.name, "version": VERSION, "requirement": requirement, "source": source}
+    values["api"] = ALL if ALL in api else f"[{', '.join(api)}]"
     files = {**FILES, **dict([WORKFLOW] if github else [])}
     texts = {folder / file: _filled(template, values) for template, file in files.items()}
     return texts | new_function_templates.files(FUNCTION, Project(folder, own=True))
@@ -82,6 +89,12 @@ def _filled(template: str, values: dict[str, str]) -> str:
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
     return text
+
+
+def _check_api(api: Sequence[str]) -> None:
+    for name in api:
+        if name not in (ALL, *APIS):
+            raise CannotMake(f"--api {name}: the kit has no such part; choose from {', '.join(APIS)}, or {ALL}")
 
 
 def _check(folder: Path) -> None:

@@ -5,7 +5,6 @@ The project's code is parsed and never imported, because an import would fail at
 
 import ast
 import difflib
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import yaml
 
 import signalbox
+from signalbox.catalogue.kit_indexes import searched_fields
 from signalbox.catalogue.project import PACKAGES, Project
 from signalbox.catalogue.reading import Catalogue
 from signalbox_tools.catalogue_lock import lock_of
@@ -21,8 +21,6 @@ from signalbox_tools.deploy.terraform import Terraform
 
 LIBRARY = "signalbox"
 NOT_OF_THE_PROJECT = frozenset({"dist", "node_modules", "venv"})
-SETTING = re.compile(r"^    (\w+) += \[(.*)\]$", re.MULTILINE)
-"""A collection and its indexed fields in the kit's `indexes.tf`."""
 
 
 def removed_names(root: Path) -> list[str]:
@@ -68,8 +66,8 @@ def _summary(project: Project, file: Path) -> str:
 
 
 def _settings(text: str) -> Iterator[str]:
-    for collection, fields in SETTING.findall(text):
-        yield from (f"{collection}.{field}" for field in ("*", *re.findall(r'"([^"]+)"', fields)))
+    for collection, fields in searched_fields(text):
+        yield from (f"{collection}.{field}" for field in ("*", *fields))
 
 
 def _sources(root: Path) -> Iterator[Path]:

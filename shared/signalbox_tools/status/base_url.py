@@ -1,9 +1,11 @@
 """GET from the functions for people, of the local stack or of a deployment."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from signalbox.catalogue.parts import absent as absent_function
 from signalbox.catalogue.project import Project
 from signalbox_tools import http_client
 from signalbox_tools.deploy.deployment_client import DeploymentClient, tokens_to_call
@@ -42,7 +44,12 @@ def _local() -> Get:
 def _cloud(place: Target, absent: str) -> Get:
     client = DeploymentClient(place.base_url, tokens_to_call(place, run))
 
+    called = {each.segment for each in place.catalogue.functions.values() if "people" in each.invoked_by}
+
     def get(path: str) -> Mapping[str, Any]:
+        function = re.split("[/?]", path, maxsplit=1)[0]
+        if function not in called and (missing := absent_function(function)):
+            raise Absent(missing)
         found = client.request("GET", path, expect=(200, 404))
         if found is None:
             raise Absent(absent)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
+from signalbox.catalogue.parts import SWEEP
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.times import rfc3339
 from signalbox.mailboxes.model.messages import HEADER_SINCE, MAILBOX
@@ -25,6 +26,9 @@ OUTBOX_MAX = 300
 FAILURES_MAX = 300
 REST_SECONDS_MAX = 30
 MINUTES = 60
+FUNCTIONS_OF_A_FILTER = 50
+"""A filter of Cloud Monitoring has 2,048 characters."""
+
 REQUESTS = 'metric.type="run.googleapis.com/request_count" AND resource.type="cloud_run_revision"'
 COUNTED = ("tasks", "concurrentDispatches", "executedLastMinute")
 GROUPED_BY = ("resource.label.service_name", "metric.label.response_code_class")
@@ -135,9 +139,24 @@ class CloudSource:
         """
         until = datetime.now(UTC).replace(second=0, microsecond=0)
         named = {self._target.service(name): name for name in self._catalogue.functions}
-        services = " OR ".join(f'resource.label.service_name="{service}"' for service in sorted(named))
+        counted: dict[str, dict[str, list[int]]] = {}
+        services = sorted(named)
+        for at in range(0, len(services), FUNCTIONS_OF_A_FILTER):
+            self._count_minutes(services[at : at + FUNCTIONS_OF_A_FILTER], named, until, counted)
+        by_name = [{"function": name, **counted[name]} for name in sorted(counted)]
+        return {"until": round(until.timestamp()), "functions": by_name}
+
+    def _count_minutes(
+        self,
+        services: Sequence[str],
+        named: Mapping[str, str],
+        until: datetime,
+        counted: dict[str, dict[str, list[int]]],
+    ) -> None:
+        """Add the counts of some services, whose functions `named` has."""
+        listed = ",".join(f'"{service}"' for service in services)
         asked = [
-            ("filter", f"{REQUESTS} AND ({services})"),
+            ("filter", f"{REQUESTS} AND resource.label.service_name=one_of({listed})"),
             ("interval.startTime", rfc3339(until - timedelta(minutes=MINUTES))),
             ("interval.endTime", rfc3339(until)),
             ("aggregation.alignmentPeriod", "60s"),
@@ -146,7 +165,6 @@ class CloudSource:
             *(("aggregation.groupByFields", label) for label in GROUPED_BY),
         ]
         monitoring = f"https://monitoring.googleapis.com/v3/projects/{self._target.project}/timeSeries"
-        counted: dict[str, dict[str, list[int]]] = {}
         for series in self._pages(monitoring, asked, "timeSeries"):
             counts = counted.setdefault(
                 named[series["resource"]["labels"]["service_name"]],
@@ -160,8 +178,6 @@ class CloudSource:
                 if 0 <= ago < MINUTES:
                     for kind in kinds:
                         counts[kind][MINUTES - 1 - ago] += int(point["value"]["int64Value"])
-        by_name = [{"function": name, **counted[name]} for name in sorted(counted)]
-        return {"until": round(until.timestamp()), "functions": by_name}
 
     def _pages(self, url: str, asked: Sequence[tuple[str, str]], items: str) -> Iterator[Mapping[str, Any]]:
         token = ""
@@ -171,7 +187,9 @@ class CloudSource:
             if not (token := page.get("nextPageToken", "")):
                 return
 
-    def last_sweep(self) -> Sweep:
+    def last_sweep(self) -> Sweep | None:
+        if SWEEP not in self._catalogue.functions:
+            return None
         job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)
         if not (attempted := job.get("lastAttemptTime")):
             return Sweep(None)

@@ -1,6 +1,5 @@
 """The status and the logs of the local stack that serves this clone."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from signalbox.adapters.settings import from_environment
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.catalogue.parts import SWEEP
 from signalbox.core import outbox
 from signalbox.core.given import given
 from signalbox.core.ports import Query, Store
@@ -22,7 +22,6 @@ from signalbox.tasks.model import failures
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.logs.log_entries import entry_of, time_of
 from signalbox_tools.local.services.command_lines import stats
-from signalbox_tools.local.store.embedded_store_process import ADDRESS, KEY
 from signalbox_tools.local.store.local_store import local_store
 from signalbox_tools.status.status_lines import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 
@@ -42,7 +41,7 @@ class LocalSource:
         answers = {
             "functions": stack.serves(),
             "cloud-tasks": self._queues is not None,
-            "events": self._events is not None,
+            **given(events=(self._events is not None) if self._settings.triggers or self._events else None),
         }
         services = [Part(name, "up" if up else "does not respond", up) for name, up in answers.items()]
         return [Part("stack", f"{stack.base_url}, store: {stack.store}, process {stack.pid}"), *services]
@@ -65,7 +64,10 @@ class LocalSource:
         given_up = sum(is_call_given_up(each.data or {}) for each in self._store.query(latest))
         return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
 
-    def last_sweep(self) -> Sweep:
+    def last_sweep(self) -> Sweep | None:
+        parts = self._settings.parts
+        if parts is not None and SWEEP not in parts:
+            return None
         last: Mapping[str, Any] | None = None
         for entry in entries(self._stack.functions_log):
             if entry.get("function") == "sweep" and entry.get("message") == "handled" and time_of(entry):
@@ -88,8 +90,11 @@ class LocalSource:
 
     @cached_property
     def _store(self) -> Store:
-        os.environ.update({name: self._stack.environment.get(name, "") for name in (ADDRESS, KEY)})
-        return local_store(from_environment(self._stack.environment))
+        return local_store(self._settings, self._stack.environment)
+
+    @property
+    def _settings(self) -> Settings:
+        return from_environment(self._stack.environment)
 
     @cached_property
     def _queues(self) -> Any:

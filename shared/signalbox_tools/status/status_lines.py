@@ -114,7 +114,8 @@ class Source(Protocol):
 
     def objects(self) -> Objects: ...
 
-    def last_sweep(self) -> Sweep: ...
+    def last_sweep(self) -> Sweep | None:
+        """Return the last run of the sweeper, or None if the project needs no sweeper."""
 
     def stuck_flows(self) -> StuckFlows: ...
 
@@ -159,6 +160,8 @@ def objects(source: Source) -> Iterator[Line]:
 
 def sweep(source: Source) -> Iterator[Line]:
     last = source.last_sweep()
+    if last is None:
+        return
     if last.seconds_ago is None:
         yield Line("last sweep", "none is known", well=False)
         return

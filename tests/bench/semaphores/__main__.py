@@ -164,7 +164,10 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with Stack(folder=folder / "state", catalogue=catalogue(folder / "project")) as stack, Stage(stack) as stage:
+        with (
+            Stack(folder=folder / "state", catalogue=catalogue(folder / "project"), store="emulator") as stack,
+            Stage(stack) as stage,
+        ):
             bench = Bench(stage, chosen.clients, chosen.pairs)
             for each in bench.lines():
                 print(each, flush=True)

@@ -27,7 +27,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     EMULATOR.require()  # the bench measures the emulator
-    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(folder=Path(folder), store="emulator") as stack,
+        Stage(stack) as stage,
+    ):
         yield stage
 
 

@@ -67,7 +67,10 @@ def test_the_anchors_are_the_ways_in_which_all_clients_had_no_refusal(monkeypatc
 @pytest.mark.timeout(600)
 def test_every_way_is_measured_and_no_way_lets_more_inside_than_there_are_permits(tmp_path: Path) -> None:
     EMULATOR.require()  # the bench measures the emulator
-    with Stack(folder=tmp_path / "s", catalogue=catalogue(tmp_path / "p")) as stack, Stage(stack) as stage:
+    with (
+        Stack(folder=tmp_path / "s", catalogue=catalogue(tmp_path / "p"), store="emulator") as stack,
+        Stage(stack) as stage,
+    ):
         bench = Bench(stage, clients=4, pairs=12)
         table = list(bench.lines())
     ways = ("the kit, through", "the kit, plain", "bare, guarded", "bare, transactions", "Redis", "ZooKeeper")

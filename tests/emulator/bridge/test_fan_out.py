@@ -27,7 +27,10 @@ USERS = 8
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     EMULATOR.require()  # the events of Google's emulator are what is tested
-    with Stack(folder=tmp_path_factory.mktemp("fan-out"), chaos=CHAOS) as stack, Stage(stack) as stage:
+    with (
+        Stack(folder=tmp_path_factory.mktemp("fan-out"), chaos=CHAOS, store="emulator") as stack,
+        Stage(stack) as stage,
+    ):
         yield stage
 
 

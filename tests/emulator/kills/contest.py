@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Sequence
 from itertools import cycle
+from typing import Literal
 
 from signalbox import (
     Function,
@@ -22,7 +23,8 @@ from signalbox import (
     documents,
     semaphore,
 )
-from signalbox.semaphores.model.priorities import Priority
+
+Priority = Literal["high", "normal", "low"]
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2

@@ -13,7 +13,6 @@ from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
 from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
-from tests.required_programs import EMULATOR
 
 CHAOS = "twice=0.1,late=0.02,reorder=0.1,lose_answers=0.05,seed=13"
 KILLS_SECONDS = 4
@@ -41,7 +40,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.marathon,
     pytest.mark.timeout(SECONDS_MAX + 300),
-    EMULATOR.skip_without(),  # the embedded store ends with the functions
 ]
 
 

@@ -19,8 +19,8 @@ NO_QUEUE = {"function": "quilt", "task": "paint", "payload": {}, "queue": "fast"
 
 
 @pytest.mark.marathon
-def test_the_six_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
-    environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
+def test_the_six_stages_pass_in_a_log() -> None:
+    environment = {**os.environ, "CITIES": "20", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "examples.demo"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -37,10 +37,7 @@ def test_the_six_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
     assert "FAILED" not in done.stdout
 
 
-def test_a_call_of_what_the_catalogue_has_not_is_refused_and_nothing_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
+def test_a_call_of_what_the_catalogue_has_not_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     with Stack(folder=tmp_path) as stack, httpx.Client(base_url=stack.base_url) as http:
         http.put("semaphores/s", json={"permits": 1, "lease_seconds": 10}).raise_for_status()
         for call, part in ((ELSEWHERE, "function"), (KITS_OWN, "function"), (NO_TASK, "task"), (NO_QUEUE, "queue")):

@@ -84,10 +84,8 @@ def project(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("door")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIGNALBOX_STORE", "embedded")
-        with Stack(folder=folder / "state", catalogue=project(folder)) as running:
-            yield running
+    with Stack(folder=folder / "state", catalogue=project(folder)) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 
 def declare(file: Path, permits: int) -> None:
-    file.write_text(f"functions: {{}}\nsemaphores:\n  the printer: {{permits: {permits}, lease_seconds: 60}}\n")
+    file.write_text(
+        f"api: all\nfunctions: {{}}\nsemaphores:\n  the printer: {{permits: {permits}, lease_seconds: 60}}\n"
+    )
 
 
 def test_a_declared_semaphore_is_created_at_the_start_and_changed_by_a_reload(tmp_path: Path) -> None:

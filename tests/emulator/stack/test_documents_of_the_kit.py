@@ -1,18 +1,16 @@
 """A stack whose catalogue says that only the kit writes documents: copies follow without an event."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 import yaml
 
-from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox.core.ports import Put
 from signalbox_tools.local.stack import Stack
-from tests.required_programs import EMULATOR
+from tests.emulator.other_clients import another_client
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +19,6 @@ QUIET_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    EMULATOR.require()  # no other client can write to the embedded store
     folder = tmp_path_factory.mktemp("kit")
     content: dict[str, Any] = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     for name, function in catalogues.load().functions.items():
@@ -64,8 +61,7 @@ def test_another_clients_write_has_no_event(stack: Stack, client: Client) -> Non
     client.documents.put("source", {"n": 1})
     client.documents.put("shown", {"a": {"key": "source"}})
     stack.wait_until_idle(QUIET_SECONDS)
-    settings = stack.settings
-    with closing(FirestoreStore(settings.project, settings.database, settings.firestore_emulator)) as store:
+    with another_client(stack) as store:
         store.commit([Put("documents/source", {"n": 7})])
     stack.wait_until_idle(QUIET_SECONDS)
     assert shown(client, "shown")["n"] == 1

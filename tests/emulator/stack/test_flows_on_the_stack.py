@@ -1,4 +1,4 @@
-"""The examples of flows on a local stack with the embedded store, by HTTP as their pages show: invariants hold."""
+"""The examples of flows on a local stack, by HTTP as their pages show: invariants hold."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.project import Project
 from signalbox_tools.cli.main import main
 from signalbox_tools.local.stack import Stack
@@ -44,23 +43,11 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     catalogue.write_text(CATALOGUE.format(root=ROOT), "utf-8")
     with (
         pytest.MonkeyPatch.context() as patch,
-        patch_store(patch),
         Stack(folder=folder / "state", catalogue=catalogue) as stack,
         httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as client,
     ):
         patch.setattr(Project, "state", folder / "state")
         yield client
-
-
-class patch_store:  # noqa: N801  a context as a name
-    """Choose the embedded store while the context is entered."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setenv("SIGNALBOX_STORE", EMBEDDED)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def start(http: httpx.Client, path: str, **arguments: Any) -> None:

@@ -1,16 +1,15 @@
 """`DATA=folder`: a stack continues where the one before it ended, with its waiters and queues."""
 
-import os
 import signal
 from pathlib import Path
 
 import httpx
 import pytest
 
-from signalbox.adapters.settings import EMBEDDED
 from signalbox_tools.local import child_processes
 from signalbox_tools.local.stack import Stack, StackError
 from tests.emulator.polling_until import eventually
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 
@@ -96,10 +95,11 @@ recorder = app.entry_point()
 """
 
 
-@pytest.fixture(params=[pytest.param("emulator", marks=pytest.mark.marathon), EMBEDDED])
+@pytest.fixture(params=[pytest.param("emulator", marks=pytest.mark.marathon), "sqlite"])
 def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if request.param == EMBEDDED:
-        monkeypatch.setenv("SIGNALBOX_STORE", EMBEDDED)
+    if request.param == "emulator":
+        EMULATOR.require()
+    monkeypatch.setenv("STORE", request.param)
     (tmp_path / "infra").mkdir()
     (tmp_path / "waiters").mkdir()
     (tmp_path / "waiters" / "main.py").write_text(WAITERS)
@@ -114,7 +114,7 @@ def stack_of(project: Path, port: int) -> Stack:
     return Stack(port, project / ".local", catalogue=project / "infra" / "catalogue.yaml", data=project / "data")
 
 
-@pytest.mark.parametrize("project", ["emulator", EMBEDDED], indirect=True)
+@pytest.mark.parametrize("project", ["emulator", "sqlite"], indirect=True)
 def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path) -> None:
     port = child_processes.free_port()
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
@@ -181,8 +181,8 @@ def test_the_versions_of_a_history_outlive_a_restart(project: Path) -> None:
         assert sizes == [3, 2, 1, 0]
         http.put("documents/town-a", json={"size": 4}).raise_for_status()
         assert len(http.get("documents/town-a/versions").json()["versions"]) == 5
-        if os.environ.get("SIGNALBOX_STORE") == EMBEDDED:
-            assert after == before, "this store keeps the times, too"
+        if stack.store == "sqlite":
+            assert after == before, "this store also keeps the times"
 
 
 def test_a_kept_queue_calls_the_port_that_it_was_made_for(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""Objects on a local stack, used as their pages show: on the Firestore emulator, and on the embedded store."""
+"""Objects on a local stack, used as their pages show: on the Firestore emulator, and on the SQLite store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox.adapters.settings import EMBEDDED
 from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 
@@ -94,11 +94,11 @@ callers = app.entry_point()
 """
 
 
-@pytest.fixture(params=["emulator", EMBEDDED])
-def http(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+@pytest.fixture(params=["emulator", "sqlite"])
+def http(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[httpx.Client]:
     """Return a client of a stack with a function that has objects, and one that only calls them."""
-    if request.param == EMBEDDED:
-        monkeypatch.setenv("SIGNALBOX_STORE", EMBEDDED)
+    if request.param == "emulator":
+        EMULATOR.require()
     for path, text in {
         "counters/main.py": COUNTERS,
         "callers/main.py": CALLERS,
@@ -106,8 +106,9 @@ def http(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     }.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, "utf-8")
+    catalogue = tmp_path / "infra" / "catalogue.yaml"
     with (
-        Stack(folder=tmp_path / "state", catalogue=tmp_path / "infra" / "catalogue.yaml") as stack,
+        Stack(folder=tmp_path / "state", catalogue=catalogue, store=request.param) as stack,
         httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as client,
     ):
         yield client

@@ -11,7 +11,6 @@ from signalbox.testing import user_token
 from signalbox_tools.local.reloading.dev_loop import DevLoop
 from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
-from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +181,6 @@ def test_a_changed_catalogue_is_checked_and_then_served(project: Project) -> Non
     assert project.next_line().startswith("reloaded in ")
 
 
-@EMULATOR.skip_without()
 def test_a_new_function_with_a_trigger_gets_events(project: Project) -> None:
     entry = "  noted: {folder: noted, invoked_by: [event]}"
     text = CATALOGUE.format(invokers="people", tasks="", more=entry) + TRIGGER

@@ -211,14 +211,18 @@ def copy(parent: Any, target: firestore.Client) -> None:
 def test_what_a_backup_contains_comes_to_its_end_in_the_restored_database(catalogue: Path, tmp_path: Path) -> None:
     backup = DataFolder(tmp_path / "backup")
     backup.path.mkdir()
-    with Stack(folder=tmp_path / "first", catalogue=catalogue) as stack, Client(base_url=stack.base_url) as client:
+    with (
+        Stack(folder=tmp_path / "first", catalogue=catalogue, store="emulator") as stack,
+        Client(base_url=stack.base_url) as client,
+    ):
         held = start(client)
         eventually(lambda: under_way(client), SECONDS_MAX)
         export(stack, backup)
         (tmp_path / "open").touch()
         finish(client, held)  # what runs after a backup counts for nothing
     settings = replace(settings_of(catalogues.load(catalogue)), database=RESTORED)
-    again = Stack(folder=tmp_path / "second", catalogue=catalogue, settings=settings, data=backup.path)
+    folder = tmp_path / "second"
+    again = Stack(folder=folder, catalogue=catalogue, settings=settings, data=backup.path, store="emulator")
     with again as stack, Client(base_url=stack.base_url) as client:
         assert client.json("GET", "works/flows/order/0")["state"] == "running"
         finish(client, held)

@@ -70,10 +70,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     content["functions"]["booth"] = {"folder": str(folder / "booth"), **ENTRY}
     (folder / "infra").mkdir()
     (folder / "infra" / "catalogue.yaml").write_text(yaml.safe_dump(content), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIGNALBOX_STORE", "embedded")
-        with Stack(folder=folder / "state", catalogue=folder / "infra" / "catalogue.yaml") as running:
-            yield running
+    with Stack(folder=folder / "state", catalogue=folder / "infra" / "catalogue.yaml") as running:
+        yield running
 
 
 def test_a_users_batch_completes_by_tasks_that_no_other_caller_can_call(stack: Stack) -> None:

@@ -1,19 +1,17 @@
 """Another client writes past the kit, on the real stack: events mend what they see, a verification the rest."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from examples.gazetteer.data import terms
-from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.client import ApiError, Client
-from signalbox.core.ports import REMOVE, Change, Put
+from signalbox.core.ports import REMOVE, Change, Put, Store
 from signalbox.documents.model.contents import digest_of
 from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox_tools.local.stack import Stack
-from tests.required_programs import EMULATOR
+from tests.emulator.other_clients import another_client
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +20,6 @@ QUIET_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    EMULATOR.require()  # no other client can write to the embedded store
     with Stack(folder=tmp_path_factory.mktemp("stack")) as stack:
         yield stack
 
@@ -34,16 +31,13 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 @pytest.fixture
-def other(stack: Stack) -> Iterator[FirestoreStore]:
+def other(stack: Stack) -> Iterator[Store]:
     """A client of the same database that knows nothing of the kit."""
-    settings = stack.settings
-    with closing(FirestoreStore(settings.project, settings.database, settings.firestore_emulator)) as store:
+    with another_client(stack) as store:
         yield store
 
 
-def test_a_plain_set_of_another_client_is_normalized_by_its_event(
-    stack: Stack, client: Client, other: FirestoreStore
-) -> None:
+def test_a_plain_set_of_another_client_is_normalized_by_its_event(stack: Stack, client: Client, other: Store) -> None:
     client.documents.put("t", {"n": 1})
     other.commit([Put("documents/p", {"a": {"key": "t"}, "raw": {"__bytes__": "AAE="}})])
     stack.wait_until_idle(QUIET_SECONDS)
@@ -55,7 +49,7 @@ def test_a_plain_set_of_another_client_is_normalized_by_its_event(
     ]
 
 
-def test_a_verification_repairs_what_lost_events_left(stack: Stack, client: Client, other: FirestoreStore) -> None:
+def test_a_verification_repairs_what_lost_events_left(stack: Stack, client: Client, other: Store) -> None:
     client.documents.put("s", {"n": 1})
     client.documents.put("q", {"a": {"key": "s"}})
     client.documents.put("r", {"a": {"key": "s"}})
@@ -85,7 +79,7 @@ def test_the_stack_refuses_a_query_whose_index_the_catalogue_does_not_declare(cl
     assert 'documents-a-n-name: {collection: documents, fields: ["a.n", "-name"]}' in refused.value.detail
 
 
-def forge(other: FirestoreStore, key: str, content: dict[str, Any]) -> None:
+def forge(other: Store, key: str, content: dict[str, Any]) -> None:
     """Alter a copy as if the kit itself had written it: its event has nothing to say."""
     [held] = other.read(f"documents/{key}")
     assert held.data is not None

@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -85,10 +85,10 @@ class Gcloud(Script):
         return super().__call__(command, **options)
 
 
-def first_deployment(seed: int, folder: Path, zips: Path) -> Ended:
-    """Deploy into a new project, then plan again."""
+def first_deployment(seed: int, folder: Path, zips: Path, catalogue: Mapping[str, Any] | None = None) -> Ended:
+    """Deploy into a new project, by default the kit with its examples, then plan again."""
     with GoogleProvider() as google:
-        project = Project(folder, google, zips, gcloud := Gcloud())
+        project = Project(folder, google, zips, gcloud := Gcloud(), catalogue=catalogue)
         google.cloud.delays = gcloud.delays = delays = Delays(seed, project.clock)
         known_at, fires_at = delays.late("callers", 280), delays.late("trigger", 120)
         functions = Deployment(now=project.clock.now, known_at=known_at, fires_at=fires_at)

@@ -10,6 +10,7 @@ from typing import Any
 
 from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.deploy.rollback_and_restore import SERVICE_LABEL
+from tests.infra.deploy import real_gcloud
 from tests.infra.deploy.gcloud import REGION
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
@@ -82,7 +83,11 @@ class GcloudOfTheCloud(Script):
         return [{"name": each["id"], "state": "ENABLED"} for each in found]
 
     def tasks_list(self, given: dict[str, str]) -> Any:
-        return "\n".join(self.tasks.get(given["queue"], ()))
+        urls = self.tasks.get(given["queue"], [])
+        if urls and "filter" in given:
+            selected = real_gcloud.selects(given["filter"], [{"httpRequest": {"url": each}} for each in urls])
+            urls = [url for url, is_selected in zip(urls, selected, strict=True) if is_selected]
+        return "\n".join(urls)
 
     def run_services_list(self, given: dict[str, str]) -> Any:
         return [self._service(each["name"]) for each in self._existing(FUNCTION, given["region"])]

@@ -33,10 +33,12 @@ class Script:
         }
         self.answers = asked | terraform | {name: _text(answer) for name, answer in changes.items()}
         self.asked: list[str] = []
+        self.commands: list[Sequence[str]] = []
 
     def __call__(self, command: Sequence[str], **_: object) -> Outcome:
         text = " ".join(command)
         self.asked.append(text)
+        self.commands.append(command)
         known = max((begin for begin in self.answers if text.startswith(begin)), key=len, default=None)
         answer = self.answers[known] if known is not None else Outcome(NOT_FOUND)
         if isinstance(answer, list):

@@ -64,7 +64,7 @@ def test_a_trigger_of_eventarc_is_adopted_by_its_name() -> None:
 
 
 def test_a_composite_index_is_known_by_its_fields() -> None:
-    near = 'google_firestore_index.composite["near"]'
+    near = 'google_firestore_index.composite["signalbox-dev/near"]'
     fields = [
         {"field_path": "tags", "order": None, "array_config": "CONTAINS"},
         {"field_path": "name", "order": "ASCENDING", "array_config": ""},
@@ -143,7 +143,7 @@ def test_a_deployment_after_a_destroy_takes_up_the_queues(project: Project) -> N
 
 LOST = (
     QUEUE,
-    "google_firestore_database.database[0]",
+    'google_firestore_database.database["signalbox-dev"]',
     "google_storage_bucket.sources",
     'google_service_account.kit["build"]',
     'google_cloud_scheduler_job.schedule["sweep"]',
@@ -163,6 +163,6 @@ def test_resources_of_a_killed_apply_are_adopted(project: Project) -> None:
     project.flow(said).adopt()
     adopted = {line.split()[1] for line in "\n".join(said).splitlines() if line.startswith("  adopts")}
     assert adopted <= set(LOST)
-    assert adopted >= {"google_storage_bucket.sources", "google_firestore_database.database[0]"}
+    assert adopted >= {"google_storage_bucket.sources", 'google_firestore_database.database["signalbox-dev"]'}
     assert (project.flow([]).plan().empty, frozenset(project.google.cloud.existing)) == (True, before)
     assert not any(project.folder.glob("infra/*.generated.tf"))

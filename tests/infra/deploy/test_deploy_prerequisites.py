@@ -60,6 +60,15 @@ def with_settings(**settings: Any) -> deployment_target.Target:
 
 
 @pytest.mark.parametrize(
+    ("name", "remedy"), [("backup", "Correct it to 'backups'"), ("colour", "Remove it. infra/variables.tf")]
+)
+def test_a_setting_that_does_not_exist_stops_a_deployment(name: str, remedy: str) -> None:
+    """Terraform would ignore it with a warning, so an environment would be without its backups."""
+    said = refusal(Script(), with_settings(**{name: True}))
+    assert f"dev.tfvars.json has the setting '{name}', which does not exist.\n      {remedy}" in said
+
+
+@pytest.mark.parametrize(
     ("begin", "answer", "said", "remedy"),
     [
         ("terraform version", '{"terraform_version": "1.8.5"}', "Terraform 1.8.5 is too old", "Install a newer one"),

@@ -2,21 +2,27 @@
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from signalbox.catalogue import reading as catalogues
 from signalbox.core.ports import Put, Query
 from signalbox.core.problems import Unavailable
 from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
-from signalbox_tools.deploy.plan_summary import Plan, read
+from signalbox_tools.deploy.lost_tasks import refuse_recorded_tasks
+from signalbox_tools.deploy.plan_summary import Plan, added_parts, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.waiting_clock import Clock
+from tests.infra.deploy import real_gcloud
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
@@ -66,6 +72,45 @@ def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
     assert "Eventarc's service agent" in reason
     assert 'module.function["link_fan_out"]' in reason
     assert "Trying again in 120 s (try 2 of at most 14)." in said
+
+
+@pytest.fixture
+def checked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a deployment replay the runs of the shop first."""
+    known = catalogues.load(catalogues.CATALOGUE)
+    shop = replace(known.functions["shop"], check_runs=True)
+    content = replace(known, functions={**known.functions, "shop": shop})
+    monkeypatch.setattr(deployment_target.Target, "catalogue", content)
+
+
+@pytest.mark.usefixtures("checked_runs")
+def test_runs_that_would_be_stuck_with_the_new_code_end_a_deployment_before_it_asks(
+    place: deployment_target.Target,
+) -> None:
+    stuck = Outcome(3, "1 of 2 runs would be stuck with this code:\n  checkout/o-1: …\n")
+    output = {"base_url": {"value": "https://x/"}}
+    script = Script(**{"terraform output": output, sys.executable: stuck})
+    deployment = Deployment(
+        place, lambda _: None, lambda question: "" if "alerts" in question else pytest.fail("asked"), script, NO_WAIT
+    )
+    with pytest.raises(Aborted, match=r"checkout/o-1[\s\S]*flow.patched"):
+        deployment.deploy()
+    [command] = [each for each in script.asked if each.startswith(sys.executable)]
+    assert f"flows replay shop --all-running --project {PROJECT} --environment dev" in command
+    assert script.count("terraform apply") == 0
+
+
+@pytest.mark.usefixtures("checked_runs")
+def test_runs_that_fit_and_a_first_deployment_do_not_end_it(
+    deploy: Callable[..., tuple[list[str], list[float]]],
+) -> None:
+    output = {"base_url": {"value": "https://x/"}}
+    script = Script(**{"terraform output": output, sys.executable: "2 runs would continue with this code."})
+    said, _ = deploy(script)
+    assert "Replaying the runs of shop with the new code." in said
+    first = Script(**{"terraform output": "{}"})
+    deploy(first)
+    assert not any(each.startswith(sys.executable) for each in first.asked)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +195,7 @@ def test_a_half_made_queue_is_kept_and_a_half_made_function_is_replaced(
     made = [{"address": queue, "tainted": True}, {"address": "google_storage_bucket.whole"}]
     modules = [{"resources": [{"address": function, "tainted": True}]}]
     state = json.dumps({"values": {"root_module": {"resources": made, "child_modules": modules}}})
-    script = Script(**{"terraform show": [state, CREATES_ONE], "terraform untaint": ""})
+    script = Script(**{"terraform show": [state, CREATES_ONE, "{}"], "terraform untaint": ""})
     deploy(script)
     untainted = [asked for asked in script.asked if asked.startswith("terraform untaint")]
     assert [asked.rpartition(" ")[2] for asked in untainted] == [queue]
@@ -166,6 +211,13 @@ def test_nothing_is_applied_without_confirmation(
     assert script.count("terraform apply") == 0
 
 
+def test_terraform_gets_the_name_of_the_environments_file(place: deployment_target.Target) -> None:
+    script = Script()
+    Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT).plan()
+    [planning] = [each for each in script.asked if each.startswith("terraform plan")]
+    assert " -var=environment_name=dev " in f"{planning} "
+
+
 def test_a_plan_is_applied_only_if_one_was_kept(place: deployment_target.Target) -> None:
     script = Script()
     with pytest.raises(Aborted, match="no saved plan to apply"):
@@ -179,6 +231,47 @@ def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: de
     steps.plan()
     assert steps.deploy(saved=True)
     assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
+
+
+def test_a_plan_that_was_declined_refused_or_of_a_killed_destroy_is_not_applied_later(
+    place: deployment_target.Target,
+) -> None:
+    script = Script(**QUEUES, **{"gcloud tasks list": OLD})
+    steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/", database=empty)
+
+    def killed_destroy() -> None:
+        replace(steps, agree=lambda _: "dev", run=killed_at_apply).destroy()
+
+    def killed_at_apply(command: Sequence[str], **options: Any) -> Outcome:
+        if command[1] == "apply":
+            raise KeyboardInterrupt
+        return script(command, **options)
+
+    def refused() -> None:
+        steps.plan()  # one that would be applied, and one later that would not
+        script.answers["terraform show"] = destroys("old")
+        steps.plan()
+
+    for goal in (steps.deploy, killed_destroy, refused):
+        with pytest.raises((Aborted, KeyboardInterrupt)):
+            goal()
+        with pytest.raises(Aborted, match="no saved plan to apply"):
+            steps.deploy(saved=True)
+    assert script.count("terraform apply") == 0
+
+
+@pytest.mark.parametrize(
+    ("purge", "emptied"),
+    [("", True), (Outcome(1, error="NOT_FOUND: no queue"), True), (Outcome(1, error="403"), False)],
+)
+def test_a_destroy_fails_if_a_queue_that_stays_has_tasks(
+    place: deployment_target.Target, purge: str | Outcome, emptied: bool
+) -> None:
+    script = Script(**{"gcloud tasks queues purge dev-tasks": purge})
+    said: list[str] = []
+    assert Deployment(place, said.append, lambda _: "dev", script, NO_WAIT).destroy() is emptied
+    purge_it = "gcloud tasks queues purge dev-tasks --location=us-central1 --project=demo-project"
+    assert any(purge_it in line for line in said) is not emptied
 
 
 @pytest.mark.parametrize(("environment", "words"), [("dev", "dev"), ("prod", f"prod {PROJECT}")])
@@ -254,6 +347,25 @@ def test_a_plan_names_what_cannot_be_undone_and_what_is_public() -> None:
     assert (str(Plan()), Plan(outputs_change=True).empty) == ("No changes.", False)
 
 
+def created(*names: str) -> list[str]:
+    """Return the addresses of functions and queues; the name of a queue begins with ``queue:``."""
+    return [
+        f'google_cloud_tasks_queue.queue["{name.removeprefix("queue:")}"]'
+        if name.startswith("queue:")
+        else f'module.function["{name}"].google_cloudfunctions2_function.function'
+        for name in names
+    ]
+
+
+def test_a_plan_names_the_parts_that_it_adds_and_the_code_that_they_follow_from() -> None:
+    parts = {"batches": "functions/orders/main.py:14", "tasks": "functions/orders/main.py:14", "sweep": "batches"}
+    plan = Plan(created=tuple(created("batch_expand", "queue:batches", "orders")))
+    assert list(added_parts(plan, parts)) == [
+        "  adds batches, from functions/orders/main.py:14: batch_expand, the queue batches"
+    ]
+    assert list(added_parts(Plan(created=tuple(created("orders"))), parts)) == []
+
+
 def now() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -298,10 +410,10 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
     assert script.count("terraform apply") == 0
     listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
     assert len(listed) == 2, "one call for each queue of the environment"
-    pattern = re.compile(listed[0].partition("--filter=httpRequest.url~")[2].split()[0])
-    assert pattern.match(OLD)
-    assert pattern.match("https://dev-old-9.us-central1.run.app/turns")
-    assert not pattern.match("https://dev-quilt-123.us-central1.run.app/tasks/paint")
+    [expression] = re.findall(r"--filter=(\S+)", listed[0])
+    others = ["https://dev-old-9.us-central1.run.app/turns", "https://dev-quilt-123.us-central1.run.app/tasks/paint"]
+    tasks = [{"httpRequest": {"url": url}} for url in (OLD, *others)]
+    assert real_gcloud.selects(expression, tasks) == [True, True, False]
 
 
 def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(
@@ -349,6 +461,29 @@ def test_no_function_is_removed_while_records_have_tasks_for_it(place: deploymen
     ):
         getattr(steps, goal)()
     assert script.count("terraform apply") == 0
+
+
+def test_no_part_of_the_kit_is_removed_while_records_need_it(tmp_path: Path) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text("orders = print\n")
+    (tmp_path / "signalbox.yaml").write_text("functions: {orders: {invoked_by: [people]}}\n")
+    project = deployment_target.read(PROJECT, "dev", root=tmp_path)
+    gone = planned(
+        {
+            name: {"actions": ["delete"], "before": {"name": "x", "location": "us-central1"}}
+            for name in created("semaphore_admit", "queue:admit")
+        }
+    )
+    plan = read(json.loads(gone))
+    with pytest.raises(
+        Aborted,
+        match=r"need parts of the kit that this plan removes \(semaphores\):\n  semaphores/s: 5 records that wait",
+    ):
+        refuse_recorded_tasks(project, plan, lambda: with_waiters(5))
+    assert refuse_recorded_tasks(project, plan, empty) == []
+    (tmp_path / "signalbox.yaml").write_text("api: [semaphores]\nfunctions: {orders: {invoked_by: [people]}}\n")
+    assert refuse_recorded_tasks(project, plan, lambda: with_waiters(5)) == [], "the catalogue has the part"
 
 
 def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
@@ -415,7 +550,7 @@ def test_queues_that_cannot_be_listed_are_asked_one_by_one_and_named(place: depl
     assert len(unknown) == len(place.catalogue.queues)
 
 
-DATABASE = "google_firestore_database.database[0]"
+DATABASE = 'google_firestore_database.database["signalbox-dev"]'
 
 
 @pytest.mark.parametrize(
@@ -442,6 +577,24 @@ def test_a_database_that_only_leaves_the_state_is_not_lost(place: deployment_tar
     before = {"name": "signalbox-prod", "deletion_policy": "ABANDON"}
     script = Script(**{"terraform show": planned({DATABASE: {"actions": ["delete"], "before": before}})})
     assert Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/").deploy()
+
+
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_no_empty_database_is_created_in_place_of_the_one_in_use(place: deployment_target.Target, goal: str) -> None:
+    """In prod the old one would only leave the state, and all functions would begin with an empty one."""
+    before = {"name": "signalbox-prod", "deletion_policy": "ABANDON"}
+    changes: dict[str, dict[str, object]] = {
+        DATABASE: {"actions": ["delete"], "before": before},
+        DATABASE.replace("dev", "typo"): {"actions": ["create"], "after": {"name": "signalbox-typo"}},
+    }
+    steps = Deployment(place, lambda _: None, lambda _: "yes", script := Script(), NO_WAIT, base_url="http://x/")
+    script.answers["terraform show"] = planned(changes)
+    with pytest.raises(Aborted, match="creates an empty database in place of the database signalbox-prod"):
+        getattr(steps, goal)()
+    assert script.count("terraform apply") == 0
+    changes[DATABASE.replace("dev", "typo")] = {"actions": ["update"], "importing": {"id": "restored"}}
+    script.answers["terraform show"] = planned(changes)
+    getattr(steps, goal)()
 
 
 def test_a_deployment_keeps_its_region_in_the_environments_file(place: deployment_target.Target) -> None:

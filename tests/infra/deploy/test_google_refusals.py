@@ -123,7 +123,7 @@ def test_the_same_refusal_of_another_resource_begins_its_own_waits() -> None:
 
 def test_resources_that_a_failing_server_may_have_created_are_imported_except_a_database() -> None:
     attempts = Attempts(DEV, lambda _: None, Clock(lambda: 0.0, lambda _: None))
-    queue, database = 'google_cloud_tasks_queue.queue["tasks"]', "google_firestore_database.database[0]"
+    queue, database = 'google_cloud_tasks_queue.queue["tasks"]', 'google_firestore_database.database["signalbox-dev"]'
     plan = Plan(created_values={queue: {"name": "tasks"}, database: {"name": "signalbox-dev"}})
     attempts.refused("".join(f"Error: {SAID['internal']}\n\n  with {each},\n" for each in (queue, database)), plan)
     assert attempts.unsaved == {queue: f"projects/{PROJECT}/locations/us-central1/queues/tasks"}

@@ -35,6 +35,9 @@ SECONDS_MAX = 200
 OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 """Variables of the make that runs the tests, with the arguments of its pytest."""
 
+KITS = ("batch_expand", "sweep")
+"""The functions of the kit that the flow of a new project needs."""
+
 NOT_THERE = (*OF_MAKE, "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CI", "YES", "CONFIRM", "PORT", "DATA", "LOG")
 
 
@@ -66,7 +69,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outside(environment: Path) -> dict[str, str]:
     """Return the variables of a shell in which that environment is active."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_THERE}
-    return kept | {"PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}", "SIGNALBOX_STORE": "embedded"}
+    return kept | {"PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 class Shop:
@@ -140,19 +143,20 @@ def test_a_wrong_argument_is_an_error_of_types(shop: Shop, tmp_path: Path) -> No
     copy = Shop(tmp_path / "copy", shop.variables)
     shutil.copytree(shop.folder, copy.folder, symlinks=True)
     main = copy.folder / "functions" / "orders" / "main.py"
-    main.write_text(main.read_text().replace('batch(f"orders-{key}")', "batch(7)"))
+    main.write_text(main.read_text().replace("handle_orders.start(key,", "handle_orders.start(7,"))
     checked = copy.run(".venv/bin/python", "-m", "mypy")
     assert (checked.returncode, 'has incompatible type "int"' in checked.stdout) == (1, True), checked.stdout
 
 
-def test_it_is_served_with_the_kits_functions(shop: Shop, served: str) -> None:
+def test_it_is_served_with_the_parts_of_the_kit_that_it_uses(shop: Shop, served: str) -> None:
     with httpx.Client(base_url=served, timeout=30) as client:
         assert client.post("orders/a").status_code == 202
-        assert client.put("documents/b", json={"c": 1}).status_code == 201
-        for _ in range(100):
-            if (found := client.get("orders/a")).status_code == 200:
+        for _ in range(1_000):
+            if (found := client.get("orders/a").json())["state"] == "completed":
                 break
-        assert found.json()["done"] is True
+        assert found == {"state": "completed", "result": "a is done"}
+        missing = client.put("documents/b", json={"c": 1})
+        assert (missing.status_code, "add `api: [documents]`" in missing.json()["detail"]) == (404, True)
         assert client.get("openapi.yaml").status_code == 200
         assert client.get("console").status_code == 200
     status = shop.run("signalbox", "status", "--json")
@@ -162,10 +166,8 @@ def test_it_is_served_with_the_kits_functions(shop: Shop, served: str) -> None:
 def test_its_zips_have_the_librarys_source_as_those_of_the_repository(shop: Shop, tmp_path: Path) -> None:
     packaged = shop.run("signalbox", "package")
     assert packaged.returncode == 0, packaged.stdout
-    content = load()
-    kits = [name for name, each in content.functions.items() if content.is_of_the_kit(each)]
-    build(content, kits, tmp_path)
-    assert {path.name for path in (shop.folder / "dist").iterdir()} == {"orders.zip", *(f"{name}.zip" for name in kits)}
+    build(load(), KITS, tmp_path)
+    assert {path.name for path in (shop.folder / "dist").iterdir()} == {"orders.zip", *(f"{name}.zip" for name in KITS)}
     own = {path.name: path.read_bytes() for path in (shop.folder / "dist").iterdir()}
     assert [path.name for path in tmp_path.iterdir() if own[path.name] != path.read_bytes()] == []
 
@@ -185,6 +187,6 @@ def test_it_is_planned_deployed_and_smoke_tested(
         deployed = deploying.run("signalbox", "deploy", "-p", PROJECT, "--yes")
     assert (deployed.returncode, "Everything works." in deployed.stdout) == (0, True), deployed.stdout
     functions = {name for kind, name in own_google.cloud.existing if kind == "google_cloudfunctions2_function"}
-    assert {name.rpartition("/")[2] for name in functions} >= {"dev-orders", "dev-documents"}
+    assert {name.rpartition("/")[2] for name in functions} == {"dev-orders", "dev-batch-expand", "dev-sweep"}
     assert (shop.folder / "signalbox.lock.yaml").is_file()
     assert not (shop.folder / "infra").exists()

@@ -152,39 +152,22 @@ def test_the_newest_complete_backup_is_restored_into_a_new_database() -> None:
     said: list[str] = []
     Recovery(DEV, said.append, lambda _: "y", script).restore()
     assert "restore --source-backup=b/2 --destination-database=signalbox-dev-20260502-0300 " in script.asked[-1]
-    assert '"create_database": false' in said[-1]
+    assert '"database": "signalbox-dev-20260502-0300"\nand run signalbox adopt' in said[-1]
     there = [{"name": f"projects/{PROJECT}/databases/signalbox-dev-20260502-0300"}]
     script.answers["gcloud firestore databases list"] = json.dumps(there)
     Recovery(DEV, said.append, lambda _: "", script).restore()  # again, after the command was killed
     assert script.count("gcloud firestore databases restore") == 1
-    assert '"create_database": false' in said[-1]
+    assert '"database": "signalbox-dev-20260502-0300"\nand run signalbox adopt' in said[-1]
 
 
-def test_a_restored_database_of_prod_gets_recovery_and_delete_protection_also_if_it_was_not_filled_at_first() -> None:
-    """Terraform does not manage a restored database, and a backup has none of its settings."""
-    backup = {"name": "b/2", "database": f"projects/{PROJECT}/databases/signalbox-prod", "state": "READY"}
-    script = Script(
-        **{
-            "gcloud firestore backups list": json.dumps([backup | {"snapshotTime": "2026-05-02T03:00:00Z"}]),
-            "gcloud firestore databases restore": "",
-        }
-    )
-    said: list[str] = []
-    prod = deployment_target.read(PROJECT, "prod")
-    Recovery(prod, said.append, lambda _: "y", script).restore()
-    assert "signalbox-prod-20260502-0300 has no point-in-time recovery and no delete protection yet" in "\n".join(said)
-    there = [{"name": f"projects/{PROJECT}/databases/signalbox-prod-20260502-0300"}]
-    script.answers |= {
-        "gcloud firestore databases list": json.dumps(there),
-        "gcloud firestore databases update": "",
-    }
-    said.clear()
-    Recovery(prod, said.append, lambda _: "", script).restore()
-    assert (
-        "update --database=signalbox-prod-20260502-0300 --enable-pitr --delete-protection --project="
-        in script.asked[-1]
-    )
-    assert "no delete protection yet" not in "\n".join(said)
+def test_a_database_that_was_restored_before_is_restored_under_a_name_of_the_same_length() -> None:
+    """A name has 63 characters at most, and each restore would add 14."""
+    used = f"projects/{PROJECT}/databases/signalbox-dev-20260502-0300"
+    backup = {"name": "b/9", "database": used, "state": "READY", "snapshotTime": "2026-06-09T03:00:00Z"}
+    restored = dataclasses.replace(DEV, settings={"environment": "dev", "database": "signalbox-dev-20260502-0300"})
+    script = Script(**{"gcloud firestore backups list": json.dumps([backup]), "gcloud firestore databases restore": ""})
+    Recovery(restored, lambda _: None, lambda _: "y", script).restore()
+    assert "--destination-database=signalbox-dev-20260609-0300 " in script.asked[-1]
 
 
 def test_without_a_backup_nothing_is_restored() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox_tools.deploy import deployment_steps, deployment_target, smoke
-from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.queue_pauses import Stillness
 from signalbox_tools.deploy.rollback_and_restore import Recovery
 from tests.infra.deploy.gcloud import PROJECT, REGION
@@ -23,10 +23,12 @@ from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.google_provider.service_delays import Delays
 from tests.infra.google_provider.service_requirements import API_OF
 
-pytestmark = [pytest.mark.slow, pytest.mark.marathon]
+pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]
 
 OLD, NEW = "signalbox-prod", "signalbox-prod-20260502-0300"
 BACKUP = f"projects/{PROJECT}/locations/{REGION}/backups/b"
+DATABASE = 'google_firestore_database.database["{}"]'
+PROTECTION = ("point_in_time_recovery_enablement", "delete_protection_state")
 INDEX = "google_firestore_index"
 
 
@@ -40,7 +42,6 @@ def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch:
         **{
             "gcloud firestore backups list": json.dumps([backup | {"snapshotTime": "2026-05-02T03:00:00Z"}]),
             "gcloud firestore databases restore": "",
-            "gcloud firestore databases update": "",
             "gcloud scheduler jobs list": _listed("jobs", load().schedules, "ENABLED"),
             "gcloud tasks queues list --format=json": _listed("queues", load().queues, "RUNNING"),
             "gcloud scheduler jobs pause": "",
@@ -66,15 +67,12 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
     Recovery(place, said.append, lambda _: "y", project.run).restore()
     assert project.gcloud.count("gcloud scheduler jobs pause") == len(load().schedules)
     assert project.gcloud.count("gcloud firestore databases restore") == 1
-    protected = f"gcloud firestore databases update --database={NEW} --enable-pitr --delete-protection"
-    assert project.gcloud.count(protected) == 1
+    deployment_target.read(PROJECT, "prod", root=project.folder).keep("database", NEW)
+    with pytest.raises(Aborted, match=f"creates an empty database in place of the database {OLD}"):
+        project.flow(said).deploy()  # the name is wrong, or the restore has not begun
     _restore(project)
-    settings = json.loads(place.variables.read_text()) | {"database": NEW, "create_database": False}
-    place.variables.write_text(json.dumps(settings))
 
     began = project.clock.now()
-    with pytest.raises(CommandFailed, match="signalbox adopt"):  # the backup's indexes exist, and are not in the state
-        project.flow(said).deploy()
     assert project.flow(said).adopt()
     minutes = (project.clock.now() - began) / 60
     assert project.flow([]).plan().empty
@@ -86,6 +84,11 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
         if kind == "google_cloudfunctions2_function"
     }
     assert used == {NEW}
+    restored = cloud.existing["google_firestore_database", f"projects/{PROJECT}/databases/{NEW}"]
+    assert restored["point_in_time_recovery_enablement"] == "POINT_IN_TIME_RECOVERY_ENABLED"
+    assert restored["delete_protection_state"] == "DELETE_PROTECTION_ENABLED"
+    managed = project.terraform("state", "list").text.splitlines()
+    assert [each for each in managed if each.startswith("google_firestore_database")] == [DATABASE.format(NEW)]
     released = {value["name"] for (kind, _), value in cloud.existing.items() if kind == "google_firebaserules_release"}
     assert released == {f"cloud.firestore/{OLD}", f"cloud.firestore/{NEW}"}
     assert before <= cloud.existing.keys()  # the old database keeps its data, indexes and settings
@@ -103,7 +106,8 @@ def _restore(project: Project) -> None:
     cloud, listed = project.google.cloud, []
     for (kind, name), value in list(cloud.existing.items()):
         if kind == "google_firestore_database":
-            cloud.existing[kind, name.replace(OLD, NEW)] = value | {"id": name.replace(OLD, NEW), "name": NEW}
+            bare = {name: text.replace("ENABLED", "DISABLED") for name, text in value.items() if name in PROTECTION}
+            cloud.existing[kind, name.replace(OLD, NEW)] = value | bare | {"id": name.replace(OLD, NEW), "name": NEW}
         if kind == INDEX:
             own = name.replace(f"/databases/{OLD}/", f"/databases/{NEW}/")
             cloud.existing[kind, own] = value | {"id": own, "name": own, "database": NEW}

@@ -185,8 +185,9 @@ def test_two_environments_share_a_project_and_nothing_in_it(site: Site, said: di
 def test_only_the_data_of_prod_is_protected(
     site: Site, said: dict[str, str], resources: Mapping[str, Resource]
 ) -> None:
-    address = "google_firestore_database.database[0]"
-    prod, dev = resources[address].values, by_address(site.shown["values"])[address].values
+    address = 'google_firestore_database.database["signalbox-{}"]'
+    prod = resources[address.format("prod")].values
+    dev = by_address(site.shown["values"])[address.format("dev")].values
     assert (prod["delete_protection_state"], prod["deletion_policy"]) == ("DELETE_PROTECTION_ENABLED", "ABANDON")
     assert (dev["delete_protection_state"], dev["deletion_policy"]) == ("DELETE_PROTECTION_DISABLED", "DELETE")
 

@@ -116,7 +116,7 @@ def _bucket(value: Value, project: str, place: str, name: str) -> dict[str, Any]
 
 
 def _object(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
-    return {"id": f"{value['bucket']}-{name}", "output_name": name, "generation": 1}
+    return {"id": f"{value['bucket']}-{name}", "output_name": name, "generation": 1 << 50 | int(number(name))}
 
 
 def _database(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
@@ -144,7 +144,8 @@ def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]
     on = ("service_account_id", "secret_id", "service", "repository", "topic", "name", "bucket", "project")
     resource = next(value[key] for key in on if isinstance(value.get(key), str))
     condition = [each["title"] for each in value.get("condition") or []]
-    return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
+    member = [value["member"]] if "member" in value else []  # a binding has all members of its role
+    return {"id": "/".join([resource, value["role"], *member, *condition]), "etag": "BwY="}
 
 
 def _audit(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
@@ -191,6 +192,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_cloud_run_service_iam_member": _member,
     "google_cloud_scheduler_job": _within("jobs"),
     "google_cloud_tasks_queue": _within("queues"),
+    "google_cloud_tasks_queue_iam_binding": _member,
     "google_cloud_tasks_queue_iam_member": _member,
     "google_cloudfunctions2_function": _function,
     "google_compute_backend_service": _global("backendServices"),
@@ -218,12 +220,14 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_project": _project,
     "google_project_iam_audit_config": _audit,
     "google_project_iam_custom_role": _custom_role,
+    "google_project_iam_binding": _member,
     "google_project_iam_member": _member,
     "google_pubsub_subscription": _of_project("subscriptions"),
     "google_pubsub_topic": _of_project("topics"),
     "google_pubsub_topic_iam_member": _member,
     "google_service_account": _service_account,
     "google_secret_manager_secret_iam_member": _member,
+    "google_service_account_iam_binding": _member,
     "google_service_account_iam_member": _member,
     "google_storage_bucket": _bucket,
     "google_storage_bucket_iam_member": _member,

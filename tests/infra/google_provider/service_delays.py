@@ -24,6 +24,7 @@ QUEUE = "google_cloud_tasks_queue"
 ACCOUNT = "google_service_account"
 DATABASE = "google_firestore_database"
 FIELD = "google_firestore_field"
+RIGHTS = ("_iam_binding", "_iam_member")
 QUEUE_NAME_SECONDS = 3 * 86400.0
 FIRST_FIELD_SECONDS = 0.1  # real ones, in which Terraform asks for the others, if they do not wait
 AT_ONCE = 10  # operations that Terraform runs at the same time: each takes a tenth of its time on the one clock
@@ -121,9 +122,9 @@ class Delays:
         yield from self._mishap(kind, value)
 
     def _late(self, kind: str, value: Value) -> Iterator[Refused]:
-        member = str(value.get("member", ""))
-        if member.startswith("serviceAccount:") and not self._known(member.partition(":")[2]):
-            yield Refused(texts.ACCOUNT.format(member=member))
+        for member in _members(value):
+            if member.startswith("serviceAccount:") and not self._known(member.partition(":")[2]):
+                yield Refused(texts.ACCOUNT.format(member=member))
         if kind == "google_cloud_run_service_iam_member" and self.forbidden == "members":
             yield Refused(texts.MEMBERS)
         if kind == QUEUE and (self.forbidden == "queue name" or not self._free(value["id"])):
@@ -167,7 +168,7 @@ class Delays:
     def _mishap(self, kind: str, value: Value) -> Iterator[Refused]:
         """Fail once in a while after the resource exists; each resource once."""
         name = f"{kind} {value['id']}"
-        again = name in self.mishaps or kind.endswith("_iam_member") or kind == "google_project_service"
+        again = name in self.mishaps or kind.endswith(RIGHTS) or kind == "google_project_service"
         chance = 1.0 if again else self._drawn(name).random()
         self.mishaps.add(name)
         if not again and kind in READ_TOO_EARLY and self._drawn(f"read of {name}").random() < READ_TOO_EARLY[kind]:
@@ -189,8 +190,9 @@ class Delays:
             self._begin(value["email"], 60, often=1)  # the provider itself waits ten
         elif kind == "google_logging_metric":
             self._begin(f"metric {value['name']}", 600, often=300)
-        elif kind.endswith("_iam_member"):
-            self._begin(f"rights of {str(value['member']).partition(':')[2]}", 540, often=120)
+        elif kind.endswith(RIGHTS):
+            for member in _members(value):
+                self._begin(f"rights of {member.partition(':')[2]}", 540, often=120)
 
     def _begin(self, what: str, longest: float, often: float) -> None:
         """Make something known after a delay: mostly short ones, one in eight a long one."""
@@ -207,3 +209,8 @@ class Delays:
 
     def _drawn(self, what: str) -> random.Random:
         return random.Random(f"{self.seed}/{what}")
+
+
+def _members(right: Value) -> list[str]:
+    """Return the members to whom a right is granted, in their order."""
+    return sorted(map(str, right.get("members") or filter(None, [right.get("member")])))

@@ -14,12 +14,12 @@ from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases
+from signalbox.semaphores.service import waits as waits_service
 from signalbox.tasks import storage
 from signalbox.tasks.machine import waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import FIRST, Start
 from signalbox.tasks.model.contexts import Context, OfLease
-from signalbox.tasks.service import lease_runs
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import attempts as attempts_world
@@ -97,15 +97,14 @@ def _released_first(ports: Ports, delivered: Delivered[OfLease], lease: Lease, c
         if not granted.release_on_failure:
             raise
         leases.release(ports, lease)
-        if not lease_runs.wait_again(ports, delivered, granted):
-            raise
+        waits_service.wait(ports, granted.semaphore, next_wait(delivered, granted))
         return False
     return True
 
 
-def _not_confirmed(ports: Ports, granted: Granted) -> None:
-    """The permit is released, whether or not the semaphore is closed for the next wait."""
-    leases.release(ports, granted)
+def _whoever_holds_the_lease(ports: Ports, lease: Lease, request: WaitRequest) -> bool:
+    """The next wait is made although the lease may be lost."""
+    return bool(waits_service.wait(ports, lease.semaphore, request))
 
 
 def _counted_by_grant(_: str, waiter: Waiter) -> Waiter:
@@ -130,7 +129,6 @@ FAULTS = (
     _attempts("task-3", "a first delivery that may not have started", "tasks.start", _first_taken_for_a_start),
     _attempts("task-4", "releasing the lease of a task that is given up", "tasks.kept_or_released", _kept),
     _attempts("task-11", "the next wait before the release", "tasks.run_or_wait_again", _released_first),
-    _attempts("task-11", "the look at the lease before the next wait", "tasks.holds", lambda *_: True),
-    _attempts("task-11", "closing for the next wait", "tasks.confirm_and_release", _not_confirmed),
+    _attempts("task-11", "the lease in the commit of the next wait", "semaphores.wait_again", _whoever_holds_the_lease),
     _attempts("task-11", "the count of the attempts before", "tasks.next_wait", _counted_anew),
 )

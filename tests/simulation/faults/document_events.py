@@ -112,6 +112,13 @@ def _once_only(begun: Begun | None, event: str, *rest: Any) -> Decision[Begun, T
     return begin(begun, event, *rest)
 
 
+def _left_out_anyway(
+    begun: Begun | None, event: str, place: int, holder: str, now: datetime, seconds: float, each: Any = None
+) -> Decision[Begun, Turn]:
+    del each
+    return begin(begun, event, place, holder, now, seconds)
+
+
 def _by_versions(written_at: datetime | None, before: datetime | None) -> int | None:
     time = written_at or before
     return None if time is None else 2 * microseconds(time)
@@ -153,6 +160,7 @@ FAULTS = (
     _events("event-6", "the place of a deletion after its version", "document_events.place_of", _by_versions),
     _events("event-6", "the place of an event without times", "document_events.place_of_read", _first),
     _events("event-7", "one event of a document at a time", "document_events.begin", _not_alone),
+    _events("event-9", "an event that came late is handled", "document_events.begin", _left_out_anyway),
     _events("event-8", "beginning again what was not handled", "document_events.begin", _once_only),
     _events("event-8", "handled only if the handler returned", "document_events.end", _handled_in_any_case),
     _events("event-8", "the place of what failed", "document_events.end", _forgotten_if_it_failed),

@@ -23,6 +23,7 @@ call = original("critical_sections.call")
 claim = original("critical_sections.claim")
 merge = original("critical_sections.merge")
 phase = original("critical_sections.phase")
+run_task = original("critical_sections.run_task")
 
 
 def _sections(clause: str, without: str, point: str, instead: Any) -> Fault:
@@ -105,6 +106,10 @@ def _promised_by_the_last_call(next_: NextRun | None, request: SectionRequest, n
     return merge(next_ and replace(next_, latest_at=None), request, now)
 
 
+def _under_its_own_operation(key: str, run: Run) -> Effect:
+    return run_task(key, replace(run, resumes=""))
+
+
 FAULTS = (
     _sections("section-2", "the token that releases a lease", "critical_sections.release", _released_under_any_token),
     _sections("section-2", "the delivery of a claim", "critical_sections.claim", _claimed_by_another),
@@ -114,6 +119,8 @@ FAULTS = (
     _sections("section-2", "waiting for another delivery's lease", "critical_sections.phase", _never_held),
     _sections("section-2", "the token that ends a run", "critical_sections.end", _ended_under_any_token),
     _sections("section-3", "the run's task in the commit", "core.commit", _tasks_afterwards),
+    _sections("section-3", "the sweeper", "critical_sections.sweep", lambda *_: 0),
+    _sections("section-3", "one operation for all tasks", "critical_sections.run_task", _under_its_own_operation),
     _sections("section-4", "refusing a wake that is early", "critical_sections.wake", _woken_early),
     _sections("section-4", "a new wake once the old one is due", "critical_sections.has_wake_task", _armed_by_the_past),
     _sections("section-4", "the due time at the wake", "critical_sections.wake", _granted_at_any_wake),

@@ -2,9 +2,8 @@
 
 Tasks of several contexts: continuations of one semaphore, some of which release their permit between their attempts,
 units of one batch, and tasks without a context. The code of a task returns, raises every time, or kills its process
-every time. In half of the worlds, a wait is created alone when all else has ended, by a process that then dies.
-Whenever a task is given up, its code was started as often as is allowed. At rest, no code was started more than once
-too often, every task returned or was given up, every unit has an outcome, and no permit is held.
+every time. Whenever a task is given up, its code was started as often as is allowed. At rest, no code was started more
+than once too often, every task returned or was given up, every unit has an outcome, and no permit is held.
 
 No answer is lost in this world: a count whose answer is lost costs its task a start (docs/protocols/tasks.md).
 """
@@ -29,7 +28,7 @@ from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Backoff, Effect
 from signalbox.core.error_notes import record_path
 from signalbox.core.limits import LIMITS
-from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
+from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.records.queries import Field
 from signalbox.core.user_code import CodeExited
@@ -47,7 +46,7 @@ from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.processes import Killed
-from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, LATE_WAITS, LEASES_OUTLIVED, REACHED, RESUMED
+from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, LEASES_OUTLIVED, REACHED, RESUMED
 from tests.simulation.user_task_effects import raise_any
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
@@ -60,7 +59,6 @@ BACKOFF = Backoff(PAUSE_SECONDS, PAUSE_SECONDS, 0)
 FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
-LATE_STEPS_MAX = 400
 OUTLIVE_RATE = 0.2
 """The share of worlds in which a continuation that fails has run for longer than its lease.
 
@@ -82,13 +80,9 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class AwayStore(SimulatedStore):
-    """A store that refuses the next `refuses` calls. The next `late` waits that are created alone are created late.
-
-    A process that creates a wait late dies at once. By then, everything else has ended.
-    """
+    """A store that refuses the next `refuses` calls."""
 
     refuses = 0
-    late = 0
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         self._refuse()
@@ -104,21 +98,7 @@ class AwayStore(SimulatedStore):
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         self._refuse()
-        if self.late and _creates_wait_alone(writes):
-            self.late -= 1
-            self._commit_late(writes)
         return super().commit(writes)
-
-    def _commit_late(self, writes: Sequence[Write]) -> None:
-        world = self._world
-        for _ in range(LATE_STEPS_MAX):
-            if len(world.processes.running) == 1 and not world.tasks:
-                break
-            world.pass_time(PAUSE_SECONDS)
-            world.step("the commit is late")
-        super().commit(writes)
-        REACHED[LATE_WAITS] += 1
-        raise Killed
 
     def _refuse(self) -> None:
         if self.refuses:
@@ -142,7 +122,8 @@ class AttemptsWorld:
             lambda ports, task, payload: semaphores_tasks.TASKS[task](ports, payload)
         )
         self.world.observers.append(self._check_write)
-        self.store.late = 0 if self.world.versions else self.world.random.randint(0, 1)  # the last release loses tasks
+        if not self.world.versions:
+            self.world.random.randint(0, 1)  # the seeds that notice planted faults were drawn with it
         self.outlive = not self.world.versions and Random(f"outlive {seed}").random() < OUTLIVE_RATE
         self.pauses = Random(f"second deliveries {seed}")
         self.away_at = self.world.random.randint(0, DELIVERIES_BEFORE_MAX)
@@ -272,11 +253,6 @@ class AttemptsWorld:
         leases = Semaphore.from_record(stored).leases
         if held := [lease.lease_id for lease in leases if lease.is_live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
-
-
-def _creates_wait_alone(writes: Sequence[Write]) -> bool:
-    """Return whether this is the first of the two commits of a wait that is not guarded."""
-    return len(writes) == 1 and isinstance(writes[0], Put) and writes[0].path.startswith(waiter_path(NAME, ""))
 
 
 def _sweep(ports: Ports) -> None:

@@ -9,7 +9,8 @@ At rest, each event had one task and took effect in each handler that its trigge
 at most once more for each retry of its failure. What a handler was given is what happened, or says that it is partial.
 A handler `in_order` ran one event of a document at a time, in the order of versions. It has handled the last event of
 each document, and left out only events that a later one had overtaken, or one without any time, whose handler reads
-the document. A copy that such a handler makes equals its document.
+the document. A copy that such a handler makes equals its document. A handler with ``in_order="each"`` ran one at a
+time, and has handled each event.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -58,6 +60,8 @@ IN_ORDER = (
     Trigger("copied_below", "orders/{id}/{rest=**}", in_order=True),
     Trigger("latest", "orders/{id}", "updated", in_order=True),
 )
+NONE_LEFT_OUT = Trigger("each", "orders/{id}", in_order="each")
+EACH_RATE = 0.2
 PATHS = ("orders/a", "orders/a", "orders/b", "orders/a/lines/1", "orders/a/lines/1/parts/x", "others/a")
 LARGE = {"text": "x" * 8_000}
 CONTENTS = ({"n": 1}, {"n": 2}, {"n": 1, "format": 7}, LARGE)
@@ -97,6 +101,8 @@ class DocumentEventsWorld:
         self.world = World(seed, rates, trace)
         random = self.world.random
         self.chosen = (*random.sample(TRIGGERS, random.randint(1, 2)), *random.sample(IN_ORDER, random.randint(0, 2)))
+        if Random(f"each {seed}").random() < EACH_RATE:
+            self.chosen = (*self.chosen, NONE_LEFT_OUT)
         self.triggers = Triggers(self.world, self.chosen, self._receive)
         self.world.events = self.triggers  # type: ignore[assignment]  # it has what a world calls
         self.world.task_handlers["shop"] = self._deliver
@@ -254,7 +260,7 @@ class DocumentEventsWorld:
             content = self.world.ports.store.read(event.path, fields=(("n",), ("text",)))[0].data
         take_effect(self.world.ports, f"{trigger.name} {event.id}")
         self.world.step(f"{trigger.name} has done {event.id}")
-        if trigger.in_order:
+        if trigger.in_order is True:
             self._note_order(trigger, event, content)
         if does in (ONCE, RAISING):
             raise_any(self.world, Broken, f"{trigger.name} {event.id} {self.world.now()}")
@@ -313,7 +319,7 @@ class DocumentEventsWorld:
         for what, (trigger, event) in names.items():
             times = len(self.ran[what])
             place = trigger.name, event.path
-            if times == 0 and trigger.in_order and (event.number < last[place] or place in read_later):
+            if times == 0 and trigger.in_order is True and (event.number < last[place] or place in read_later):
                 REACHED[OVERTAKEN] += 1
             elif times == 0 or times > len(self.operations[what]):
                 raise Violation(f"{what} of {event.path} took effect {times} times")

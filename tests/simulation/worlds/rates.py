@@ -154,6 +154,8 @@ class RatesWorld:
         if not self.purged:
             self._check_none_sleeps()
         self.purges = False
+        if self.purged:
+            self.world.pass_time(LIMITS.rate_checked_seconds)
         for _ in range(2):  # the first one may be too early
             self._sweep(sweep.sweep)
 
@@ -255,11 +257,14 @@ class RatesWorld:
     # --- tasks ---
 
     def _admit(self, ports: Ports, payload: dict[str, Any]) -> None:
-        if self.purges and "of_slot" not in payload and self.world.random.random() < PURGE_RATE:
-            self.purged = True  # the run that the rate's record promises never comes
+        if self.purges and self.world.random.random() < PURGE_RATE:
+            self.purged = True
             REACHED[TASKS_PURGED] += 1
             return
-        tasks.TASKS["rate_admit"](ports, payload)
+        try:
+            tasks.TASKS["rate_admit"](ports, payload)
+        except AssertionError as error:
+            raise Violation(f"an admit run decides a state that must not be: {error}") from error
 
     def _job(self, _: Ports, effect: Effect) -> None:
         self.seen.ran.add(effect.payload["id"])

@@ -5,7 +5,8 @@ live leases, each runs with the arguments that were granted under its token, and
 grant: no call has arrived for the time of the debounce. In a third of the worlds calls have different debounces: a run
 is never due later than one of its calls allows. Checked at rest: nothing runs and nothing is due, the last
 call's arguments ran last, a run started after every call, and every collected item came to exactly one run. No delivery
-is refused because of a lease that it holds itself, and none ends another's lease.
+is refused because of a lease that it holds itself, and none ends another's lease. In some worlds a purge loses all
+tasks that wait; the sweeper then wakes the section. All tasks of a run have the same operation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import BadValue, Unavailable
-from signalbox.critical_sections import service
+from signalbox.critical_sections import service, sweep
 from signalbox.critical_sections.limits import LIMITS as CRITICAL_SECTIONS_LIMITS
 from signalbox.critical_sections.model import Grant, Section, SectionRun, path_of
 from signalbox.critical_sections.requests import SectionRequest
@@ -40,6 +41,9 @@ LOST_AFTER = timedelta(seconds=CRITICAL_SECTIONS_LIMITS.section_lost_seconds)
 WEEK_SECONDS = 8 * 24 * 3_600
 MIXED_SHARE = 1 / 3
 FAILS_RATE, LATE_RATE, WEEK_RATE = 0.15, 0.3, 0.3
+PURGE_SHARE = 0.25
+LATEST_SECONDS = 90.0
+"""The latest that a run is due after its first call."""
 
 
 @dataclass(slots=True)
@@ -84,11 +88,14 @@ class SectionsWorld:
         self.jobs: dict[str, Effect] = {}
         self.pending: list[int] = []
         self.holders: dict[str, object] = {}
+        self.operations: dict[int, str] = {}
+        self.purging = Random(f"purge {seed}")
+        self.purges = self.purging.random() < PURGE_SHARE
 
     def run(self) -> None:
         random = self.world.random
         for _ in range(2):
-            self.world.run([self._call] * random.randint(1, operations_max(6)))
+            self.world.run(self._beginnings(random.randint(1, operations_max(6))))
             self.world.pass_an_outage()
             self._sweep()
             if random.random() < WEEK_RATE:
@@ -100,7 +107,16 @@ class SectionsWorld:
         self._sweep()
         self._check_rest()
 
+    def _beginnings(self, calls: int) -> list[Callable[[], None]]:
+        beginnings: list[Callable[[], None]] = [self._call] * calls
+        if self.purges:
+            beginnings.insert(self.purging.randint(1, calls), lambda: self.world.queue.purge(lambda _: True))
+        return beginnings
+
     def _sweep(self) -> None:
+        if self.purges:
+            self.world.processes.current = "scheduler"
+            self.world.pass_time(LOST_AFTER.total_seconds() + LEASE_SECONDS + LATEST_SECONDS)
         self.world.pass_time(CORE_LIMITS.outbox_patience_seconds + 1)
         self.world.start("sweep", lambda: _swept(self.world.ports))
         self.world.run()
@@ -140,6 +156,9 @@ class SectionsWorld:
     def _job(self, ports: Ports, effect: Effect) -> None:
         self.jobs[effect.name] = effect
         granted = effect.context["section"]
+        operation = granted.get("resumes") or effect.name
+        if self.operations.setdefault(effect.payload["number"], operation) != operation:
+            raise Violation(f"a run has two operations, {operation} and {self.operations[effect.payload['number']]}")
 
         def code(run: SectionRun) -> None:
             self._enter(run, granted["token"], dict(effect.payload))
@@ -269,3 +288,4 @@ class SectionsWorld:
 
 def _swept(ports: Ports) -> None:
     outbox.sweep(ports)
+    sweep.sweep(ports)

@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.request_log import logged_request
-from signalbox.adapters.logs import JsonLog, current_trace, noted, traced, traceparent_of
+from signalbox.adapters.logs import JsonLog, current_trace, given_trace, new_trace, noted, traced
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -78,7 +78,7 @@ def test_a_trace_stays_in_its_own_thread() -> None:
 
 
 def test_a_given_traceparent_is_kept() -> None:
-    assert traceparent_of({"traceparent": PARENT, "X-Cloud-Trace-Context": "f" * 32 + "/1"}) == PARENT
+    assert given_trace({"traceparent": PARENT, "X-Cloud-Trace-Context": "f" * 32 + "/1"}) == PARENT
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,13 @@ def test_a_given_traceparent_is_kept() -> None:
     ],
 )
 def test_the_platforms_trace_header_becomes_a_traceparent(given: str, expected: str) -> None:
-    assert traceparent_of({"X-Cloud-Trace-Context": given}) == expected
+    assert given_trace({"X-Cloud-Trace-Context": given}) == expected
 
 
 @pytest.mark.parametrize("given", ["", "nonsense", f"00-{'0' * 32}-b7ad6b7169203331-01", f"00-{TRACE}-{'0' * 16}-01"])
 def test_a_call_without_a_proper_trace_begins_one(given: str) -> None:
-    first, second = traceparent_of({"traceparent": given}), traceparent_of({"traceparent": given})
+    assert given_trace({"traceparent": given}) == ""
+    first, second = new_trace(), new_trace()
     assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", first)
     assert first != second
 

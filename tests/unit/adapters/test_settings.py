@@ -27,7 +27,6 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_DATABASE": "d",
             "FIRESTORE_EMULATOR_HOST": EMBEDDED,
             "CLOUD_TASKS_EMULATOR_HOST": "h:1",
-            "SIGNALBOX_EVENTS_URL": "http://h:2",
             "SIGNALBOX_BASE_URL": "https://base.example/",
             "SIGNALBOX_CALLBACK_KEYS": "a key of callbacks",
             "SIGNALBOX_FUNCTION_URL": "https://{function}.example",
@@ -60,6 +59,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
             "SIGNALBOX_ARCHIVES": "/var/archives",
             "STORAGE_EMULATOR_HOST": "http://h:6",
+            "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
     )
@@ -69,7 +69,6 @@ def test_every_setting_has_its_variable() -> None:
         "d",
         "embedded",
         "h:1",
-        "http://h:2",
         "https://{function}.example",
         "x-",
         "tasks@p.example",
@@ -104,6 +103,7 @@ def test_every_setting_has_its_variable() -> None:
         "events@p.example",
         "/var/archives",
         "http://h:6",
+        {"documents"},
         {"albums": 60},
     )
 
@@ -149,6 +149,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
+            "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
     )
@@ -166,15 +167,16 @@ def test_settings_cannot_be_changed() -> None:
         from_environment({}).project = "other"  # type: ignore[misc]  # the assignment is what must fail
 
 
-def test_a_queue_calls_as_an_account_of_its_own_and_only_its_own_functions() -> None:
+def test_a_queue_calls_only_its_own_functions_and_as_an_account_that_it_shares_with_those_of_its_kind() -> None:
     settings = from_environment(
         {
             "SIGNALBOX_TASKS_ACCOUNT": "qu-{queue}@p.example",
-            "SIGNALBOX_CALLING_QUEUES": '{"link_refresh": ["links"], "mine": ["later", "tasks"]}',
+            "SIGNALBOX_CALLING_QUEUES": '{"link_refresh": ["links"], "mine": ["later", "tasks", "flows"]}',
         }
     )
-    assert settings.account_of("links") == "qu-links@p.example"
-    assert settings.task_callers("link_refresh") == {"qu-links@p.example"}
+    assert settings.account_of("links") == settings.account_of("admit") == "qu-kit-workers@p.example"
+    assert settings.account_of("objects") == "qu-tasks@p.example"
+    assert settings.task_callers("link_refresh") == {"qu-kit-workers@p.example"}
     assert settings.task_callers("mine") == {"qu-later@p.example", "qu-tasks@p.example"}
     assert settings.task_callers("documents") == frozenset()
 

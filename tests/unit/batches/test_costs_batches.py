@@ -5,6 +5,7 @@ counters propagated to the node, the node propagated up; a read follows each pro
 """
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -70,6 +71,15 @@ def test_grouped_units_share_their_commits_and_tasks(harness: BatchHarness) -> N
         harness.run_tasks()
     assert [completion["succeeded"] for completion in harness.completions] == [UNITS]
     assert is_within("batches", "grouped", cost, UNITS)
+
+
+def test_the_removal_of_a_unit_reads_and_deletes_its_record(harness: BatchHarness) -> None:
+    whole(harness)
+    harness.clock.now += timedelta(days=8)
+    with measure() as cost:
+        sweep(harness.ports)
+    assert harness.ids("batches") == []
+    assert is_within("batches", "removed", cost, UNITS)
 
 
 def test_a_page_costs_8_writes_and_one_task_to_load(harness: BatchHarness) -> None:

@@ -382,7 +382,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (schedule(cron="*/0 * * * *"), r"the step of '\*/0' must be at least 1"),
         (schedule(cron="0 9-6 * * *"), r"the hour range '9-6' ends before it starts"),
         (schedule(cron="0 6 ? * *"), r"'\?' is not a day of the month"),
-        (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
+        (schedule(local_every_seconds=-1), r"schedules\.nightly: local_every_seconds must be more than 0, or 0"),
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must be from 0.001 to 500"),
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
         (queue(concurrent_max=161), r"queues\.later: concurrent_max is 161, and the functions .* handle 160 requests"),

@@ -170,7 +170,7 @@ def pack(n: int): ...
     orders, kind = found.functions["orders"], "google.cloud.firestore.document.v1"
     assert (orders.invoked_by, orders.tasks) == (("people", "queue", "event"), ("Below_", "ordered", "pack"))
     assert (orders.enqueues, orders.signature_type) == (("slow", "tasks"), "http")
-    assert orders.parameters["ordered"] == ["event", "path", "data", "kind?", "place?"]
+    assert orders.parameters["ordered"] == ["event", "path", "data", "kind?", "place?", "after?"]
     assert {(name, each.event, each.document, each.path) for name, each in found.triggers.items()} == {
         ("orders-ordered", f"{kind}.created", "orders/{id}", "/document-events/ordered"),
         ("orders-below", f"{kind}.written", "orders/{id}/{rest=**}", "/document-events/Below_"),
@@ -374,7 +374,8 @@ def test_methods_named_as_decorators_count_on_a_function_only(tmp_path: Path, co
 )
 def test_a_task_that_is_made_otherwise_is_refused_with_its_place(tmp_path: Path, call: str) -> None:
     with pytest.raises(
-        CatalogueError, match=r"main.py:\d+ calls app.task, app.object, app.flow or app.on_document other"
+        CatalogueError,
+        match=r"main.py:\d+ calls app.task, .*app.on_document or app.on_failure other",
     ):
         catalogue(tmp_path, call, {})
 

@@ -25,7 +25,8 @@ def show(request: Request, key: str) -> Response:
 
 orders = app.entry_point()
 """
-CATALOGUE = """functions:
+CATALOGUE = """api: all
+functions:
   orders:
     invoked_by: [people]
 """

@@ -1,5 +1,6 @@
 """The commands that call functions: what they print, their exit status, and a command that runs under a lease."""
 
+import dataclasses
 import io
 import json
 import os
@@ -19,7 +20,8 @@ from unittest.mock import ANY
 import httpx
 import pytest
 
-from signalbox.catalogue.reading import load
+from signalbox.adapters import settings
+from signalbox.catalogue.reading import Schedule, load
 from signalbox.client import Client, Unavailable, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.client.blocking.semaphores import Semaphore
@@ -471,6 +473,9 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
     assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
     assert checkout.count("suspended") == 0
     assert "2 of 2 done." in capsys.readouterr().err
+    for action in ("cancel", "terminate"):
+        assert main(["flows", action, "shop", "checkout", "--state", "cancelled", "--yes"]) == 0
+        assert "2 skipped: they had ended before, or no longer match.\n0 of 2 done.\n" in capsys.readouterr().err
 
 
 def test_a_batch_of_runs_that_is_cancelled_has_not_acted_on_all(
@@ -583,6 +588,70 @@ def test_a_replay_that_diverges_or_has_no_code_says_where(
     assert "No function 'shp' is in the catalogue." in capsys.readouterr().err
 
 
+def test_runs_are_listed_by_several_labels_and_counted_by_one(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.object("shop", "Stock", "cup").call("put", count=5)
+    flow = client.flow("shop", "checkout")
+    for id_, tenant, size in (("o-1", "a", "s"), ("o-2", "a", "l"), ("o-3", "b", "l")):
+        labels = {"tenant": tenant, "size": size}
+        flow.with_(labels=labels).start(id_, order=id_, item="cup", count=1, amount=90_000)
+    harness.travel(5)
+    assert [run["id"] for run in flow.runs(label=["tenant:a", "size:l"])] == ["o-2"]
+    assert flow.count(label=["tenant:a", "size:l"]) == 1
+    assert main(["flows", "ls", "shop", "checkout", "--label", "size:l", "--label", "tenant:b"]) == 0
+    assert capsys.readouterr().out.split()[:1] == ["o-3"]
+    assert main(["flows", "ls", "shop", "checkout", "--count-by", "tenant"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"a": 2, "b": 1}
+
+
+def test_all_runs_that_continue_are_replayed_and_those_that_would_be_stuck_are_named_with_their_places(
+    waiting: tuple[str, ...],
+    client: Client,
+    harness: Harness,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = client.flow("shop", "checkout")
+    for number in range(2, 12):
+        flow.start(f"o-{number}", order=f"p{number}", item="cup", count=0, amount=90_000)
+    harness.travel(5)
+    flow.run("o-2").suspend()
+    flow.run("o-3").terminate()
+    assert main(["flows", "replay", "shop", "--all-running"]) == 0
+    assert capsys.readouterr().out == "10 runs would continue with this code.\n"
+    whole_log = Run.whole_log
+
+    def changed(run: Run) -> dict[str, Any]:
+        log: dict[str, Any] = whole_log(run)
+        if log["id"] in ("o-1", "o-2"):
+            log["entries"][0]["command"] = "step/another"
+        return log
+
+    monkeypatch.setattr(Run, "whole_log", changed)
+    assert main(["flows", "replay", "shop", "checkout", "--all-running"]) == 3
+    first, *misfits = capsys.readouterr().out.splitlines()
+    assert first == "2 of 10 runs would be stuck with this code:"
+    assert [line.split(":")[0] for line in misfits] == ["  checkout/o-1", "  checkout/o-2"]
+    assert all("(main.py:" in line for line in misfits)
+
+
+def test_code_that_is_replayed_finds_the_flows_and_classes_of_all_functions() -> None:
+    with flow_replay.knowing_the_catalogue():
+        assert settings.settings().flow_functions["checkout"] == "shop"
+        assert settings.settings().object_classes["Stock"] == "shop"
+    assert "checkout" not in settings.settings().flow_functions
+
+
+def test_a_replay_of_all_runs_names_no_run_and_one_of_a_run_names_it_whole(
+    waiting: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["flows", "replay", *waiting, "--all-running"]) == 2
+    assert "leave out ID and --debug" in capsys.readouterr().err
+    assert main(["flows", "replay", "shop", "checkout"]) == 2
+    assert "write --all-running" in capsys.readouterr().err
+
+
 def test_without_a_stack_or_an_address_a_command_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -659,6 +728,27 @@ def test_objects_are_called_listed_and_deleted(
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_second_signal_ends_the_retries_of_a_release(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, signals: int
+) -> None:
+    client.semaphore("till").ensure(permits=1)
+    released = threading.Event()
+
+    def signal_lease(*_: object) -> bool:
+        for _number in range(signals):
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return released.wait(0.2 if signals == 1 else 20)
+
+    monkeypatch.setattr(Semaphore, "signal", signal_lease)
+    began = time.monotonic()
+    assert main(["semaphores", "run", "till", "--", "sh", "-c", "exit 3"]) == 3
+    assert ("may not be released" in capsys.readouterr().err) == (signals == 2)
+    assert time.monotonic() - began < 10
+    released.set()
+
+
 def test_columns_are_aligned_under_a_head_on_a_terminal_only(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -677,8 +767,50 @@ def test_an_address_that_does_not_answer_is_said_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    for url in ("http://127.0.0.1:9/", "nonsense"):
+    for url in ("http://127.0.0.1:9/", "https://127.0.0.1:9/", "https:///", "nonsense"):
         assert main(["documents", "get", "a", "--url", url]) == 1
         assert f"{url} does not answer (" in (said := capsys.readouterr().err)
         assert said.endswith(": correct --url or SIGNALBOX_URL.\n")
     assert time.monotonic() - began < 10
+
+
+# --- schedules ---
+
+PATCH = {"row": 0, "column": 0}
+
+
+@pytest.fixture
+def weekly(monkeypatch: pytest.MonkeyPatch) -> Schedule:
+    """A schedule of a task, which the catalogue lacks."""
+    schedule = Schedule(name="weekly", function="quilt", task="paint", cron="0 6 * * 1", arguments=PATCH)
+    known = load()
+    content = dataclasses.replace(known, schedules={**known.schedules, "weekly": schedule})
+    monkeypatch.setattr("signalbox.catalogue.reading.load", lambda *_: content)
+    return schedule
+
+
+def test_a_schedule_is_listed_with_its_next_time_and_is_run_once_more(
+    harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedules", "ls"]) == 0
+    assert "weekly  0 6 * * 1  Etc/UTC  quilt paint  next " in capsys.readouterr().out
+    assert main(["schedules", "run", "weekly"]) == 0
+    assert [(task.task, task.payload, [*task.context]) for task in harness.tasks] == [("paint", PATCH, ["scheduled"])]
+    assert main(["schedules", "run", "sweep"]) == 1
+    assert "no schedule 'sweep' of a task. It has: " in capsys.readouterr().err
+
+
+def test_the_missed_times_of_a_schedule_are_made_up_for_once(
+    harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = ("--since", "2026-01-01T00:00:00Z", "--until", "2026-01-20T00:00:00Z", "--yes")
+    for _ in range(2):
+        assert main(["schedules", "backfill", "weekly", *span]) == 0
+        assert "3 of 3 done." in capsys.readouterr().err
+    planned = sorted(task.context["scheduled"] for task in harness.tasks)
+    assert planned == [f"2026-01-{day:02}T06:00:00Z" for day in (5, 12, 19)]
+    assert (
+        main(["schedules", "backfill", "weekly", "--since", "2026-01-06T00:00:00Z", "--until", "2026-01-07T00:00:00Z"])
+        == 1
+    )
+    assert "has no time between" in capsys.readouterr().err

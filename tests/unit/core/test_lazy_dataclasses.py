@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import signalbox
-from signalbox.core.lazy_dataclasses import dataclass, lazy_dataclass
+from signalbox.core.lazy_dataclasses import dataclass, lazy_dataclass, replaced
 
 
 def place_class(dataclass: Any, **options: Any) -> Any:
@@ -85,6 +85,32 @@ def test_each_act_on_a_new_class_has_the_outcome_of_dataclasses(act: Any, option
         assert isinstance(ours, int)  # by identity
     else:
         assert repr(ours) == repr(theirs)
+
+
+CHANGES: list[dict[str, Any]] = [{}, {"count": 9}, {"name": "bcd", "tags": ["x"]}, {"noted": "n", "count": None}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_a_changed_copy_is_the_one_of_dataclasses(changes: dict[str, Any], options: dict[str, bool]) -> None:
+    place = place_class(lazy_dataclass, **options)(name="a", count=3, tags=["t"])
+    ours, theirs = replaced(place, **changes), dataclasses.replace(place, **changes)
+    assert (repr(ours), ours.noted, ours.length) == (repr(theirs), theirs.noted, theirs.length)
+    with pytest.raises(TypeError, match="colour"):
+        replaced(place, colour="red")
+    with pytest.raises(TypeError, match="length"):
+        replaced(place, length=3)
+
+
+def test_a_copy_of_a_subclass_has_its_fields() -> None:
+    place = place_class(lazy_dataclass)
+
+    @dataclasses.dataclass(frozen=True)
+    class Port(place):  # type: ignore[misc, valid-type]  # a class that is a value
+        ships: int = 0
+
+    port = replaced(Port("p", ships=2), count=5)
+    assert (type(port), port.count, port.ships) == (Port, 5, 2)
 
 
 def test_a_class_inherits_fields() -> None:

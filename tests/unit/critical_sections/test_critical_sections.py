@@ -227,6 +227,49 @@ def test_a_run_whose_task_was_purged_is_granted_again_by_a_call_an_hour_later(ha
     assert index.seen == [1, 2]
 
 
+@pytest.mark.parametrize("debounce_seconds", [0, 60])
+def test_the_sweeper_wakes_a_section_whose_task_was_purged(
+    harness: Harness, index: Index, debounce_seconds: float
+) -> None:
+    index.call(1, debounce_seconds=debounce_seconds)
+    harness.tasks.clear()
+    harness.advance(debounce_seconds + LIMITS.section_lost_seconds - 1)
+    harness.run_schedule("sweep")
+    assert not harness.tasks
+    harness.advance(1)
+    harness.run_schedule("sweep")
+    harness.run()
+    assert index.seen == [1]
+    harness.advance(10 * LIMITS.section_lost_seconds)
+    harness.run_schedule("sweep")
+    assert not harness.tasks
+
+
+def test_a_run_that_is_granted_again_after_its_code_has_been_started_makes_its_calls_once(harness: Harness) -> None:
+    app, printed = Function("index"), list[int]()
+
+    @app.task
+    def page(number: int) -> None:
+        printed.append(number)
+
+    @app.task(attempts_max=2)
+    def rebuild(run: SectionRun) -> None:
+        page.call(number=1).enqueue()
+        raise RuntimeError("before its end")
+
+    harness.add(app)
+    critical_section("index").run(rebuild.call())
+    assert harness.deliver_task(harness.take("rebuild")).status == 500
+    for _ in range(2):
+        harness.tasks[:] = [task for task in harness.tasks if task.task != "rebuild"]
+        harness.advance(LIMITS.section_lost_seconds)
+        harness.run_schedule("sweep")
+    harness.run(raise_errors=False)
+    assert printed == [1]
+    [failure] = harness.get("failures").json["failures"]
+    assert failure["attempts"] == 2
+
+
 def test_a_wake_task_that_was_purged_is_replaced_by_the_next_call(harness: Harness, index: Index) -> None:
     index.call(1, debounce_seconds=5)
     harness.queue.tasks.clear()

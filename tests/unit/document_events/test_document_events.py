@@ -13,7 +13,7 @@ from signalbox.adapters import settings as kit_settings
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine, service
-from signalbox.document_events.machine import Turn, place_of, place_of_read
+from signalbox.document_events.machine import Each, Turn, place_of, place_of_read
 from signalbox.document_events.model import Begun, OrderedEvent
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -31,7 +31,7 @@ EVENTS = {
 }
 TURNS = {"begins": Turn.BEGINS, "overtaken": Turn.OVERTAKEN, "handled already": Turn.HANDLED, "Unavailable": None}
 HOLDERS = {"-": "", "another": "d1", "itself": "d2"}
-[TABLE] = tables(machine.__doc__)
+TABLE, TABLE_OF_EACH = tables(machine.__doc__)
 
 
 def turn(begun: Begun | None, event: str, place: int) -> Turn | None:
@@ -52,6 +52,37 @@ def test_each_row_of_the_table(row: Row) -> None:
     if row["begun last"] != "none":
         begun = Begun("e1", PLACE, row["begun last"] == "handled", HOLDERS[row["held by"]], HELD)
     assert turn(begun, *EVENTS[row["the event is"]]) == TURNS[row["turn"]]
+
+
+OF_EACH = {
+    **EVENTS,
+    "the next": ("e2", PLACE + 3),
+    "after a gap": ("e2", PLACE + 9),
+}
+BEFORE = {"the next": PLACE, "after a gap": PLACE + 4}
+
+
+@pytest.mark.parametrize("row", TABLE_OF_EACH, ids=lambda row: " ".join(row.values()))
+def test_each_row_of_the_table_of_handlers_that_leave_out_none(row: Row) -> None:
+    begun, event = None, row["the event is"]
+    if row["begun last"] != "none":
+        begun = Begun("e1", PLACE, row["begun last"] == "handled", HOLDERS[row["held by"]], HELD)
+    wait_seconds = 1 if row["patience"] == "yes" else 0
+    each = Each(BEFORE.get(event, PLACE), NOW + timedelta(seconds=wait_seconds))
+    try:
+        found = machine.begin(begun, *OF_EACH[event], "d2", NOW, 60, each).answer
+    except Unavailable:
+        found = None
+    assert found == TURNS[row["turn"]]
+
+
+def test_an_event_waits_a_minute_from_its_write_and_an_unknown_place_before_is_not_waited_for() -> None:
+    written = place_of(NOW, None)
+    assert written is not None
+    assert machine.each_of(written, PLACE).waits_until == NOW + timedelta(seconds=60)
+    begun = Begun("e1", PLACE, False, "", HELD)
+    assert not machine.each_of(written, None).must_wait(begun, NOW)
+    assert machine.each_of(written, PLACE).must_wait(begun, NOW)
 
 
 def test_a_hold_ends_with_its_time_and_the_place_never_decreases() -> None:
@@ -234,3 +265,29 @@ def test_a_second_delivery_of_a_handled_event_does_not_run_its_handler(harness: 
     assert [harness.deliver_task(task).status for _ in range(2)] == [204, 204]
     assert mirror.seen == [1]
     assert "event handled already" in [message for message, _ in harness.log.infos]
+
+
+def test_with_each_no_event_is_left_out_and_one_waits_for_the_event_before_it(harness: Harness) -> None:
+    app, seen = Function("audit"), list[Any]()
+
+    @app.on_document("parcels/{id}", in_order="each")
+    def audited(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        seen.append(event.after and event.after["n"])
+
+    harness.add(app)
+    first, second, third, deleted, again = write(harness, 1, 2, 3, None, 4)
+    handle(harness, first)
+    harness.deliver_event(third)
+    harness.run(due_only=True)
+    assert seen == [1], "it waits for the second"
+    harness.deliver_event(second)
+    harness.run()
+    assert seen == [1, 2, 3]
+    harness.advance(3_600)
+    handle(harness, again, deleted)
+    assert seen == [1, 2, 3, 4, None], "what arrives an hour late is handled late"
+
+
+def test_an_order_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="write True, False or 'each'"):
+        Function("audit").on_document("parcels/{id}", in_order="all")  # type: ignore[arg-type]  # a typo

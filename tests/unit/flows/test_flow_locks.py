@@ -85,6 +85,12 @@ def test_an_expired_lease_is_not_acquired_again_and_the_code_receives_the_error(
     assert free(shop)
 
 
+def test_code_of_a_collected_run_leaves_its_lock_quietly() -> None:
+    """Python closes code that nothing refers to any more while no flow runs, or another run."""
+    with pytest.raises(StopIteration):
+        flow.lock("printer").__aexit__(GeneratorExit).send(None)
+
+
 def test_a_lock_that_was_released_is_not_renewed() -> None:
     async def careless() -> Any:
         with await flow.lock("printer", lease_seconds=600) as lease:
@@ -282,6 +288,39 @@ def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
     shop.event("first", "go")
     shop.settle()
     assert free(shop)
+
+
+@pytest.mark.parametrize("ending", ["error", "cancel"])
+def test_the_locks_that_the_calls_of_a_failed_map_have_returned_are_released(ending: str) -> None:
+    async def take(what: str) -> Any:
+        if what == "lock":
+            return [await printer()]
+        if what == "outer":
+            return outer[0]
+        await flow.event("go")
+        return await step("fails")
+
+    outer: list[Any] = []
+
+    async def mapping() -> None:
+        outer[:] = [await flow.lock("outer")]
+        with suppress(Problem, flow.Cancelled):
+            await flow.map(take, ["lock", "outer", "fails"])
+        await flow.shield(flow.event("never"))
+
+    shop = shop_of(mapping)
+    settings.put(shop.ports, "outer", SemaphoreSettings(1, 600))
+    shop.tasks["fails"] = raising("no")
+    shop.start("mapping")
+    shop.settle()
+    assert views.get(shop.ports, "printer").free == 0
+    if ending == "error":
+        shop.event("mapping", "go")
+    else:
+        messages.cancel(shop.ports, FlowAddress("mapping", "1"), "stop", None)
+    shop.settle()
+    assert free(shop)
+    assert views.get(shop.ports, "outer").free == 0
 
 
 async def cancels_the_handle() -> None:

@@ -514,3 +514,49 @@ def test_a_wait_that_is_abandoned_late_cancels_no_other_run_that_has_the_id_now(
     shop.start("waiting", "w")
     shop.settle()
     assert (shop.status("around")["result"], shop.status("waiting", "w")["state"]) == (1, "running")
+
+
+def test_a_handle_that_is_cancelled_has_ended_whatever_awaits_it_at_once() -> None:
+    seen = []
+
+    async def code() -> Any:
+        first = flow.begin(step("a"))
+        second = flow.begin(flow.shield(first))
+        first.cancel()
+        seen.append(second.done)
+
+    Driver(code, Position("1")).start(BEGIN)
+    assert seen == [True]
+
+
+def test_a_branch_that_makes_its_group_fail_is_cancelled_at_its_next_await() -> None:
+    seen = []
+
+    async def branch(handle: Any) -> None:
+        handle.cancel()
+        try:
+            await handle
+        except BaseException as error:
+            seen.append(type(error).__name__)
+            raise
+
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        await flow.all(branch(handle), handle)
+
+    Driver(code, Position("1")).start(BEGIN)
+    assert seen == ["Cancelled"]
+
+
+def test_a_cancel_that_waits_for_shields_leaves_a_group_whose_shields_have_ended_its_results() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        await flow.shield(step("b"))
+        return await flow.all(flow.shield(handle))
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Cancel("enough", BEGIN))
+    driver.apply(done(driver, "0", 5))
+    driver.apply(done(driver, "1"))
+    assert driver.ended is not None
+    assert driver.ended.value == [5]

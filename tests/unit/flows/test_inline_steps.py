@@ -4,8 +4,8 @@ import gc
 import importlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,8 @@ from signalbox import Function, Problem, TaskContext, documents, flow, flows
 from signalbox.core.problems import GaveUp
 from signalbox.core.times import rfc3339
 from signalbox.core.user_code import ProcessEnded
-from signalbox.flows.api.step_threads import Threads
+from signalbox.flows.api import step_threads
+from signalbox.flows.api.step_threads import IDLE_MAX, Threads
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
 from signalbox.flows.machine.claims import NOBODY, Carrier
@@ -397,7 +398,7 @@ def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseE
     assert isinstance(threads.wait(5)["0"].raised, error)
 
 
-def test_an_idle_thread_is_reused_and_threads_end_with_their_delivery() -> None:
+def test_an_idle_thread_is_reused_also_by_the_next_delivery() -> None:
     begun, held = threading.Event(), threading.Event()
     ran: list[threading.Thread] = []
 
@@ -422,15 +423,32 @@ def test_an_idle_thread_is_reused_and_threads_end_with_their_delivery() -> None:
     assert threads.wait(5) == {"3": CallOutcome(1)}
     held.set()
     assert threads.wait(5) == {}
+    following = Threads("shop")
     for path in ("4", "5"):
-        threads.begin(path, code)
-    assert threads._threads == 2
-    threads.close()
-    first, second, held_up, other, *_ = ran
+        following.begin(path, code)
+        assert following.wait(5) == {path: CallOutcome(1)}
+    first, second, held_up, other, *later = ran
     assert first is second is held_up is not other
-    for thread in (first, other):
-        thread.join(5)
-        assert not thread.is_alive()
+    assert {*later} <= {first, other}
+
+
+def test_a_process_keeps_few_idle_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_threads, "_idle", [])
+    both, ran = threading.Barrier(IDLE_MAX + 2), list[threading.Thread]()
+
+    def code() -> CallOutcome:
+        ran.append(threading.current_thread())
+        both.wait(5)
+        return CallOutcome(1)
+
+    threads = Threads("shop")
+    for path in range(IDLE_MAX + 2):
+        threads.begin(str(path), code)
+    ended: dict[str, CallOutcome] = {}
+    while len(ended) < IDLE_MAX + 2:
+        ended |= threads.wait(5)
+    idle = len(step_threads._idle)
+    assert IDLE_MAX <= idle < IDLE_MAX + 2
 
 
 def test_each_step_runs_in_its_own_copy_of_the_deliverys_context() -> None:
@@ -443,10 +461,10 @@ def test_each_step_runs_in_its_own_copy_of_the_deliverys_context() -> None:
         return CallOutcome(1)
 
     variable.set("of the delivery")
-    with closing(Threads("shop")) as threads:
-        for path in ("0", "1"):
-            threads.begin(path, code)
-            assert threads.wait(5)
+    threads = Threads("shop")
+    for path in ("0", "1"):
+        threads.begin(path, code)
+        assert threads.wait(5)
     assert seen == ["of the delivery", "of the delivery"]
 
 
@@ -454,14 +472,15 @@ def test_a_step_whose_thread_cannot_be_started_is_not_running(monkeypatch: pytes
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with closing(Threads("shop")) as threads:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", fail)
-            with pytest.raises(RuntimeError):
-                threads.begin("0", lambda: CallOutcome(0))
-        assert not threads.running
-        threads.begin("1", lambda: CallOutcome(1))
-        assert threads.wait(5) == {"1": CallOutcome(1)}
+    monkeypatch.setattr(step_threads, "_idle", [])
+    threads = Threads("shop")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            threads.begin("0", lambda: CallOutcome(0))
+    assert not threads.running
+    threads.begin("1", lambda: CallOutcome(1))
+    assert threads.wait(5) == {"1": CallOutcome(1)}
 
 
 def test_abandoned_code_has_no_outcome_even_if_other_code_runs_under_its_path() -> None:
@@ -471,14 +490,14 @@ def test_abandoned_code_has_no_outcome_even_if_other_code_runs_under_its_path() 
         assert gates[number].wait(5)
         return CallOutcome(number)
 
-    with closing(Threads("shop")) as threads:
-        threads.begin("0", partial(code, 0))
-        threads.abandon("0")
-        threads.begin("0", partial(code, 1))
-        gates[0].set()
-        assert threads.wait(5) == {}
-        gates[1].set()
-        assert threads.wait(5) == {"0": CallOutcome(1)}
+    threads = Threads("shop")
+    threads.begin("0", partial(code, 0))
+    threads.abandon("0")
+    threads.begin("0", partial(code, 1))
+    gates[0].set()
+    assert threads.wait(5) == {}
+    gates[1].set()
+    assert threads.wait(5) == {"0": CallOutcome(1)}
 
 
 def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
@@ -562,12 +581,10 @@ def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Ha
     assert flows("show", "s1").status().result == ["a", "b", "c"]
     assert len(threads) == 3
     assert documents.get("b")["drawn"]
-    for thread in threads:
-        thread.join(5)
-        assert not thread.is_alive()
+    assert all(thread.daemon for thread in threads)
 
 
-def test_whether_a_step_takes_a_context_is_kept_only_as_long_as_its_function() -> None:
+def test_what_is_known_of_a_step_is_kept_only_as_long_as_its_function() -> None:
     module = importlib.import_module("signalbox.flows.api.flow")
 
     @dataclass
@@ -581,12 +598,16 @@ def test_whether_a_step_takes_a_context_is_kept_only_as_long_as_its_function() -
     callables = (taking, Unhashable(), Unhashable().__call__, partial(taking, number=1), lambda: 1, len)
     for _ in range(2):
         assert [module._takes_context(each) for each in callables] == [True, True, True, True, False, False]
+
+    def step() -> list[int]:
+        return [1]
+
+    kept = weakref.ref(step)
+    assert not module._takes_context(step)
+    assert module._result_of(step) is module._result_of(step)
+    del step
     gc.collect()
-    before = len(module._TAKING_CONTEXT)
-    for _ in range(100):
-        module._takes_context(lambda: 1)
-    gc.collect()
-    assert len(module._TAKING_CONTEXT) <= before
+    assert kept() is None
 
 
 @pytest.mark.parametrize(

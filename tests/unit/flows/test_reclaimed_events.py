@@ -270,3 +270,44 @@ def test_a_log_of_a_release_in_which_a_first_success_began_no_time_out_is_replay
     driver.apply(done(driver, "0", error="no"))
     driver.apply(done(driver, "1"))
     assert [pending.command.signature for pending in driver.pending.values()] == ["step shop.b"]
+
+
+def test_a_first_success_abandons_the_rest_although_an_item_failed_behind_a_shield_as_it_began() -> None:
+    async def code() -> Any:
+        await step("a")
+        won = await flow.first_success(flow.first_success(flow.shield(flow.event("n", int))), step("b"), step("c"))
+        return [won, await step("d")]
+
+    driver = event(Driver(code, Position("1")).start(BEGIN), "n", "five")
+    driver.apply(done(driver, "0"))
+    driver.apply(done(driver, "1.1"))
+    assert [pending.command.signature for pending in driver.pending.values()] == ["step shop.d"]
+
+
+def test_an_event_of_an_item_that_failed_as_it_began_goes_to_the_next_item_before_later_ones() -> None:
+    async def code() -> Any:
+        await step("a")
+        return await flow.first_success(
+            flow.all(flow.event("n", int), flow.event("n", int)), flow.event("n", int), step("b")
+        )
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    for value in ("one", 2, 3):
+        event(driver, "n", value)
+    driver.apply(done(driver, "0"))
+    assert driver.ended is not None
+    assert (driver.ended.value, kept(driver)) == ((1, 2), {"n": [3]})
+
+
+def test_an_item_that_has_ended_is_not_cancelled_by_an_error_of_its_group() -> None:
+    async def code() -> Any:
+        await step("a")
+        flow.begin(flow.all(flow.shield(step("b")), flow.event("n", int), flow.all(flow.event("n", int))))
+        await step("c")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    event(event(driver, "n", "one"), "n", 2)
+    driver.apply(done(driver, "0"))
+    assert kept(driver) == {}  # the group has not ended: it waits for the shield
+    driver.apply(done(driver, "1.0"))
+    assert kept(driver) == {"n": [2]}

@@ -16,9 +16,9 @@ from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, message_to_record
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
-from signalbox.flows.service import messages, reads, retries, suspensions, turns
+from signalbox.flows.service import reads, retries, suspensions, turns
 from signalbox.mailboxes.model.messages import header_path
-from signalbox.mailboxes.storage import read_mailbox
+from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.testing import Harness, replay
 from signalbox.testing.deliveries import TaskFailed
 from signalbox.testing.fixtures import harness as harness
@@ -582,7 +582,7 @@ def test_of_two_retries_at_once_one_is_refused_and_learns_the_other_s_key() -> N
 def test_messages_of_an_ended_run_are_not_dropped_after_its_retry() -> None:
     shop = failed_shop()
     mailbox = read_mailbox(shop.ports.store, TWO.base, 10)
-    event = messages.message_put(TWO.base, "late", message_to_record(Event("late", 1)))
+    event = message_put(TWO.base, "late", message_to_record(Event("late", 1)))
     shop.ports.store.commit([event])
     mailbox = read_mailbox(shop.ports.store, TWO.base, 10)
     retries.retry(shop.ports, shop.flows, TWO, "R1", DEFAULT)

@@ -1,4 +1,4 @@
-"""Flows, objects, semaphores and batches end after their queues were purged, or their database was restored.
+"""Flows, objects, semaphores, sections and batches end after their queues were purged, or their database was restored.
 
 A purge loses all tasks that wait, and leaves their names taken for a day. A restore brings back the records of an
 earlier time, without any task. The names are free, since the restored database has digits of its own in them.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from signalbox import Function, Lease, flow, objects, semaphore
+from signalbox import Function, Lease, SectionRun, critical_section, flow, objects, semaphore
 from signalbox.testing import Harness
 
 STEPS = (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40, 60)
@@ -22,6 +22,7 @@ class Works:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.used: set[int] = set()
+        self.rebuilt: set[int] = set()
         self.completed: list[str] = []
         app = Function("works")
 
@@ -40,6 +41,10 @@ class Works:
         @app.task
         def use(lease: Lease, n: int) -> None:
             self.used.add(n)
+
+        @app.task
+        def rebuild(run: SectionRun, n: int) -> None:
+            self.rebuilt.add(n)
 
         @app.task
         def paint(n: int) -> int:
@@ -65,6 +70,9 @@ class Works:
             objects("Ledger", "posted").add(amount=amount)
         for n in range(3):
             semaphore("s").wait(use.call(n=n), release_on_return=True)
+        for n in range(2):
+            critical_section("index").run(rebuild.call(n=n))
+        critical_section("later").run(rebuild.call(n=2), debounce_seconds=600)
         call = {"function": "works", "payload": {}}
         body = {"units": [{"n": n} for n in range(5)], "task": call | {"task": "paint"}, "sealed": True}
         harness.post("batches", json={"id": "b", **body, "on_complete": call | {"task": "announce"}})
@@ -91,7 +99,7 @@ class Works:
         get = self.harness.get
         assert get("works/flows/order/o").json["result"] == 6
         assert get("works/objects/Ledger/posted").json["waiting"] == 0
-        assert self.used == {0, 1, 2}
+        assert self.used == self.rebuilt == {0, 1, 2}
         assert get("batches/b").json["state"] == "completed"
         assert self.completed
 
@@ -103,11 +111,12 @@ def purge(works: Works) -> None:
 def restore(works: Works) -> None:
     """Continue after a backup, and restore it. What ran since counts as if it had not."""
     store, used, completed = works.harness.store, set(works.used), list(works.completed)
+    rebuilt = set(works.rebuilt)
     backup = copy.deepcopy(store._collections)
     works.deliver(25)
     works.harness.tasks.clear()
     works.harness.queue.names.clear()
-    store._collections, works.used, works.completed = backup, used, completed
+    store._collections, works.used, works.completed, works.rebuilt = backup, used, completed, rebuilt
 
 
 @pytest.mark.parametrize("steps", STEPS)

@@ -1,5 +1,6 @@
 """Handlers of documents' events that are tasks: what reaches which handler, how often, and what is refused."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 
 from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
+from signalbox.adapters.http.event_deliveries import DOCUMENTS, INTERNAL
 from signalbox.catalogue.declared_in_code import OF_HANDLERS
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
+from signalbox.documents.model.stamped_contents import COLLECTION, RESERVED, RESOURCE_META
 from signalbox.testing import Harness
 from signalbox.testing.deliveries import body_of, event_of, headers_of
 from signalbox.testing.fixtures import harness as harness
@@ -299,8 +302,83 @@ def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refu
     with pytest.raises(TypeError, match="async def"):
 
         @app.on_document("orders/{id}")
-        async def waited(event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+        async def produced(event: DocumentEvent, id: str) -> Any:  # noqa: A002  as the path names it
+            yield id
 
     app.document_written("orders/{id}")(lambda event, id: None)  # noqa: A006, ARG005  as the path names it
     with pytest.raises(ValueError, match="write on_document in all places"):
         app.entry_point()
+
+
+def test_events_are_filtered_by_prefix_type_and_changed_fields_before_they_are_tasks(harness: Harness) -> None:
+    app, seen = Function("shop"), list[tuple[str, str]]()
+
+    def register(name: str, **chosen: Any) -> None:
+        def handler(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+            seen.append((name, f"{id} {event.kind}"))
+
+        handler.__name__ = name
+        app.on_document("orders/{id}", **chosen)(handler)
+
+    register("of_prefix", prefix="a-")
+    register("of_type", type="Order")
+    register("of_change", changed=("state", "address.city"))
+    register("of_all", prefix="a-", type="Order", changed="state")
+    harness.add(app)
+    order = {"type": "Order", "state": "new", "address": {"city": "Bern"}}
+    harness.write_record("orders/a-1", order)
+    harness.write_record("orders/a-1", order | {"note": "x"})
+    harness.write_record("orders/a-1", order | {"address": {"city": "Basel"}})
+    harness.write_record("orders/b-1", {"type": "Offer"})
+    harness.write_record("orders/b-1", {"type": "Offer", "state": None})
+    harness.write_record("orders/a-1", None)
+    while harness.events:
+        harness.deliver_event(harness.events[0])
+    tasks = Counter(task.task for task in harness.tasks)
+    assert tasks == {"of_prefix": 4, "of_type": 4, "of_change": 4, "of_all": 2}
+    harness.run()
+    assert sorted(each for name, each in seen if name == "of_change") == [
+        "a-1 created",
+        "a-1 deleted",
+        "a-1 updated",
+        "b-1 updated",
+    ]
+
+
+def test_an_event_without_its_data_passes_the_conditions_on_data_and_not_that_on_the_key(harness: Harness) -> None:
+    app = Function("shop")
+
+    @app.on_document("orders/{id}", prefix="a-", type="Order", changed="state")
+    def note(event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+
+    harness.add(app)
+    for key in ("a-1", "b-1"):
+        harness.write_record(f"orders/{key}", {"type": "Other"})
+    events = [replace(event, after=None, before=None) for event in harness.events]
+    harness.events.clear()
+    for event in events:
+        harness.deliver_event(event)
+    assert [task.payload["path"] for task in harness.tasks] == ["orders/a-1"]
+
+
+def test_an_event_of_a_document_has_no_fields_of_the_kit(harness: Harness) -> None:
+    app, seen = Function("shop"), list[Any]()
+
+    @app.on_document("documents/{key}")
+    def note(event: DocumentEvent, key: str) -> None:
+        seen.append((event.before, event.after))
+
+    @app.on_document("orders/{id}")
+    def other(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        seen.append((event.before, event.after))
+
+    harness.add(app)
+    harness.put("documents/a", json={"n": 1})
+    harness.write_record("orders/1", {"_signalbox": "a user's"})
+    harness.run()
+    assert seen == [(None, {"n": 1}), (None, {"_signalbox": "a user's"})]
+
+
+def test_the_fields_that_are_left_out_of_events_are_those_of_documents() -> None:
+    assert (RESERVED, RESOURCE_META) == INTERNAL
+    assert COLLECTION == DOCUMENTS

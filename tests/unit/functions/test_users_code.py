@@ -50,6 +50,22 @@ MADE: dict[str, Callable[[], BaseException]] = {
 every_error = pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 
 
+@dataclass
+class Order:
+    """A value that cannot be made of "bad", and not be written if it is "unwritable"."""
+
+    item: str
+
+    def __post_init__(self) -> None:
+        if self.item == "bad":
+            raise SystemExit(4)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "item" and object.__getattribute__(self, "item") == "unwritable":
+            raise SystemExit(3)
+        return object.__getattribute__(self, name)
+
+
 def shown(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -279,19 +295,6 @@ def test_steps_that_raise_it_are_retried_and_a_flow_that_raises_it_is_stuck_with
 def test_a_value_whose_class_raises_it_is_an_error_of_its_task(harness: Harness) -> None:
     app = Function("shop")
 
-    @dataclass
-    class Order:
-        item: str
-
-        def __post_init__(self) -> None:
-            if self.item == "bad":
-                raise SystemExit(4)
-
-        def __getattribute__(self, name: str) -> Any:
-            if name == "item" and object.__getattribute__(self, "item") == "unwritable":
-                raise SystemExit(3)
-            return object.__getattribute__(self, name)
-
     @app.task(attempts_max=2)
     def work(unit: Unit) -> Order:
         return Order(item="unwritable")
@@ -453,19 +456,6 @@ def test_arguments_results_and_events_of_a_flow_whose_class_raises_an_exit_do_no
     harness: Harness,
 ) -> None:
     app = Function("shop")
-
-    @dataclass
-    class Order:
-        item: str
-
-        def __post_init__(self) -> None:
-            if self.item == "bad":
-                raise SystemExit(4)
-
-        def __getattribute__(self, name: str) -> Any:
-            if name == "item" and object.__getattribute__(self, "item") == "unwritable":
-                raise SystemExit(3)
-            return object.__getattribute__(self, name)
 
     @app.flow
     async def sale(order: Order) -> Order:

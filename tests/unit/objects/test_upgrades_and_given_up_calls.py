@@ -9,6 +9,7 @@ import pytest
 
 from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core.calls import Call
+from signalbox.core.limits import DECLARED
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Store
 from signalbox.core.problems import Unavailable
@@ -103,6 +104,21 @@ def test_a_call_that_is_given_up_is_listed_under_failures_and_can_be_retried(
     assert failure["payload"] == {"class_name": "Counter", "key": "a", "method": "add", "arguments": {"who": "x"}}
     failures.retry(objects.ports, failure["id"])
     assert [task.task for task in objects.world.tasks] == ["call_object"]
+
+
+def test_a_call_that_is_given_up_is_told_in_the_commit_of_its_failure(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> Applied:
+        raise Unavailable("a transient error, each time")
+
+    monkeypatch.setitem(DECLARED, "task_parameters", '{"counters": {"failure_notice": ["notice"]}}')
+    monkeypatch.setattr(accounts, "CODE", replace(CODE, apply=away))
+    objects.post("a", "p", method_call("add", {"who": "x"}))
+    delivered(objects, 30)
+    [failure] = json_of(failures.page_of(objects.ports, failures.FAILED, "").failures)
+    [notice] = [task.payload["notice"] for task in objects.world.tasks if task.task == "failure_notice"]
+    assert (notice["subject"], notice["name"], notice["id"]) == ("object", "Counter", failure["id"])
 
 
 def test_a_call_on_a_result_whose_class_is_gone_is_given_up_and_blocks_nothing(

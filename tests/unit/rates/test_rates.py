@@ -294,6 +294,26 @@ def test_an_early_run_comes_again(world: World) -> None:
         service.admit(world.ports, "r", world.now + timedelta(seconds=1))
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_wait_whose_first_admit_run_was_purged_is_granted_within_two_hours(world: World, paused: bool) -> None:
+    world.waits(1)
+    if paused:
+        service.pause(world.ports, "r")
+        world.pass_time(LIMITS.rate_checked_seconds + 1)
+        assert sweep.sweep(world.ports) == 1
+        service.resume(world.ports, "r")
+    world.tasks.clear()
+    world.pass_time(LIMITS.rate_checked_seconds)
+    assert sweep.sweep(world.ports) == 1
+    assert world.granted().keys() == {1}
+
+
+def test_the_sweeper_visits_a_rate_without_waits_once_an_hour(world: World) -> None:
+    assert sweep.sweep(world.ports) == 0
+    world.pass_time(LIMITS.rate_checked_seconds)
+    assert [sweep.sweep(world.ports) for _ in range(2)] == [1, 0]
+
+
 def test_the_sweeper_runs_what_was_lost(world: World) -> None:
     world.waits(1, 2, 3, 4)
     world.pass_time(0.5)

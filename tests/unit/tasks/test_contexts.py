@@ -46,6 +46,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "section": {"section": RUN},
     "batch": {"batch": {"id": "b", "state": "completed", "size": 1, "succeeded": 1, "failed": 0}},
     "outcome": {"outcome": {"called": {"class": "A", "key": "k"}, "call": "c", "result": 1}},
+    "scheduled": {"scheduled": "2026-01-01T00:00:00Z"},
     "reason, event, none": {"reason": "deadline"},
 }
 [KINDS] = tables(contexts.__doc__)

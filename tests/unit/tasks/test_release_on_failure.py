@@ -1,15 +1,18 @@
 """A task that gives its permit back between its attempts: others go first, its count and its promises stay."""
 
+import json
 from typing import Any
 
 import pytest
 
 from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
 from signalbox.core.effects import Effect
+from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.service import leases, views, waits
+from signalbox.tasks.service import lease_runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.functions.test_functions import _away
@@ -136,12 +139,15 @@ def test_a_call_that_was_made_before_the_lease_was_lost_is_recognised(harness: H
     app, printed = Function("press"), list[int]()
 
     @app.task
-    def page(number: int) -> None:
+    def page(number: int, note: str = "", notes: dict[str, str] | None = None) -> None:
         printed.append(number)
 
     @app.task
     def stamp(lease: Lease, context: TaskContext) -> None:
         page.call(number=1).enqueue()
+        page.call(number=3, note=f"{lease.id} (token {lease.token}) ends at {lease.ends_at}").enqueue()
+        page.call(number=4, note=json.dumps({"lease": lease.id, "at": lease.ends_at.isoformat()})).enqueue()
+        page.call(number=5, notes={lease.id: "held"}).enqueue()
         semaphore("other").wait(page.call(number=2), release_on_return=True)
         harness.advance(700)
         if context.attempt < 3:
@@ -152,7 +158,7 @@ def test_a_call_that_was_made_before_the_lease_was_lost_is_recognised(harness: H
     semaphore("other").ensure(permits=2)
     wait(stamp.call())
     harness.run(raise_errors=False)
-    assert sorted(printed) == [1, 2]
+    assert sorted(printed) == [1, 2, 3, 4, 5]
 
 
 def test_the_retry_of_a_task_that_lost_its_leases_begins_a_new_count(harness: Harness, press: Any) -> None:
@@ -187,17 +193,71 @@ def test_a_process_that_dies_before_the_release_leaves_it_to_the_next_delivery(
     assert sheets() == [("a", 1), ("a", 2)]
 
 
-def test_a_next_wait_that_was_made_alone_and_not_confirmed_is_found_although_the_semaphore_opened(
+def test_the_next_wait_closes_the_semaphore_in_its_commit(
     harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process read that the semaphore was closed, and made the wait only after it had opened."""
+    """So the release finds it, whatever becomes of the process that made it."""
     wait(press.call(sheet="a", after=1), release_on_failure=True)
+    wait(press.call(sheet="b"))
     task = harness.take("stamp")
     with monkeypatch.context() as patch:
-        patch.setattr(waits, "wait", waits.combine)
-        patch.setattr(waits, "confirm", _away)
-        assert harness.deliver_task(task).status == 500
-    assert views.get(harness.ports, "press").semaphore.mode == "open"
+        patch.setattr(leases, "release", _away)
+        assert harness.deliver_task(task).status == 503
+    assert views.get(harness.ports, "press").semaphore.mode == "closed"
+    assert harness.deliver_task(task, executions=1).status == 204
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("b", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("lost", ["expired", "taken over", "ended by hand"])
+@pytest.mark.parametrize("at", ["before the commit", "after it"])
+def test_a_lease_that_is_lost_while_the_next_wait_is_made_gives_one_task(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch, lost: str, at: str
+) -> None:
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task, losses = harness.take("stamp"), [lost]
+
+    def lose() -> None:
+        match losses.pop():
+            case "ended by hand":
+                [lease] = views.get(harness.ports, "press").semaphore.leases
+                semaphore("press").signal(lease.held("press"))
+            case "expired":
+                harness.advance(700)
+                assert harness.deliver_task(task, executions=1).status == 204
+            case _:
+                harness.deliver_task(task, executions=1)
+
+    real = harness.store.commit
+
+    def committed(writes: Any) -> Any:
+        is_next = losses and any("/waiters/" in write.path and isinstance(write, Put) for write in writes)
+        if is_next and at == "before the commit":
+            lose()
+        done = real(writes)
+        if is_next and losses:
+            lose()
+        return done
+
+    monkeypatch.setattr(harness.store, "commit", committed)
+    harness.deliver_task(task)
+    harness.run(raise_errors=False)
+    expected = [("a", 1)] if lost == "ended by hand" and at == "before the commit" else [("a", 1), ("a", 2)]
+    assert sheets() == expected
+
+
+@pytest.mark.parametrize("seconds", [1, 700])
+def test_a_delivery_that_looked_before_the_next_wait_was_made_runs_nothing(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """It takes the lease over and looks again; or the lease has expired, and the next grant of its wait looks."""
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task, looks, look = harness.take("stamp"), [False], lease_runs.is_resumed
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "release", _away)
+        assert harness.deliver_task(task).status == 503
+    harness.advance(seconds)
+    monkeypatch.setattr(lease_runs, "is_resumed", lambda *given: looks.pop() if looks else look(*given))
     assert harness.deliver_task(task, executions=1).status == 204
     harness.run(raise_errors=False)
     assert sheets() == [("a", 1), ("a", 2)]
@@ -234,7 +294,7 @@ def test_if_it_cannot_wait_again_the_lease_is_kept_and_the_queue_retries(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(waits, "wait", fail)
+        patch.setattr(waits, "wait_again", fail)
         assert harness.deliver_task(task).status == 500
     assert semaphore("press").acquire() is None
     assert harness.deliver_task(task, executions=1).status == 204

@@ -65,6 +65,7 @@ def test_a_private_function_is_one_deployment_with_all_its_settings(root: Path) 
         "segment": "shop",
         "part": "",
         "example": False,
+        "kit_account": False,
         "callers": ["people"],
         "queues": [],
         "public": False,
@@ -131,8 +132,29 @@ def test_only_a_function_below_the_folder_of_examples_is_an_example(root: Path) 
     assert {name: row["example"] for name, row in rows.items()} == {"shop": False, "toy": True, "tasks": False}
 
 
+def test_a_function_of_the_kit_runs_as_the_kits_account_unless_its_entry_has_more_rights(root: Path) -> None:
+    def has_kit_account(**entry: Any) -> bool:
+        functions = {
+            "shop": {"invoked_by": ["people"]},
+            "rates": {"folder": "examples/toy", "invoked_by": ["people"], **entry},
+        }
+        rows = rows_of(parse({"functions": functions, "queues": {"tasks": QUEUE}}, root))["deployments"]
+        assert not rows["shop"]["kit_account"]
+        return bool(rows["rates"]["kit_account"])
+
+    assert has_kit_account()
+    for more in (
+        {"secrets": {"KEY": "mail"}},
+        {"roles": ["roles/aiplatform.user"]},
+        {"isolated": True},
+        {"invokes": ["shop"]},
+    ):
+        assert not has_kit_account(**more)
+
+
 def test_a_queues_durations_have_the_form_in_which_google_returns_them(root: Path) -> None:
     assert rows_of(catalogue(root, {}))["queues"]["tasks"] == {
+        "account": "tasks",
         "dispatches_per_second": 1,
         "concurrent_max": 8,
         "attempts_max": -1,

@@ -106,8 +106,8 @@ def names(text: str) -> frozenset[str]:
 
 
 OF_SCRIPTS = names(
-    "about body content dataset disabled done error fields has_minutes has_status has_traces here hidden items last "
-    "length message method number parts query rows text values visit width x"
+    "about body called content dataset disabled done error fields has_minutes has_status has_traces here hidden items "
+    "last length message method number parts query rows text values visit width x"
 )
 """Properties of the browser's objects, and of values that several pages pass to each other."""
 

@@ -1,6 +1,7 @@
 """Records that will enqueue tasks for a function are found as long as they can, and not when their work has ended."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,11 @@ def paint(n: int) -> int:
 async def order() -> None:
     await flow.sleep(600)
     RAN.append("order")
+
+
+@app.task
+def praise(standing: dict[str, Any]) -> None:
+    RAN.append("praise")
 
 
 REMOVED = Removal({"works"}, {}, {})
@@ -86,6 +92,16 @@ def a_flow_with_a_timer(harness: Harness) -> None:
     harness.run(due_only=True)
 
 
+def a_threshold(harness: Harness) -> None:
+    call = {"function": "works", "task": "praise", "payload": {}}
+    threshold = {"field": "count", "reaches": 3, "continuation": call}
+    assert harness.put("standings/item", json={"by": ["item"], "on_threshold": [threshold]}).status == 200
+
+
+def not_declared(harness: Harness) -> None:
+    assert harness.put("standings/item", json={"by": ["item"]}).status == 200
+
+
 def a_mailbox(harness: Harness) -> None:
     for amount in (1, 2, 3):
         objects("Ledger", "a").add(amount=amount)
@@ -124,6 +140,7 @@ def nothing(harness: Harness) -> None: ...
         (an_open_batch, sealed, "batches/b: open"),
         (a_sealed_batch, nothing, "batches/b: sealed"),
         (a_flow_with_a_timer, nothing, "flows/order~o: running"),
+        (a_threshold, not_declared, "standings: 1 record with thresholds' tasks, until they are declared without"),
         (a_mailbox, nothing, "objects/Ledger~a: 3 records that wait"),
         (a_record_of_the_outbox, swept, "outbox: 1 record with tasks that are not enqueued yet"),
         (a_completion, without_completion, "completions: 1 record of batches"),
@@ -142,6 +159,20 @@ def test_work_is_found_until_it_has_ended(
         assert recorded_tasks.found(harness.ports.store, REMOVED) == []
 
 
+def test_the_task_that_a_flow_enqueues_at_its_end_is_found() -> None:
+    """The flow's own function remains, and the run lasts ten minutes more."""
+    with Harness() as harness:
+        harness.add(app)
+        order.with_(on_complete=paint.call(n=1)).start("o")
+        harness.run(due_only=True)
+        kept = Removal({"works"}, {}, {"order": "remains"})
+        assert recorded_tasks.found(harness.ports.store, kept) == ["flows/order~o: running"]
+        assert recorded_tasks.found(harness.ports.store, Removal({"other"}, {}, {"order": "remains"})) == []
+        harness.advance(600)
+        harness.run()
+        assert recorded_tasks.found(harness.ports.store, kept) == []
+
+
 def test_a_class_and_a_flow_that_no_function_has_any_more_count_as_removed() -> None:
     with Harness() as harness:
         harness.add(app)
@@ -149,6 +180,54 @@ def test_a_class_and_a_flow_that_no_function_has_any_more_count_as_removed() -> 
         a_flow_with_a_timer(harness)
         found = recorded_tasks.found(harness.ports.store, Removal({"works"}, {"Ledger": "moved"}, {"order": "moved"}))
         assert found == [], "another function has the code now"
+
+
+def a_document(harness: Harness) -> None:
+    harness.put("documents/d", json={"a": 1})
+
+
+def without_the_document(harness: Harness) -> None:
+    harness.delete("documents/d")
+
+
+def a_yoke(harness: Harness) -> None:
+    assert harness.put("yokes/ann/tea", json={}).status < 300
+
+
+def without_the_yoke(harness: Harness) -> None:
+    harness.delete("yokes/ann/tea")
+
+
+@pytest.mark.parametrize(
+    ("part", "begin", "then", "line"),
+    [
+        ("semaphores", five_waiters, nothing, "semaphores/s: 5 records that wait"),
+        ("semaphores", waits_of_a_rate, nothing, "rates/r: 3 records that wait"),
+        ("semaphores", runs_of_a_section, nothing, "critical_sections: 1 record with a run that is pending"),
+        ("batches", a_sealed_batch, nothing, "batches/b: sealed"),
+        ("flows", a_flow_with_a_timer, nothing, "flows/order~o: running"),
+        ("objects", a_mailbox, nothing, "objects/Ledger~a: 3 records that wait"),
+        ("sweep", a_record_of_the_outbox, swept, "outbox: 1 record with tasks that are not enqueued yet"),
+        (
+            "documents",
+            a_document,
+            without_the_document,
+            "documents: 1, whose copies would no longer be refreshed",
+        ),
+        ("standings", a_yoke, without_the_yoke, "yokes: 1, which would no longer be counted"),
+    ],
+)
+def test_a_part_is_needed_as_long_as_it_has_work(
+    part: str, begin: Callable[[Harness], None], then: Callable[[Harness], None], line: str
+) -> None:
+    removed = Removal((), {"Ledger": "works"}, {"order": "works"}, {part})
+    with Harness() as harness:
+        harness.add(app)
+        begin(harness)
+        assert recorded_tasks.found(harness.ports.store, removed) == [line]
+        then(harness)
+        harness.run()
+        assert recorded_tasks.found(harness.ports.store, removed) == []
 
 
 def test_more_records_than_are_read_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

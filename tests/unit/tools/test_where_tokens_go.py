@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ OWN: dict[str, Any] = {
     "events_url": "http://127.0.0.1:8082",
     "environment": EMULATOR,
 }
-EMBEDDED = EMULATOR | {"FIRESTORE_EMULATOR_HOST": "embedded"}
+EMBEDDED = EMULATOR | {"FIRESTORE_EMULATOR_HOST": "embedded", "SIGNALBOX_STORE_FILE": __file__}
 FORGED: dict[str, dict[str, Any]] = {
     "another host": {"base_url": "http://evil.example/"},
     "another host in capitals": {"base_url": "HTTP://evil.example/"},
@@ -41,8 +42,8 @@ FORGED: dict[str, dict[str, Any]] = {
     "events elsewhere": {"events_url": "http://evil.example:1"},
     "an emulator elsewhere": {"environment": EMULATOR | {"FIRESTORE_EMULATOR_HOST": "evil.example:1"}},
     "the cloud's store": {"environment": EMULATOR | {"FIRESTORE_EMULATOR_HOST": ""}},
-    "an embedded store elsewhere": {"environment": EMBEDDED | {"SIGNALBOX_STORE_ADDRESS": "evil.example:1"}},
-    "no embedded store": {"environment": EMBEDDED},
+    "a file that does not exist": {"environment": EMBEDDED | {"SIGNALBOX_STORE_FILE": "/absent/store.sqlite"}},
+    "no file": {"environment": EMBEDDED | {"SIGNALBOX_STORE_FILE": ""}},
     "tasks elsewhere": {"environment": EMULATOR | {"CLOUD_TASKS_EMULATOR_HOST": "evil.example:1"}},
     "every process": {"pid": 0},
     "a group of processes": {"pid": -1},
@@ -81,6 +82,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         return Outcome(0, "PERSON" if "print-identity-token" in command else "ann@example.com")
 
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    monkeypatch.setattr(socket, "create_connection", lambda *_: io.BytesIO())
     monkeypatch.setattr(identity, "service_account_token", none)
     monkeypatch.setattr(identity, "persons_token", lambda _: "PERSON")
     monkeypatch.setattr(programs, "run", gcloud)
@@ -99,7 +101,7 @@ def folder_of(root: Path, stack: dict[str, Any]) -> Path:
 
 def test_the_file_of_a_running_stack_is_read(tmp_path: Path) -> None:
     assert RunningStack.of(folder_of(tmp_path, OWN)).base_url == "http://127.0.0.1:8080/"
-    embedded = OWN | {"environment": EMBEDDED | {"SIGNALBOX_STORE_ADDRESS": "127.0.0.1:8083"}}
+    embedded = OWN | {"environment": EMBEDDED}
     assert RunningStack.of(folder_of(tmp_path, embedded)).pid == os.getpid()
 
 

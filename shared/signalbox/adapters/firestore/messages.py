@@ -10,7 +10,6 @@ unchanged: they are errors of the deployment.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +19,7 @@ from google.cloud.firestore_v1.types import query as types
 from grpc import StatusCode
 
 from signalbox.adapters.firestore.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,

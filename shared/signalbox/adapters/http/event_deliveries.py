@@ -10,6 +10,7 @@ is enqueued, and no other event: an event that it cannot take stays with Eventar
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -135,10 +136,34 @@ class ReceivedEvent:
         data = text if len(text) <= bytes_max else ""
         return {"event": self.id, "path": self.path, "data": data, "kind": self.kind}
 
+    def sides(self) -> tuple[Data | None, Data | None]:
+        """Return the record's data before and after the write. If a side that exists did not arrive, return neither."""
+        event = document_event({"id": self.id, "document": quote(self.path), "type": self.kind}, self.body)
+        return (None, None) if event.partial else (event.before, event.after)
+
 
 def event_of_arguments(event: str, path: str, data: str, kind: str) -> DocumentEvent:
     """Return the event in a task's arguments, as `ReceivedEvent.arguments` wrote them. Raises as `document_event`."""
     return document_event({"id": event, "document": quote(path), "type": kind}, base64.b64decode(data))
+
+
+INTERNAL = ("_signalbox", "_resource")
+"""The fields of a document that the kit writes for itself."""
+
+DOCUMENTS = "documents"
+
+
+def without_internal(event: DocumentEvent) -> DocumentEvent:
+    """Return an event without the fields that the kit writes into its documents. Other collections have none."""
+    if event.collection != DOCUMENTS:
+        return event
+    sides = ({name: side[name] for name in side if name not in INTERNAL} if side else side for side in _sides(event))
+    before, after = sides
+    return replace(event, before=before, after=after)
+
+
+def _sides(event: DocumentEvent) -> tuple[Data | None, Data | None]:
+    return event.before, event.after
 
 
 def receiving_entry(function: str, receive: Callable[[str, ReceivedEvent], None]) -> EntryPoint:

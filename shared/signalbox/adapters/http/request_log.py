@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict
 from typing import TypeVar
 from zlib import crc32
 
@@ -17,9 +16,10 @@ import flask
 from signalbox.adapters import runtime, tracing
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.adapters.known_requests import REQUESTS
-from signalbox.adapters.logs import Headers, given_trace, noted, traced, traceparent_of
+from signalbox.adapters.logs import Headers, given_trace, new_trace, noted, traced
 from signalbox.adapters.settings import served_name, settings
 from signalbox.core import authors
+from signalbox.core.bound_values import Bound
 from signalbox.core.lazy_dataclasses import dataclass
 
 STATUS_UNHANDLED = 500
@@ -60,10 +60,10 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
     inside the context.
     """
     started = time.perf_counter()
-    author = authors.author_of_function(function)
+    author, given = authors.author_of_function(function), given_trace(headers)
     with (
-        tracing.request(f"{function} {kind}", given_trace(headers), {"function": function, **labels}) as span,
-        traced(span.traceparent or traceparent_of(headers)),
+        tracing.request(f"{function} {kind}", given, {"function": function, **labels}) as span,
+        traced(span.traceparent or given or new_trace()),
         measure() as cost,
         noted() as durations,
         authors.acting(author),
@@ -74,25 +74,21 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
         try:
             yield log_entry
         finally:
-            span.set(status=log_entry.status, **asdict(cost))
+            counts = cost.to_json()
+            span.set(status=log_entry.status, **counts)
             if sample := log_entry.sample(cost):
                 duration = {
                     "status": log_entry.status,
                     "milliseconds": round((time.perf_counter() - started) * 1000, 1),
                 }
                 sampled = {"sampled": sample} if sample > 1 else {}
-                values = {"function": function} | labels | duration | asdict(cost) | durations | sampled
+                values = {"function": function} | labels | duration | counts | durations | sampled
                 runtime.log().info("handled", **values)
 
 
-@contextmanager
-def handled_by(function: str) -> Iterator[None]:
+def handled_by(function: str) -> Bound[str]:
     """Make a function the one that handles the request."""
-    token = current_function.set(function)
-    try:
-        yield
-    finally:
-        current_function.reset(token)
+    return Bound(current_function, function)
 
 
 def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:

@@ -6,7 +6,7 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from datetime import datetime
 from types import MethodType
 from typing import Any
 from urllib.parse import parse_qsl
@@ -35,8 +35,9 @@ from signalbox.adapters.settings import settings
 from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Json, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from signalbox.core.times import rfc3339
 from signalbox.core.token_claims import User
 
 QUERY_PARAMETERS_MAX = 100
@@ -45,6 +46,14 @@ QUERY_PARAMETERS_MAX = 100
 
 METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
 """HEAD comes with GET. TRACE is excluded: it would echo the request, credentials included."""
+
+
+def _in_utc(text: str) -> str:
+    """Return a time of the scheduler in one form, or the text if it is not a time."""
+    try:
+        return rfc3339(datetime.fromisoformat(text))
+    except ValueError:
+        return text
 
 
 class Request:
@@ -67,7 +76,7 @@ class Request:
 
     @property
     def schedule(self) -> str | None:
-        """The name and the time of the schedule that calls, as one text; None if the scheduler does not call.
+        """The name in the catalogue and the time of the schedule that calls, as one text; None if it does not call.
 
         The scheduler's headers count only with a token of the scheduler's account. From other callers they are ignored.
         Raises `Unavailable` if the token cannot be verified now.
@@ -80,7 +89,8 @@ class Request:
         if refused := refusal(self._raw, settings().address_of(self._function), settings().scheduler_accounts):
             runtime.log().info("scheduler's headers ignored", function=self._function, reason=refused.detail)
             return None
-        return f"{self.header('X-CloudScheduler-JobName')} {at}"
+        job = (self.header("X-CloudScheduler-JobName") or "").rpartition("/")[2]
+        return f"{job.removeprefix(settings().queue_prefix)} {_in_utc(at)}"
 
     @property
     def operation(self) -> str | None:

@@ -5,6 +5,7 @@ A part of its own, because the function `batch_complete` needs nothing of the ot
 
 from typing import Annotated
 
+from signalbox.adapters.deployed_catalogue import read_parameters
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches.model.units import UnitError, UnitOutcome, UnitResult, parse_index
@@ -28,6 +29,7 @@ UnitIndex = Annotated[str, Described({"type": "integer", "minimum": 0, "maximum"
 )
 def complete_unit(ports: Ports, request: Request, id: Annotated[str, KEY], index: UnitIndex) -> Response:
     """Complete a unit from outside, once; a repeat changes nothing."""
+    read_parameters()
     outcome = UnitOutcome.from_request(request.json_object())
     complete_by_index(ports, id, parse_index(index), outcome)
     return Response(200, CompletedUnitShown(id, int(index)))

@@ -58,6 +58,8 @@ failures that `failures_max` tolerates.
     cancelled  parent    none       on_failure, then, parent         cancel, failure, child
     cancelled  replaced  none       on_complete, on_failure, parent  cancel
 
+If the function of the batch has an `on_failure`, an end without success also has its notice (`end_notice`).
+
 Pages do not change the header: `pages` decides whether a page may follow.
 
 The second machine is the counter tree: the step that follows from a node after a child has been propagated to it, or
@@ -80,7 +82,7 @@ failures below the node are compared with `failures_max`: too many end the batch
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
@@ -93,8 +95,10 @@ from signalbox.batches.model.pages import Loaded
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
+from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.given import given
 from signalbox.core.kit_names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.problems import OtherBody, Unavailable
 
 Decided = Decision[Header, None]
@@ -244,6 +248,7 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
     }
     completion = {"id": run.batch, **header.summary()}
     tasks += [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
+    tasks += end_notice(run, header)
     if header.then and has_succeeded(header):
         tasks.append(run.effect_for("then"))
     elif header.parent is not None:
@@ -251,6 +256,25 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
         child = run.effect_for("child", unit=parent.to_record())
         tasks.append(replace(child, context=format_of(parent.per_task)))
     return tuple(tasks)
+
+
+def end_notice(run: BatchRun, header: Header) -> tuple[Effect, ...]:
+    """Return the task that notifies the function of a batch's units of an end without success.
+
+    There is none if a caller has cancelled the batch, or if a flow or, after a cancel, a unit receives the failure.
+    Without a `task`, the function of the batch's `on_failure` or `on_complete` is notified.
+    """
+    settings = header.settings
+    call = settings.task or settings.on_failure or settings.on_complete
+    is_of_flow = settings.on_complete is not None and settings.on_complete.is_of_flow
+    awaited = is_of_flow or (header.parent is not None and header.state == "cancelled")
+    if has_succeeded(header) or awaited or call is None or header.reason == "cancelled":
+        return ()
+    detail = f"{header.failed} of {header.size or 0} units failed."
+    if header.reason == "deadline":
+        detail = f"The deadline is over; {len(header.missing)} units without an outcome are known. {detail}"
+    notice = FailureNotice("batch", "failed", "", run.batch, header.reason or "failures", detail)
+    return notice.tasks(call.function, run.key)
 
 
 def drop_task(run: BatchRun, rate: str) -> Effect:

@@ -27,7 +27,6 @@ is counted already; failures are counted again at the batch's end.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -41,6 +40,7 @@ from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, Unit
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.given import given
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
 

@@ -7,13 +7,12 @@ counter is not written. Only parts of a group are counted in it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 from signalbox.batches.model.tree import BatchRun, Counter, Node, format_of, offsets
 from signalbox.batches.model.units import GroupRuns, PlacedUnit
 from signalbox.core.given import given
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

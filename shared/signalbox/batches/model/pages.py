@@ -7,7 +7,6 @@ an end mark under the next number, so a page and the seal compete for one record
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from signalbox.batches.model.groups import Group
@@ -18,7 +17,7 @@ from signalbox.core import json_values
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import without_leases
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 
 
 class PageStart(NamedTuple):

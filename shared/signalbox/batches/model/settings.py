@@ -1,14 +1,14 @@
 """The settings of a batch, as requests, its header, the Python API and the description of the HTTP API have them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Annotated, Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import QUEUE, Call
 from signalbox.core.keys import valid_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.surface.field_rules import Described, Range, check_fields, key_schema, unchecked
 

@@ -30,14 +30,14 @@ id, and of every task's name and payload, so a late task or record of an earlier
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import BATCH_EXPAND, BATCHES_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.records.formats import FORMAT
 
 PASSED = "passed"

@@ -16,13 +16,13 @@ ids of units' records, which `spread` scatters over all batches' indexes; its ne
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Literal, Self
 
 from signalbox.batches.model.tree import BatchRun, Counter, PageNode, counter_of, grouped_record
 from signalbox.batches.problems import BadBatch
 from signalbox.core.given import given
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, TooLarge
 

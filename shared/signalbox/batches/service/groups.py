@@ -11,7 +11,6 @@ before the next group's page is read, and a page is committed before its expansi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from signalbox.batches.machine import units as machine
@@ -22,6 +21,7 @@ from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Node, PageNode, counters, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.service import propagation, sub_batches
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import (

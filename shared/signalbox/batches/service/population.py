@@ -10,7 +10,6 @@ relies on running once: if a process dies, a repeat of its step or the sweeper c
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -29,7 +28,7 @@ from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal, status_of
 from signalbox.batches.service.pages import add_units, load_page
 from signalbox.core.effects import Decision
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Snapshot
 

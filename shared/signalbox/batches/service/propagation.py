@@ -8,7 +8,6 @@ Every write requires its record to exist. `RecordMissing` from here means that t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from signalbox.batches import storage
@@ -19,6 +18,7 @@ from signalbox.batches.model import tree
 from signalbox.batches.model.headers import Header, header_of_run
 from signalbox.batches.model.tree import PASSED, BatchRun, Counter, Node, NodeRecord, PageNode
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Change, Ports, Put, Snapshot
 

@@ -5,7 +5,6 @@ A repeated request under a key has the same task names, so it creates nothing mo
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from signalbox.batches import storage
@@ -19,6 +18,7 @@ from signalbox.batches.requests import RetryRequest
 from signalbox.batches.service.units import enqueue_look, failure_to_retry, retry_next, tasks_of
 from signalbox.core.calls import check_names, declared_parameters
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import microseconds

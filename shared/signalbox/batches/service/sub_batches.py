@@ -13,7 +13,6 @@ queried. So at least one of the two sees the other's commit, and no unit of a su
 """
 
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 
 from signalbox.batches import storage
@@ -28,6 +27,7 @@ from signalbox.batches.requests import BatchFollowing, BatchSpec, SealRequest
 from signalbox.batches.service import propagation
 from signalbox.batches.service.lifecycle import seal
 from signalbox.batches.service.population import end_with_parent, populate
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import NotFound, OtherBody
 from signalbox.core.records.queries import Condition

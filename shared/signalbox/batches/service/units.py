@@ -10,7 +10,6 @@ an outcome. So at least one of the two sees the other's commit. If both do, they
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +25,7 @@ from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Counter, hea
 from signalbox.batches.model.units import FirstRuns, GroupRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
 from signalbox.batches.service import groups, propagation, sub_batches
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import (

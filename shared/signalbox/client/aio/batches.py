@@ -148,13 +148,25 @@ class Tasks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def enqueue(self, call: TaskCall, *, id: str | None = None, at: str | None = None) -> str:
+    async def enqueue(
+        self,
+        call: TaskCall,
+        *,
+        id: str | None = None,
+        at: str | None = None,
+        schedule: str | None = None,
+        scheduled_at: str | None = None,
+    ) -> str:
         """Run a task now, after its ``delay_seconds``, or `at` a time (RFC 3339).
 
         With an `id`, a repeat does not run it again. Returns the operation, under which a failure of the task would be
         kept.
+
+        The task reads `scheduled_at` (RFC 3339) as its planned time. With a `schedule`, it is enqueued once for this
+        time, and not at all if the schedule has done so.
         """
-        body = {**call, "id": id or str(uuid.uuid4()), **given(at=at)}
+        chosen = {"schedule": schedule} if schedule else {"id": id or str(uuid.uuid4())}
+        body = {**call, **chosen, **given(at=at, scheduled_at=scheduled_at)}
         found = await self._transport.send("POST", "tasks", body=body)
         return found.member("operation", str)
 

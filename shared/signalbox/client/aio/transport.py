@@ -21,6 +21,9 @@ from signalbox.client.retries import Answered, Attempts
 TIMEOUT_SECONDS = 60.0
 """Timeout of one attempt. The longest call that waits at the function waits for 30 seconds."""
 
+CONNECT_SECONDS = 5.0
+"""Timeout of one connection, within that of its attempt: an address that does not answer is not waited for."""
+
 THIS_MACHINE = re.compile(r"127(\.[0-9]{1,3}){3}|localhost|::1")
 
 NO_ANSWER = (httpx.TransportError, httpx.DecodingError)
@@ -46,7 +49,7 @@ class Transport:
         self._retry_seconds = retry_seconds
         self._attempt_seconds = TIMEOUT_SECONDS
         is_remote = not THIS_MACHINE.fullmatch(httpx.URL(base_url).host)  # which no proxy reaches
-        self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport, trust_env=is_remote)
+        self._http = httpx.AsyncClient(timeout=_timeout(TIMEOUT_SECONDS), transport=transport, trust_env=is_remote)
 
     def within(self, retry_seconds: float) -> "Transport":
         """Return the same connection with less patience, if this one has more."""
@@ -96,7 +99,7 @@ class Transport:
                 async with self._opened(asked) as response:
                     if not response.is_success:
                         await response.aread()
-                        answered = _answered(response)
+                        answered = _answered(response, asked)
                     else:
                         async for line in lines_of(response):
                             is_alive |= line.startswith("id:")
@@ -119,7 +122,7 @@ class Transport:
         async with self._opened(asked) as response:
             if not response.is_success:
                 await response.aread()
-                raise Attempts(0.0).raised_for(_answered(response))
+                raise Attempts(0.0).raised_for(_answered(response, asked))
             yield response
 
     @asynccontextmanager
@@ -139,17 +142,21 @@ class Transport:
                 self.base_url + asked.path,
                 content=asked.content,
                 headers=headers,
-                timeout=self._attempt_seconds,
+                timeout=_timeout(self._attempt_seconds),
             )
         except NO_ANSWER as error:
             return None, Answered(0, f"{asked}: {error!r}")
-        return response, _answered(response)
+        return response, _answered(response, asked)
 
     async def _headers(self, asked: Request) -> dict[str, str]:
         if self._tokens is None:
             return dict(asked.headers)
         token = await in_thread(self._tokens.token, self.base_url + asked.function)
         return {**asked.headers, "Authorization": f"Bearer {token}"}
+
+
+def _timeout(attempt_seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(attempt_seconds, connect=min(CONNECT_SECONDS, attempt_seconds))
 
 
 async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
@@ -163,5 +170,6 @@ async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
         yield rest
 
 
-def _answered(response: httpx.Response) -> Answered:
-    return Answered(response.status_code, "" if response.is_success else response.text, response.headers)
+def _answered(response: httpx.Response, asked: Request) -> Answered:
+    text = "" if response.is_success else response.text
+    return Answered(response.status_code, text, response.headers, asked.function)

@@ -4,7 +4,7 @@
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -303,7 +303,7 @@ class Flow:
     def count(
         self,
         state: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         prefix: str | None = None,
         started_after: datetime | None = None,
         started_before: datetime | None = None,
@@ -312,6 +312,20 @@ class Flow:
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
         found = self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
         return found.member("count", int)
+
+    def count_by(
+        self,
+        name: str,
+        state: str | None = None,
+        label: str | Sequence[str] | None = None,
+        prefix: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+    ) -> dict[str, int]:
+        """Return the number of the runs with each value of the label `name`, the largest first."""
+        parameters = _filter(state, label, prefix, started_after, started_before) | {"count_by": name}
+        found = self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
+        return found.member("counts", dict)
 
     def act_on_all(
         self,
@@ -335,7 +349,7 @@ class Flow:
     def runs(
         self,
         state: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         prefix: str | None = None,
         started_after: datetime | None = None,
         started_before: datetime | None = None,
@@ -343,6 +357,8 @@ class Flow:
         newest_first: bool = False,
     ) -> Iterator[dict[str, Json]]:
         """Iterate over the runs by id: all, or those in a state, with a label (`name:value`), or with a prefix.
+
+        With several labels, runs have all of them; write the rarest first.
 
         With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the
         newest first; then `prefix` is not allowed. The times must have a time zone.
@@ -353,8 +369,12 @@ class Flow:
 
 
 def _filter(
-    state: str | None, label: str | None, prefix: str | None, after: datetime | None, before: datetime | None
-) -> dict[str, str | None]:
+    state: str | None,
+    label: str | Sequence[str] | None,
+    prefix: str | None,
+    after: datetime | None,
+    before: datetime | None,
+) -> dict[str, object]:
     """Return the query parameters of a list of runs."""
     times = (each.isoformat() if each else None for each in (after, before))
     return {"state": state, "label": label, "prefix": prefix, **dict(zip(TIMES, times, strict=True))}

@@ -77,9 +77,7 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
     except WrongValue:
         raise
     except BaseException as error:  # validators and serializers are the user's code
-        if ends_process(error):
-            raise
-        raise WrongValue(f"{at} cannot be written: {described(error)}") from error
+        raise _error_of_code(error, f"{at} cannot be written") from error
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
@@ -95,9 +93,14 @@ def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
     except Exception:
         raise
     except BaseException as error:  # validators and serializers are the user's code
-        if ends_process(error):
-            raise
-        raise WrongValue(f"{at}: {described(error)}") from error
+        raise _error_of_code(error, at) from error
+
+
+def _error_of_code(error: BaseException, said: str) -> WrongValue:
+    """Return the error of user code as a `WrongValue`. Raises an error that ends the process."""
+    if ends_process(error):
+        raise error
+    return WrongValue(f"{said}: {described(error)}")
 
 
 def check(value: Any, annotation: Any, at: str) -> None:

@@ -1,10 +1,9 @@
 """Changes of settings: the fields of a `PATCH`, which replace those of the stored settings."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Problem
 from signalbox.core.surface.field_rules import accepted_fields
 from signalbox.core.surface.request_fields import RequestFields

@@ -5,11 +5,11 @@ earliest of the latest times of all calls: `debounce_max_seconds` after the firs
 the time of the call itself for one without a debounce. So no call can break what another one was promised.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import NextRun

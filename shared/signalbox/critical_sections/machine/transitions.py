@@ -48,11 +48,11 @@ by `end`, never by time: an expired lease lets another delivery of the same task
 but never starts the next run.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.core.times import microseconds
 from signalbox.critical_sections.limits import LIMITS
@@ -73,8 +73,7 @@ def phase(run: Run, now: datetime) -> Phase:
     """Return the state of a run at a time: granted, claimed by a delivery, expired or lost."""
     if run.ends_at is not None and now < run.ends_at:
         return Phase.CLAIMED
-    last_sign_at = run.ends_at or run.granted_at + timedelta(seconds=run.call.delay_seconds)
-    if now >= last_sign_at + timedelta(seconds=LIMITS.section_lost_seconds):
+    if now >= run.lost_at:
         return Phase.LOST
     return Phase.GRANTED if run.ends_at is None else Phase.EXPIRED
 
@@ -174,9 +173,13 @@ def _grant(key: str, section: Section, next_: NextRun, now: datetime) -> Decided
 
 
 def _grant_again(key: str, section: Section, lost: Run, now: datetime) -> Decided:
-    """Grant a lost run under a new token, so that a late delivery of its old task cannot claim it."""
+    """Grant a lost run under a new token, so that a late delivery of its old task cannot claim it.
+
+    The code may have been started, so its task continues the operation of the first one.
+    """
     token = next_token(section, now)
-    run = replace(lost, grant=token, token=token, granted_at=now, holder="", ends_at=None)
+    resumes = lost.resumes or run_task(key, lost).name
+    run = replace(lost, grant=token, token=token, granted_at=now, holder="", ends_at=None, resumes=resumes)
     return Decision(replace(section, token=token, run=run), section.next is None, (run_task(key, run),))
 
 
@@ -196,7 +199,7 @@ def _is_same(next_: NextRun, merged: NextRun) -> bool:
 def run_task(key: str, run: Run) -> Effect:
     """Return the task of a granted run, named after its grant."""
     ends_at = run.granted_at + timedelta(seconds=run.lease_seconds)
-    grant = Grant(key, run.grant, ends_at, run.collect, run.lease_seconds)
+    grant = Grant(key, run.grant, ends_at, run.collect, run.lease_seconds, run.resumes)
     return run.call.effect(name_of(path_of(key), run.grant, "run"), run.granted_at, section=grant.to_context())
 
 

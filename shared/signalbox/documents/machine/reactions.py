@@ -68,14 +68,13 @@ of the record was read: then the content may have been written by another client
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.kit_names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import DECLARED
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links

@@ -3,10 +3,9 @@ its log.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Snapshot, Store
 from signalbox.core.problems import TooLarge

@@ -10,7 +10,6 @@ for a new document the guard that no document wants it: then the write is lost, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -18,7 +17,7 @@ from signalbox.core import outbox
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.times import microseconds

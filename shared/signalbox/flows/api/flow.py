@@ -3,7 +3,6 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import FunctionType, UnionType
@@ -17,11 +16,12 @@ from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.codec.json_types import SCALARS
 from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.flow_hooks import check_plain
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
-from signalbox.flows.machine.combinations import Settled, check_commands, first_of
+from signalbox.flows.machine.combinations import Settled, check_commands, first_of, release_results
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     AllOf,
@@ -175,10 +175,29 @@ def _copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
     return copy
 
 
+def _once_for_each_function(ask: Callable[[Callable[..., Any]], T]) -> Callable[[Callable[..., Any]], T]:
+    """Return a question about a function whose answer is kept, since replays ask it for each step."""
+    answers: WeakKeyDictionary[Callable[..., Any], T] = WeakKeyDictionary()
+
+    def answer(function: Callable[..., Any]) -> T:
+        if not isinstance(function, FunctionType):
+            return ask(function)
+        if function not in answers:
+            answers[function] = ask(function)
+        return answers[function]
+
+    return answer
+
+
 def _result_of(function: Callable[..., Any]) -> Codec:
     """Return the codec of a function's result. Raises `TypeError` if the type of the result has no codec."""
     while isinstance(function, partial):
         function = function.func
+    return _codec_of_result(function)
+
+
+@_once_for_each_function
+def _codec_of_result(function: Callable[..., Any]) -> Codec:
     annotation = getattr(function, "__annotations__", {}).get("return", Any)
     if annotation is None or annotation is Any or annotation in SCALARS:  # most often
         return plain_result(type(None) if annotation is None else annotation)
@@ -196,19 +215,9 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-_TAKING_CONTEXT: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
-
-
+@_once_for_each_function
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Return whether the first parameter of a function is a `TaskContext`. The answer is cached for each function."""
-    if not isinstance(function, FunctionType):
-        return _has_context(function)
-    if (known := _TAKING_CONTEXT.get(function)) is None:
-        known = _TAKING_CONTEXT[function] = _has_context(function)
-    return known
-
-
-def _has_context(function: Callable[..., Any]) -> bool:
+    """Return whether the first parameter of a function is a `TaskContext`."""
     try:
         first = _first_parameter(function, eval_str=True)
     except (TypeError, ValueError):  # some builtins have no signature
@@ -459,7 +468,8 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     """Call a function for each of many items, and await each result. At most `at_once` items are in progress at a time.
 
     Returns the results in the order of the items. The first error is raised once the other calls have been cancelled
-    and have ended. Raises `ValueError` for `at_once` outside of 1 to 90.
+    and have ended; the locks that calls have returned are released. Raises `ValueError` for `at_once` outside of 1 to
+    90.
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
@@ -480,7 +490,12 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
                 failed = True
                 raise
 
-    await all(*[take() for _ in range(at_once)])
+    held = frozenset(driver.held)
+    try:
+        await all(*[take() for _ in range(at_once)])
+    except BaseException:
+        release_results(driver, [*results.values()], held)
+        raise
     return [results[number] for number in sorted(results)]
 
 

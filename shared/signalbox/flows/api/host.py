@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Any
 
 from signalbox.adapters import runtime
@@ -97,8 +96,7 @@ class FlowHost:
 
     def run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
-        with closing(Threads(self._function)) as threads:
-            turns.run_turn(ports, self.local, delivery_of(delivered), threads)
+        turns.run_turn(ports, self.local, delivery_of(delivered), Threads(self._function))
 
     def run_step(self, ports: Ports, delivered: Delivered[OfStep], limits: RetryLimits, code: steps.Code) -> None:
         """Run a task as a step of a flow."""

@@ -10,7 +10,7 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -25,7 +25,7 @@ from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running
@@ -319,7 +319,8 @@ class Flow(Generic[P, R]):
             raise BadFlow(detail)
         if self._timeout_seconds is not None:
             raise BadFlow(f"A sub-flow has no time-out: write `flow.wait_for({self.name}.call(…), seconds)`.")
-        command: SubFlow[R] = SubFlow(self._local().function, self.name, arguments, self.definition.signature.result)
+        function, result = self._local().function or function_of(self.name), self.definition.signature.result
+        command: SubFlow[R] = SubFlow(function, self.name, arguments, result)
         return created(command, f"{self.name}.call()")
 
     def call_as(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
@@ -369,11 +370,20 @@ def flows(name: str, id: str) -> FlowRun: ...
 def flows(name: str) -> NewRun: ...
 
 
-def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
+@overload
+def flows(name: "FlowCode[P, R]") -> Flow[P, R]: ...
+
+
+def flows(name: "str | FlowCode[P, R]", id: str | None = None) -> "FlowRun | NewRun | Flow[P, R]":
     """Return a run of a flow, by the flow's name and the run's id. Without an id, the start of the run draws an id.
 
-    Raises `BadFlow` or `BadKey`.
+    With an ``async def`` of the flow's name and signature instead of the name, return the flow of another function, so
+    that a type checker sees the arguments of its starts. The code of this ``async def`` never runs here.
+
+    Raises `BadFlow` or `BadKey`, and `TypeError` for another function than an ``async def``.
     """
+    if not isinstance(name, str):
+        return Flow(FlowDefinition.from_function(name), lambda: NO_FLOWS)
     if id is None:
         return NewRun(FlowAddress.checked(name, "new").name)
     return FlowRun(FlowAddress.checked(name, id))

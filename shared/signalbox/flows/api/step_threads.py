@@ -1,10 +1,10 @@
 """The threads in which a delivery runs the code of inline steps."""
 
+import threading
 import time
 from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
-from threading import Thread
 
 from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
@@ -12,52 +12,68 @@ from signalbox.adapters.settings import settings
 from signalbox.flows.tasks import turns
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
+IDLE_MAX = 16
+"""Idle threads that a process keeps. More end."""
+
 Begun = tuple[str, Context, turns.Code]
+Ended = tuple[Begun, CallOutcome]
+
+
+class Thread:
+    """A thread that runs one code after another. It is reused, also by the next deliveries.
+
+    Starting a thread takes a tenth of the time of a short step, and of a flow of one step.
+    """
+
+    def __init__(self) -> None:
+        self._codes: SimpleQueue[tuple[Begun, SimpleQueue[Ended]]] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def run(self, begun: Begun, ended: "SimpleQueue[Ended]") -> None:
+        """Run code, and put its outcome into `ended`."""
+        self._codes.put((begun, ended))
+
+    def _run(self) -> None:
+        is_kept = True
+        while is_kept:
+            begun, ended = self._codes.get()
+            outcome = _outcome(*begun)
+            if is_kept := len(_idle) < IDLE_MAX:
+                _idle.append(self)  # before the outcome is known, so that the next step finds this thread
+            ended.put((begun, outcome))
+            del begun, ended, outcome  # an idle thread keeps no reference to its last step
+
+
+_idle: list[Thread] = []
+"""The threads of this process that run no code."""
+
+
+def _outcome(path: str, context: Context, code: turns.Code) -> CallOutcome:
+    """Run code and return its outcome. If the code raises `SystemExit`, the process does not end: the start failed."""
+    try:
+        return context.run(code)
+    except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
+        runtime.log().error("inline step raised", step=path, exception=error)
+        return CallOutcome(raised=error)
 
 
 class Threads:
-    """The threads that run the code of inline steps, from the receipt of a delivery on.
-
-    An idle thread is reused for the next step, since starting a thread takes a tenth of the time of a short step.
-    """
+    """The threads that run the code of inline steps, from the receipt of a delivery on."""
 
     def __init__(self, function: str) -> None:
         self.running: dict[str, Begun] = {}
         self._function = function
         self._received_at = time.monotonic()
-        self._codes: SimpleQueue[Begun | None] = SimpleQueue()
-        self._ended: SimpleQueue[tuple[Begun, CallOutcome]] = SimpleQueue()
-        self._threads = self._busy = 0
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
 
     def begin(self, path: str, code: turns.Code) -> None:
         """Run code in a copy of the caller's context, in a thread that runs nothing else at the same time."""
-        if self._busy == self._threads:
-            Thread(target=self._run, daemon=True).start()
-            self._threads += 1
-        self._busy += 1
-        begun = self.running[path] = path, copy_context(), code
-        self._codes.put(begun)
-
-    def close(self) -> None:
-        """End each thread when its code has ended."""
-        for _ in range(self._threads):
-            self._codes.put(None)
-
-    def _run(self) -> None:
-        while begun := self._codes.get():
-            self._ended.put((begun, self._outcome(*begun)))
-            del begun  # an idle thread keeps no reference to its last step
-
-    def _outcome(self, path: str, context: Context, code: turns.Code) -> CallOutcome:
-        """Run code and return its outcome.
-
-        If the code raises `SystemExit`, the process does not end: the start has failed.
-        """
         try:
-            return context.run(code)
-        except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
-            runtime.log().error("inline step raised", step=path, exception=error)
-            return CallOutcome(raised=error)
+            thread = _idle.pop()
+        except IndexError:
+            thread = Thread()
+        begun = self.running[path] = path, copy_context(), code
+        thread.run(begun, self._ended)
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
         """Wait until code has ended, and return the outcomes by path. After `seconds`, return an empty dictionary.
@@ -68,7 +84,6 @@ class Threads:
         with suppress(Empty):
             begun, outcome = self._ended.get(timeout=seconds)
             while True:
-                self._busy -= 1
                 path = begun[0]
                 if self.running.get(path) is begun:
                     del self.running[path]

@@ -29,12 +29,12 @@ A cancel waits until the running code has ended. After a step that took too long
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.messages import Cancel, Message, Result
 from signalbox.flows.model.waits import Claim, Wait

@@ -26,10 +26,9 @@ second start on a step is claimed alone: another one must not be given up for th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Inline
 from signalbox.flows.model.waits import Claim, Wait

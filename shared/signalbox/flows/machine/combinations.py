@@ -3,7 +3,7 @@
 A `Group` decides their common outcome, and abandons the commands that no longer matter to it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Generic
 
@@ -100,6 +100,7 @@ class Group:
         self._error: CallOutcome | None = None
         self._failed: int | None = None
         self._cancel: CallOutcome | None = None
+        self.adds = False
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._path = self._location = ""
 
@@ -116,8 +117,12 @@ class Group:
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
         for number, item in self._items:
+            if self._takes_one and self.tree.reclaimed and self.tree.patched(RECEIVED_PATCH):
+                self.tree.keep_reclaimed()  # an earlier item has failed
             before = len(self.tree.ready)
+            self.adds = True
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
+            self.adds = False
             if self._takes_one and self.stops(before):
                 return
 
@@ -132,7 +137,7 @@ class Group:
         group stopped as soon as anything in the flow was decided. There was no `first_success` then.
         """
         if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
-            self.tree.deliver(before, self.parent)
+            self.tree.deliver(before)
             return self._left == 0
         if self._children[-1].decided or self._mode is Mode.SUCCESS:
             return self._children[-1].decided
@@ -230,8 +235,8 @@ class Group:
         """
         if self._left == 0 or (self._takes_one and self.shielded):
             return False
-        if self._takes_one and self.decided and self.tree.patched(DECIDED_PATCH):
-            return False  # a kept event is on its way to the code
+        if self.decided and self.tree.patched(DECIDED_PATCH if self._takes_one else RECEIVED_PATCH):
+            return False  # its outcome is on its way to the code
         if self._takes_one:
             self._decide(outcome)
             return True
@@ -260,6 +265,14 @@ class Group:
             is_handles = any(handle.has(lock) for handle in self.tree.handles)
             if not is_handles and (lock.is_below(self._path) or not self.tree.patched(RECEIVED_PATCH)):
                 lock.release()
+
+
+def release_results(tree: Tree, results: list[Any], held: Collection[str]) -> None:
+    """Release the locks in results that no code receives, except those of handles, and those `held` before."""
+    for lock in locks_in(results):
+        is_outer = any(lock.is_below(path) for path in held)
+        if not is_outer and not any(handle.has(lock) for handle in tree.handles):
+            lock.release()
 
 
 def locks_in(results: list[Any]) -> Iterator[HeldLock]:

@@ -202,8 +202,9 @@ class Lock(Command["HeldLock"]):
         """
         of_run = [entered for entered in self._entered if entered[1].is_of(current_flow())]
         entered = [entered for entered in of_run if entered[0] == current_branch()] or of_run
-        self._entered.remove(entered[-1])
-        entered[-1][1].release()
+        if entered:  # a run that is collected is not the current one, and what its code does has no effect
+            self._entered.remove(entered[-1])
+            entered[-1][1].release()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

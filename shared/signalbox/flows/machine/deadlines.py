@@ -8,11 +8,11 @@ be lost. `continue_as_new` keeps the deadline.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.model.headers import FlowHeader

@@ -351,12 +351,12 @@ class Driver:
         goes_to_code = not self.ready or isinstance(self.ready[0][0], Branch)
         return bool(self.reclaimed) and not goes_to_code and self.patched(RECEIVED_PATCH)
 
-    def deliver(self, first: int, end: Parent | None = None) -> None:
-        """Deliver the outcomes of `ready` from a position on, up to code or `end`, which receive them later."""
+    def deliver(self, first: int) -> None:
+        """Deliver the outcomes of `ready` from a position on, up to code, or a group that is still adding an item."""
         at = first
         while at < len(self.ready):
             parent, slot, outcome = self.ready[at]
-            if isinstance(parent, Branch) or parent is end:
+            if isinstance(parent, Branch) or (isinstance(parent, Group) and parent.adds):
                 at += 1
             else:
                 del self.ready[at]

@@ -4,17 +4,19 @@ The name of a task is derived from the wait, so enqueuing it twice creates one t
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of
+from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.core.wake_ups import wake_up
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits, Renew, Step
-from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.machine.stuck import Stuck
+from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.waits import Wait
 
 
@@ -115,6 +117,25 @@ def archive_effect(header: FlowHeader, again: str = "") -> Effect:
     payload = {"act": "archive", "flow": base, "run": header.ended_as}
     name = name_of("archive", base, header.incarnation, again, *header.rewind_parts)
     return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
+
+
+def stuck_notice(header: FlowHeader, stuck: Stuck, revision: int) -> tuple[Effect, ...]:
+    """Return the task that notifies the function of a run that the commit of a revision marks as stuck."""
+    locks = tuple(sorted({str(lease["semaphore"]) for lease in header.leases.values()}))
+    what = header.address.name, header.address.key, stuck.kind, stuck.detail, stuck.location, locks
+    return FailureNotice("flow", "stuck", *what).tasks(header.function, header.address.base, revision)
+
+
+def end_notice(header: FlowHeader) -> tuple[Effect, ...]:
+    """Return the task that notifies the function of a run that has failed.
+
+    There is none for a sub-flow, since its parent receives the error.
+    """
+    if header.end is None or header.end.state != FAILED or header.parent:
+        return ()
+    error, address = header.end.outcome.error or {}, header.address
+    notice = FailureNotice("flow", "failed", address.name, address.key, error.get("type", ""), error.get("detail", ""))
+    return notice.tasks(header.function, address.base, header.ended_as)
 
 
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:

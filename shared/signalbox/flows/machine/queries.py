@@ -19,14 +19,13 @@ receive, calls the function, and drops the code. Nothing is scheduled, stored or
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from signalbox.core import user_code
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import JSON, WrongValue
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.driver import Driver

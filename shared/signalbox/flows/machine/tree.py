@@ -52,6 +52,8 @@ RECEIVED_PATCH = "signalbox.received"
 - A group that fails keeps the events, and releases the locks, that `flow.wait_for` and `flow.map` in it have received.
 - It releases no lock that it has only renewed.
 - A map that is cancelled begins no further call.
+- A handle that is cancelled ends at once for all groups that await it.
+- No cancel reaches a group whose items have all ended.
 """
 
 
@@ -93,11 +95,15 @@ class Node(Protocol):
 
 
 class Tree(RunningFlow, Protocol):
-    """The driver, as the nodes see it. `ready` has the outcomes that are on their way to their parents."""
+    """The driver, as the nodes see it.
+
+    `ready` has the outcomes that are on their way to their parents, and `reclaimed` the events to keep again.
+    """
 
     pending: dict[str, "PendingCommand"]
     continuing: bool
     ready: deque[tuple[Any, int, CallOutcome]]
+    reclaimed: list[tuple[int, str, Any]]
     branches: list["Branch"]
     dropped: bool
     runs: "Branch | None"
@@ -121,8 +127,8 @@ class Tree(RunningFlow, Protocol):
         """Send the outcome of a command to its parent."""
         ...
 
-    def deliver(self, first: int, end: "Parent | None" = None) -> None:
-        """Deliver the outcomes of `ready` from a position on, up to code or `end`, which receive them later."""
+    def deliver(self, first: int) -> None:
+        """Deliver the outcomes of `ready` from a position on, up to code, or a group that is still adding an item."""
         ...
 
     def reclaim(self, pending: "PendingCommand") -> None:
@@ -290,7 +296,7 @@ class Branch:
 
     @property
     def decided(self) -> bool:
-        raise AssertionError("a `first` has no branches below it")
+        return False  # its code may receive a cancel
 
     @property
     def shielded(self) -> bool:
@@ -469,7 +475,10 @@ class Handle(Awaited[T]):
             return False
         self._node.abandon()
         self.tree.keep_reclaimed()
+        before = len(self.tree.ready)
         self.got(0, CallOutcome(raised=CommandCancelled("The command was cancelled by its handle.")))
+        if self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before)
         return True
 
     # --- as a node ---

@@ -80,13 +80,13 @@ What a turn does with each message. A lease in a dropped result is released, unl
 """
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.codec.json_forms import JSON, Codec
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import GaveUp, text_of
 from signalbox.core.times import rfc3339

@@ -5,10 +5,10 @@ A process may have older code than the one that wrote a header. It leaves such a
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Unavailable
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping

@@ -6,7 +6,7 @@ It has the end of the log, the waits that are pending, the leases that are held,
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import call_without_leases, sorted_json, without_leases
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress

@@ -5,10 +5,10 @@ further events.
 """
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody, Problem

@@ -7,7 +7,6 @@ start or of a fork changes nothing.
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +14,7 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.idempotency_keys import sorted_json, without_leases
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports, Snapshot
 from signalbox.core.problems import OtherBody, TooLarge

@@ -1,9 +1,9 @@
 """Suspend a run, and resume it. No turn takes the messages of a suspended run until it is resumed."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Snapshot

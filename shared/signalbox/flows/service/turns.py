@@ -8,13 +8,13 @@ its next turn without a read, under the header of its last one.
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Committed, Conflict, Ports, Put, Snapshot, Store, Write
 from signalbox.core.problems import Problem, TooLarge
@@ -22,7 +22,7 @@ from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.machine.effects import release_effect, wake_flow
+from signalbox.flows.machine.effects import release_effect, stuck_notice, wake_flow
 from signalbox.flows.machine.rewinds import adopted_header, earlier_sub_flows, is_earlier_sub_flow, plan_as_sub_flow
 from signalbox.flows.machine.stuck import Stuck, too_large
 from signalbox.flows.machine.turns import FlowTurn
@@ -46,9 +46,10 @@ from signalbox.flows.storage.commits import (
 from signalbox.flows.storage.listings import listing_writes
 from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.mailboxes.storage import Mailbox
+from signalbox.mailboxes.storage import Mailbox, revision_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +443,10 @@ def leases_of(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
 
 
 def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:
-    """Store why a flow is stuck, unless the header has the same reason. The sweeper wakes it from time to time."""
+    """Store why a flow is stuck, and notify its function, unless the header has the same reason.
+
+    The sweeper wakes the flow from time to time.
+    """
     now, before = read.mailbox.read_time, header.stuck or {}
     if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
         return
@@ -452,4 +456,6 @@ def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck
     address = header.address.to_json()
     ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
     after, snapshot = replace(header, stuck=reason), read.mailbox.header
-    ports.store.commit([header_write(snapshot, after, now), *listing_writes(snapshot, header, after)])
+    write = header_write(snapshot, after, now)
+    writes = [write, *listing_writes(snapshot, header, after)]
+    outbox.commit(ports, writes, stuck_notice(header, stuck, next_revision(revision_of(snapshot), now)))

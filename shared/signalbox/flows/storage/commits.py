@@ -1,14 +1,13 @@
 """The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from logging import LogRecord
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, RecordedSpan, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import REMOVE, Change, Delete, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge
 from signalbox.core.records.queries import Order
@@ -16,7 +15,7 @@ from signalbox.core.times import EPOCH
 from signalbox.core.write_checks import check_commit
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.deadlines import deadline_message, wake_at_deadline
-from signalbox.flows.machine.effects import archive_effect, carry_flow, release_effect, wake_flow
+from signalbox.flows.machine.effects import archive_effect, carry_flow, end_notice, release_effect, wake_flow
 from signalbox.flows.machine.headers import check_log, new_entries, next_header
 from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import FlowTurn
@@ -213,9 +212,10 @@ def end_messages(header: FlowHeader) -> Iterator[Put]:
 
 
 def end_tasks(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the tasks of an ended flow: its `on_complete`, its archive, and the wake-up of the parent flow."""
+    """Iterate over the tasks of an ended flow: `on_complete`, archive, notice, the wake-up of the parent flow."""
     if header.archive:
         yield archive_effect(header)
+    yield from end_notice(header)
     if header.end and header.parent:
         yield wake_flow(header.parent.base, header.parent.function)
     if header.end and header.on_complete:

@@ -7,11 +7,10 @@ again has chunks at the same paths.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Delete, Put, Store, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows.limits import LIMITS

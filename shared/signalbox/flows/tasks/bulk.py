@@ -9,7 +9,6 @@ its run has been cancelled (under an id made of the batch's), ended, resumed or 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +23,7 @@ from signalbox.batches.storage import count_loaded
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.kit_names import ACT_ON_RUN
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem, Unavailable
@@ -211,13 +210,18 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
 
 
 def matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
-    """Return whether a run existed at the request, and has neither lost the label nor left the state since."""
+    """Return whether a run existed at the request, and has neither lost the label nor left the state since.
+
+    A run that had ended at the request can only be deleted.
+    """
     until, (name, _, value) = datetime.fromisoformat(payload["until"]), payload["label"].partition(":")
     if created_at is None or created_at > until or (name and header.labels.get(name) != value):
         return False
     if payload["state"] not in ("", header.state):
         return False
     if payload["action"] == "retry" and header.state not in (FAILED, STUCK):
+        return False
+    if header.end and header.end.at <= until and payload["action"] not in ("delete", "retry"):
         return False
     is_chosen_by_state = payload["state"] or payload["action"] in ("resume", "retry")
     since = state_since(header)

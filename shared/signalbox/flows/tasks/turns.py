@@ -12,7 +12,6 @@ is decided in `machine/carried_steps.py`; this module reads, commits, and runs t
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from signalbox.core import user_code
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.flow_hooks import check_ran
 from signalbox.core.idempotency_keys import idempotent_calls
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable

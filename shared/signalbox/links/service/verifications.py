@@ -20,11 +20,11 @@ that write finds no difference and writes nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from signalbox.core.effects import Decision
 from signalbox.core.keys import check_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes

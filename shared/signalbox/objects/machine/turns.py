@@ -32,12 +32,12 @@ any more, and before a call whose method raises `Unavailable`.
 """
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import GaveUp, NotFound, Problem, TooLarge
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome

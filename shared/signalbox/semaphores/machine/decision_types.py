@@ -17,14 +17,14 @@ the time of the alarm, the slot of the nudge, or the wait and its grant.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds, slot_end
 from signalbox.semaphores.limits import LIMITS

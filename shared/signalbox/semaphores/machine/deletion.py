@@ -20,9 +20,9 @@
 `silent` is a lease that expired and that no task has claimed: its wait returns to the wait queue.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition, WaiterTransition, unchanged

@@ -39,11 +39,11 @@ until that lane has no waiters, so that none of its waits overtakes an earlier o
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.decision_types import Head, Loaded
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN

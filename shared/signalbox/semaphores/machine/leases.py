@@ -53,10 +53,9 @@ After READ_WAITER the claim is decided again with the waiter's record:
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.decision_types import (

@@ -13,8 +13,7 @@ limits new grants only: leases that are held stay. After any change of it an adm
 waiters may have been created in the meantime.
 """
 
-from dataclasses import replace
-
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition

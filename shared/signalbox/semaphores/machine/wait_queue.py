@@ -23,13 +23,12 @@ waiters that were read are granted; if some are left, the semaphore is closed.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from itertools import accumulate
 
 from signalbox.core.effects import Effect
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes

@@ -68,11 +68,10 @@ one without finds its lease, held or remembered. The answer is the state at the 
 wait queue when its task arrives, so the answer to its repeat is "waiting".
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Effect
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
@@ -91,6 +90,7 @@ from signalbox.semaphores.machine.decision_types import (
     unit_task,
 )
 from signalbox.semaphores.machine.lanes import lane_of
+from signalbox.semaphores.machine.leases import find_lease
 from signalbox.semaphores.machine.wait_queue import grant_permits
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore
@@ -259,14 +259,6 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
     return _close(loaded, waiter)
 
 
-def confirm_again(loaded: Loaded) -> Transition[WaitAnswer | None]:
-    """Close the semaphore for a wait that may have been created alone. The answer is None if it does not wait."""
-    waiter = loaded.wait
-    if waiter is None or waiter.incarnation != loaded.incarnation or waiter.state != "waiting":
-        return unchanged(loaded, None)
-    return replace(_close(loaded, waiter), answer=WAITING)
-
-
 def may_join(loaded: Loaded, lane: str) -> bool:
     """Return whether a waiter that is created alone is found in its lane."""
     return lanes.is_closed(loaded.semaphore, lane)
@@ -286,6 +278,29 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
 
 def _after(now: datetime, seconds: float | None) -> datetime | None:
     return None if seconds is None else now + timedelta(seconds=seconds)
+
+
+# --- the next attempt ---
+
+
+def wait_again(loaded: Loaded, request: WaitRequest, id_: str, token: int) -> Transition[Decided | None]:
+    """Make the wait that follows a lease, as `wait` does. The answer is None if the lease was lost.
+
+    The commit requires that the lease is held, and so it never leaves the waiter to be created alone.
+    """
+    if loaded.wait and loaded.wait.incarnation == loaded.incarnation:
+        return wait(loaded, request)
+    lease = find_lease(loaded.semaphore, id_, token, by_grant=False)
+    if lease is None or not lease.is_live(loaded.now) or lease.is_ended_by(loaded.release):
+        return unchanged(loaded, None)
+    decided = wait(loaded, request)
+    if decided.answer is Undecided.STALE_RECORD:
+        return decided
+    if decided.answer is Undecided.JOIN_ALONE:
+        waiter = new_waiter(loaded, request)
+        created = (WaiterTransition("created", waiter),)
+        decided = Transition(loaded.semaphore, WAITING, created, effects=deadline_task(loaded.name, waiter))
+    return replace(decided, unreleased=(lease,))
 
 
 # --- leaving the wait queue ---

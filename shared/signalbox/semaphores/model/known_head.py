@@ -1,11 +1,10 @@
 """The known head of a wait queue: the first waiters, whose order has been found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.waiters import Waiter
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.surface.field_rules import Checked
-from signalbox.core.times import rfc3339
+from signalbox.core.times import forms
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.problems import BadSemaphore
 
@@ -37,7 +37,7 @@ class Lease:
 
 def stable_names(lease: Lease) -> dict[Any, str]:
     """Return the lease's id, token and end, each mapped to a name that is the same in every delivery of its task."""
-    return dict.fromkeys((lease.id, lease.token, rfc3339(lease.ends_at)), f"lease of {lease.semaphore}")
+    return dict.fromkeys((lease.id, lease.token, *forms(lease.ends_at)), f"lease of {lease.semaphore}")
 
 
 @dataclass(frozen=True, slots=True)

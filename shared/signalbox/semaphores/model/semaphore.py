@@ -16,11 +16,11 @@ the time by which the sweeper visits the semaphore, even if all its tasks were l
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds

@@ -100,21 +100,6 @@ def _renew(ports: Ports, name: str, request: RenewRequest, *, by_grant: bool = F
     return renewal.after.ends_at
 
 
-def is_held(ports: Ports, lease: Lease) -> bool:
-    """Return whether a delivery still holds its lease: it has neither expired nor been ended or taken over.
-
-    Raises `NoSemaphore` or `Unavailable`.
-    """
-    id_, token = parse_lease_id(lease.id)
-
-    def lease_of(loaded: Loaded) -> LeaseRecord | None:
-        return leases.find_lease(loaded.semaphore, id_, token, by_grant=False)
-
-    loaded = SemaphoreReads(lease.semaphore, lease_of=lease_of).load(ports.store, 0)
-    held = lease_of(loaded)
-    return held is not None and held.is_live(loaded.now) and not held.is_ended_by(loaded.release)
-
-
 # --- end ---
 
 

@@ -1,10 +1,9 @@
 """Show a semaphore with its leases and waiters, list semaphores, and find deadlocks among their holders."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.queue_order import head_of
 from signalbox.core.records.queries import Condition

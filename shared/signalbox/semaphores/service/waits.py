@@ -11,19 +11,20 @@ A wait reaches the wait queue in one of two ways:
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Delete, Must, Ports, Snapshot
 from signalbox.core.problems import Contended, NotFound, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import waits
 from signalbox.semaphores.machine.decision_types import Loaded, Undecided, deadline_task
-from signalbox.semaphores.machine.leases import EndLease
+from signalbox.semaphores.machine.leases import EndLease, find_lease
+from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
@@ -141,9 +142,23 @@ def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
         raise
 
 
-def confirm_again(ports: Ports, name: str, id_: str) -> None:
-    """Close the semaphore for a wait that an earlier call has made, perhaps alone. Raises `NoSemaphore`."""
-    change(ports, SemaphoreReads(name, wait_id=id_), waits.confirm_again)
+def wait_again(ports: Ports, lease: Lease, request: WaitRequest) -> bool:
+    """Make the wait that follows a lease, in one commit that requires the lease. Return False if the lease was lost.
+
+    Raises as `wait` does, and `Contended` if every commit failed.
+    """
+    id_, token = parse_lease_id(lease.id)
+
+    def lease_of(loaded: Loaded) -> LeaseRecord | None:
+        return find_lease(loaded.semaphore, id_, token, by_grant=False)
+
+    reads = SemaphoreReads(
+        lease.semaphore, partial(waits.wait_reads, request=request), request.id, 1, lease_of, lease_from_attempt=1
+    )
+    while True:
+        answer = change(ports, reads, partial(waits.wait_again, request=request, id_=id_, token=token)).answer
+        if answer is not Undecided.STALE_RECORD:
+            return answer is not None
 
 
 def time_out(ports: Ports, name: str, id_: str) -> None:

@@ -1,13 +1,12 @@
 """Standings, their adjustments (changes that are not added yet), and the counted records of yokes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Self
 
 from signalbox.core.given import given
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.standings.model.exact_sums import UNIT, ZERO, Tally, Value, number_of, sortable
 from signalbox.standings.model.recounts import Move, Moves, Recount
 from signalbox.standings.model.yokes import StandingKey, YokeKey

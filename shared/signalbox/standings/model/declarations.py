@@ -7,12 +7,12 @@ The kinds `item` and `user` always exist. A yoke that lacks one of the parts doe
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated, Any, Literal, Self, get_args
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.field_rules import Described, accepted_fields
 from signalbox.core.surface.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS

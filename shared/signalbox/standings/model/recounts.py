@@ -8,12 +8,11 @@ yokes are written all the time, unless the standing was wrong before.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.effects import name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.times import rfc3339
 from signalbox.standings.model.exact_sums import ZERO, Tally
 

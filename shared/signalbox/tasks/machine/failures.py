@@ -18,6 +18,8 @@ from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.error_notes import ErrorNote, ErrorText
+from signalbox.core.failure_notices import FailureNotice
+from signalbox.core.kit_names import CALL_OBJECT, FAILURE_NOTICE_TASK
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.requests import WaitRequest
@@ -50,6 +52,16 @@ def failure_of(delivered: Delivered[Context], problem: tuple[str, str], text: Er
     kind, detail = problem
     what = delivered.operation, delivered.call, delivered.context, kind, _cut(detail, "").error
     return Failure(*what, text, attempts, delivered.trace)
+
+
+def failure_notice(failure: Failure) -> tuple[Effect, ...]:
+    """Return the task that notifies the function of a failure. There is none for the failure of such a task."""
+    call = failure.call
+    if call.task == FAILURE_NOTICE_TASK:
+        return ()
+    is_call = call.task == CALL_OBJECT
+    what = call.payload["class_name"] if is_call else call.task, failure.id, failure.problem, failure.detail
+    return FailureNotice("object" if is_call else "task", "failed", *what).tasks(call.function, failure.id)
 
 
 # --- retry ---

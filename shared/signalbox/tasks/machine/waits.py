@@ -1,7 +1,7 @@
 """The waits of a task for a permit, or of a unit for permits of a rate: the same in every delivery.
 
 A task that releases its lease between attempts (`release_on_failure`) waits for a permit again, and its next attempt
-continues its count. The id of that wait is derived from the grant, so every delivery makes the same wait.
+continues its count. The id of that wait is derived from the wait before it, so every delivery makes the same wait.
 """
 
 import json
@@ -43,8 +43,8 @@ def repeated_wait(delivered: Delivered[object], granted: Granted) -> WaitRequest
 
 
 def next_wait_id(granted: Granted) -> str:
-    """Return the id of the wait that follows a grant."""
-    return name_of("after a failure", granted.semaphore, granted.id)
+    """Return the id of the wait that follows a grant: the same for all grants of one wait, of which one is live."""
+    return name_of("after a failure", granted.semaphore, granted.wait_id)
 
 
 def next_wait(delivered: Delivered[object], granted: Granted) -> WaitRequest:

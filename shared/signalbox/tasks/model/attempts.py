@@ -23,6 +23,8 @@ class TaskContext:
     - `trace`: a W3C ``traceparent``.
     - `reason`: for an `on_timeout` task, the reason for the end of the wait: ``deadline``, or ``permits`` if the
       semaphore has fewer than the wait needs. Otherwise empty.
+    - `scheduled_at`: the planned time, in UTC, of the schedule that has enqueued the task: the same in every attempt,
+      and in a retry on the next day. None for a task that no schedule has enqueued.
     """
 
     operation: str
@@ -33,6 +35,7 @@ class TaskContext:
     _cancelled: Callable[[], bool] = field(default=bool, compare=False, repr=False)
     reason: str = ""
     _now: Callable[[], datetime] = field(default=_unknown_time, compare=False, repr=False)
+    scheduled_at: datetime | None = None
 
     @property
     def is_last(self) -> bool:

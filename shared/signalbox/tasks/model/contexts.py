@@ -10,6 +10,7 @@
     section                OfSection     SectionRun
     batch                  OfCompletion  Completion
     outcome                OfOutcome     Outcome
+    scheduled              Plain         -
     reason, event, none    Plain         -
 
 The first of these members that a context has decides. No other code reads a context by its members' names, except for a
@@ -18,14 +19,15 @@ flow, which parses its step.
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import Completion, PlacedUnit, Unit
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.kit_names import SCHEDULED
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
@@ -141,12 +143,13 @@ class Plain:
     """The task runs for no lease, section, unit, group, step, batch or call.
 
     `reason` is the reason why the wait of an `on_timeout` task ended. `is_event`: the task is an event, which only
-    Firestore delivers.
+    Firestore delivers. `scheduled_at` is the planned time of the schedule that has enqueued the task.
     """
 
     members: Members = field(default_factory=dict)
     reason: str = ""
     is_event: bool = False
+    scheduled_at: datetime | None = None
 
 
 Context = OfLease | OfSection | OfUnit | OfGroup | OfStep | OfCompletion | OfOutcome | Plain
@@ -175,7 +178,11 @@ def context_of(members: Members) -> Context:
             return OfCompletion(members, completion)
         case {"outcome": outcome}:
             return OfOutcome(members, outcome)
-    return Plain(members, str(members.get("reason", "")), "event" in members)
+    return Plain(members, str(members.get("reason", "")), "event" in members, _planned(members.get(SCHEDULED)))
+
+
+def _planned(text: Any) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def _of_unit(members: Members, unit: Mapping[str, Any], granted: Granted | None = None) -> OfUnit:
@@ -208,19 +215,21 @@ def _part(name: str, value: Any) -> Any:
 def parsed(delivered: Delivered[Members]) -> Delivered[Context]:
     """Return a delivery with its context parsed. Raises as `context_of`.
 
-    A delivery that continues another task has that task's operation. The earlier grants count as deliveries.
+    A delivery that continues another task has that task's operation. The earlier tasks count as deliveries.
     """
     context = context_of(delivered.context)
+    if isinstance(context, OfSection) and context.grant.resumes:
+        return _continued(delivered, context.grant.resumes, 1).within(context)
     granted = context.granted if isinstance(context, OfLease | OfUnit) else None
     if granted is None:
         return delivered.within(context)
-    continued = replace(
-        delivered,
-        operation=granted.resumes or delivered.operation,
-        executions=delivered.executions + granted.resumed,
-        retries=delivered.retries + granted.resumed,
-    )
-    return continued.within(context)
+    return _continued(delivered, granted.resumes or delivered.operation, granted.resumed).within(context)
+
+
+def _continued(delivered: Delivered[Members], operation: str, earlier: int) -> Delivered[Members]:
+    """Return the delivery as one of `operation`, which has had earlier tasks."""
+    executions, retries = delivered.executions + earlier, delivered.retries + earlier
+    return replace(delivered, operation=operation, executions=executions, retries=retries)
 
 
 def stable_names(subject: object) -> Mapping[Any, str]:

@@ -6,7 +6,6 @@ or by a task that may be delivered again, leaves a receipt for as long as the ca
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -14,11 +13,13 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.idempotency_keys import call_without_leases
 from signalbox.core.keys import check_key
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.kit_names import SCHEDULED
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadCall, OtherBody
 from signalbox.core.surface.field_rules import KEY, accepted_fields
 from signalbox.core.surface.request_fields import RequestFields
+from signalbox.core.times import rfc3339
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -35,18 +36,30 @@ class EnqueuedCall(Call):
     id: Annotated[str | None, KEY] = None
     """Identifies a repeated call. Without one, it is the `Idempotency-Key`, if there is one."""
 
+    scheduled_at: datetime | None = None
+    """The planned time that the task reads as `TaskContext.scheduled_at`."""
+
+    schedule: Annotated[str | None, KEY] = None
+    """The schedule that has missed `scheduled_at`. The task is enqueued once for this time, and not at all if the
+    schedule has enqueued it in the last 32 days."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnqueueRequest:
     """A call to enqueue: at the time `at`, if given, and once for an `id`, if given. Raises `BadCall` or `BadKey`.
 
-    `by_schedule`: the id is the name and time of a schedule. No id of a caller can take its place.
+    - `by_schedule`: the id is the name and time of a schedule. No id of a caller can take its place.
+    - `scheduled_at`: the planned time of a task that a schedule enqueues.
+    - `is_backfill`: the id is the name and a time of a schedule, and a caller enqueues the task in place of the
+      schedule, unless the schedule has done so.
     """
 
     call: Call
     id: str = ""
     at: datetime | None = None
     by_schedule: bool = False
+    scheduled_at: datetime | None = None
+    is_backfill: bool = False
 
     def __post_init__(self) -> None:
         if self.id:
@@ -64,14 +77,27 @@ class EnqueueRequest:
         """
         fields = RequestFields(body, BadCall).only(*accepted_fields(EnqueuedCall))
         given = {name: value for name, value in body.items() if name in _CALL}
-        own_id, at = fields.text("id", None), fields.text("at", None)
-        chosen = id_ if own_id is None else check_key(own_id)
-        return cls(Call.from_request(given), schedule or chosen, None if at is None else _time(at), bool(schedule))
+        own_id, at = fields.text("id", None), _time(fields.text("at", None), "at")
+        planned, of = _time(fields.text("scheduled_at", None), "scheduled_at"), fields.text("schedule", None)
+        chosen, call = id_ if own_id is None else check_key(own_id), Call.from_request(given)
+        if schedule:
+            return cls(call, schedule, at, by_schedule=True, scheduled_at=_planned(schedule))
+        if of is None:
+            return cls(call, chosen, at, scheduled_at=planned)
+        if planned is None or own_id is not None:
+            raise BadCall("Give `schedule` together with `scheduled_at`, and without an `id`.", field="schedule")
+        return cls(call, scheduled(check_key(of), planned), at, scheduled_at=planned, is_backfill=True)
 
     @property
     def name(self) -> str:
         """The name of the task that is enqueued under the id: its operation."""
-        return name_of("schedule" if self.by_schedule else "enqueue", self.id)
+        kind = "schedule" if self.by_schedule else "backfill" if self.is_backfill else "enqueue"
+        return name_of(kind, self.id)
+
+    @property
+    def name_of_schedule(self) -> str:
+        """The name of the task that the schedule itself enqueues for the planned time of a backfill."""
+        return name_of("schedule", self.id)
 
     @property
     def is_later(self) -> bool:
@@ -90,16 +116,32 @@ class EnqueueRequest:
 
     def effect(self, name: str, now: datetime) -> Effect:
         """Return the task. `now` is used only for a later time. Raises `BadCall` for a time too far ahead."""
+        planned: dict[str, Any] = {SCHEDULED: self.scheduled_at} if self.scheduled_at else {}
         if self.at is None:
-            return self.call.effect(name, now)
+            return self.call.effect(name, now, **planned)
         seconds = (self.at - now).total_seconds()
         if seconds > CORE_LIMITS.delay_seconds_max:
             raise BadCall(f"`at` must be at most {CORE_LIMITS.delay_seconds_max:,} seconds ahead.", field="at")
-        return replace(self.call.effect(name, now), not_before=self.at if seconds > 0 else None)
+        return replace(self.call.effect(name, now, **planned), not_before=self.at if seconds > 0 else None)
 
 
-def _time(text: str) -> datetime:
-    problem = BadCall("`at` must be a time of RFC 3339, with its zone: 2026-01-31T12:00:00Z.", field="at")
+def scheduled(schedule: str, at: datetime) -> str:
+    """Return the id of a time of a schedule."""
+    return f"{schedule} {rfc3339(at)}"
+
+
+def _planned(schedule: str) -> datetime | None:
+    """Return the time in the id of a time of a schedule, if it has one."""
+    try:
+        return datetime.fromisoformat(schedule.rpartition(" ")[2])
+    except ValueError:
+        return None
+
+
+def _time(text: str | None, field: str) -> datetime | None:
+    if text is None:
+        return None
+    problem = BadCall(f"`{field}` must be a time of RFC 3339, with its zone: 2026-01-31T12:00:00Z.", field=field)
     if not _RFC_3339.fullmatch(text):
         raise problem
     try:

@@ -23,6 +23,7 @@ from signalbox.semaphores.service import waits
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.machine.failures import (
     check_repeatable,
+    failure_notice,
     failure_of,
     retry_section_call,
     retry_task,
@@ -41,7 +42,10 @@ DELETED = {"state": "deleted"}
 
 
 def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Problem) -> None:
-    """Write the failure of a task that is given up, unless an earlier delivery has written it. Raises `Unavailable`."""
+    """Write the failure of a task that is given up, and notify its function, unless an earlier delivery has done so.
+
+    Raises `Unavailable`.
+    """
     text = ErrorText(problem.error, problem.traceback) if isinstance(problem, GaveUp) else text_of(problem)
     number = start.number - isinstance(problem, GaveUp)
     failure = failure_of(delivered, (problem.slug(), problem.detail), text, number)
@@ -50,7 +54,8 @@ def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Pro
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         if read[0].data is not None:
             return Decision((), None)
-        return Decision((Put(failure_path(failure.id), failure.to_record() | times, Must.NOT_EXIST),), None)
+        put = Put(failure_path(failure.id), failure.to_record() | times, Must.NOT_EXIST)
+        return Decision((put,), None, failure_notice(failure))
 
     perform(ports, [failure_path(failure.id)], decide)
 

@@ -1,7 +1,6 @@
 """Run the units of a group one after another, and record their outcomes together."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, succeed
 from signalbox.batches.service import groups
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Budget, OutOfTime, Ports
 from signalbox.core.problems import Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits

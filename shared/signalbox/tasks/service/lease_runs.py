@@ -1,8 +1,8 @@
 """Run the continuation of a wait under its lease, which is released afterwards, or kept for the next attempt.
 
-With `release_on_failure`, an attempt that failed makes the wait for the next attempt if it still holds its lease, then
-releases the lease, and is acknowledged. If a process ends in between, either its delivery is repeated or the wait
-continues (docs/protocols/tasks.md).
+With `release_on_failure`, an attempt that failed makes the wait for the next attempt, in a commit that requires its
+lease, then releases the lease, and is acknowledged. If a process ends in between, either its delivery is repeated or
+the wait continues (docs/protocols/tasks.md).
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.times import rfc3339
-from signalbox.semaphores.model.leases import Granted, Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.machine.permit_release import is_released_at_once
@@ -21,14 +21,20 @@ from signalbox.tasks.model.contexts import OfLease
 
 
 def run_with_lease(ports: Ports, delivered: Delivered[OfLease], code: Callable[[Lease], object]) -> None:
-    """Claim the lease and run the code. If the lease is lost, or the task continues from a later wait, run nothing."""
+    """Claim the lease and run the code. If the lease is lost, or the task continues from a later wait, run nothing.
+
+    Until this delivery has claimed the lease, an earlier one may make that wait, so it is looked for twice.
+    """
     granted = delivered.context.granted
-    if delivered.is_repeated and is_resumed(ports, granted):
-        confirm_and_release(ports, granted)
+    if is_resumed(ports, delivered):
+        leases.release(ports, granted)
         return
     claimed = leases.claim(ports, granted)
     if claimed is None:
         ports.log.info("lease lost, task dropped", semaphore=granted.semaphore, lease=granted.id)
+        return
+    if is_resumed(ports, delivered):
+        leases.release(ports, claimed)
         return
     with kept_or_released(ports, claimed):
         returned = run_or_wait_again(ports, delivered, claimed, code)
@@ -36,22 +42,13 @@ def run_with_lease(ports: Ports, delivered: Delivered[OfLease], code: Callable[[
         leases.release(ports, claimed)
 
 
-def is_resumed(ports: Ports, granted: Granted) -> bool:
-    """Return whether a delivery of the task under this grant has made the next wait, from which the task continues."""
-    if not granted.release_on_failure:
+def is_resumed(ports: Ports, delivered: Delivered[OfLease]) -> bool:
+    """Return whether an earlier delivery has made the next wait, from which the task continues."""
+    granted = delivered.context.granted
+    if not delivered.is_repeated or not granted.release_on_failure:
         return False
     [waiter] = ports.store.read(waiter_path(granted.semaphore, next_wait_id(granted)))
     return waiter.data is not None
-
-
-def confirm_and_release(ports: Ports, granted: Granted) -> None:
-    """Release the permit of an attempt whose next wait exists, once the semaphore is closed for that wait.
-
-    The delivery that made the wait may have died before it closed the semaphore. In an open semaphore, no operation
-    would find the wait.
-    """
-    waits.confirm_again(ports, granted.semaphore, next_wait_id(granted))
-    leases.release(ports, granted)
 
 
 @contextmanager
@@ -81,7 +78,7 @@ def run_or_wait_again(
     except Exception as error:
         if is_released_at_once(error) or not granted.release_on_failure:
             raise
-        if not holds(ports, lease) or not wait_again(ports, delivered, granted):
+        if not wait_again(ports, delivered, lease):
             raise
         ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
         leases.release(ports, lease)
@@ -89,22 +86,13 @@ def run_or_wait_again(
     return True
 
 
-def holds(ports: Ports, lease: Lease) -> bool:
-    """Return whether this delivery still holds its lease. If that is not known, it may not make the next wait.
+def wait_again(ports: Ports, delivered: Delivered[OfLease], lease: Lease) -> bool:
+    """Make the wait for the next attempt. Return False if the lease is lost, or if the wait may not exist.
 
     If the lease was lost, its wait may have returned to the queue, or another delivery runs the code, or an operator
     has ended the task: a next wait would run the task once more.
     """
     try:
-        return leases.is_held(ports, lease)
+        return waits.wait_again(ports, lease, next_wait(delivered, delivered.context.granted))
     except (Problem, Unavailable):
         return False
-
-
-def wait_again(ports: Ports, delivered: Delivered[OfLease], granted: Granted) -> bool:
-    """Make the wait for the next attempt. Return False if it cannot be made, or if that is not known."""
-    try:
-        waits.wait(ports, granted.semaphore, next_wait(delivered, granted))
-    except (Problem, Unavailable):
-        return False
-    return True

@@ -16,6 +16,8 @@ import * as traces from "./traces.js";
 
 const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures, traces, map };
 const FIRST = "overview";
+/** The functions that pages read. Without it, a page is not in the navigation. */
+const READ = ["semaphores", "batches", "documents", "standings", "failures"];
 const PAUSE_MINUTES = 10;
 const SKELETON_MILLISECONDS = 150; // what is read sooner is shown without one
 const RELAYED =
@@ -79,7 +81,7 @@ let pending = 0;
 /** Name the page that is being read, and show grey lines in its place, if it is not read at once. */
 function waiting(name) {
   navigation(name);
-  document.querySelector("nav [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   clearTimeout(pending);
   pending = setTimeout(() => {
     content.setAttribute("aria-busy", "true");
@@ -144,8 +146,14 @@ function unsorted(address) {
   return `${path}?${query}`;
 }
 
+/** Return whether a page shows anything of the deployment. */
+function isServed(name) {
+  if (name === "objects" || name === "flows") return about[name].length > 0;
+  return !READ.includes(name) || about.called.includes(name);
+}
+
 function navigation(name) {
-  const links = Object.entries(PAGES).map(([each, { TITLE }]) =>
+  const links = Object.entries(PAGES).filter(([each]) => isServed(each)).map(([each, { TITLE }]) =>
     h("a", { href: place([each]), "aria-current": each === name ? "page" : null }, TITLE),
   );
   morph(document.querySelector("nav"), h("nav", { "aria-label": "Pages" }, links));

@@ -120,13 +120,18 @@ function counts(about) {
     ` ${waiting.toLocaleString("en")} waiting${paused_at ? ", paused" : ""}`,
   ];
   const circle = (steps) => steps.map(({ holder }) => holder).join(" → ");
+  const called = (name, rows) => (about.called.includes(name) ? rows() : []);
   return [
-    of("Failures", ["failures"], "/failures", "failures", { state: "failed" }, true, failure),
-    of("Tasks that are retried", ["failures"], "/failures", "failures", { state: "retrying" }, false, failure),
-    of("Semaphores with waiters", ["semaphores"], "/semaphores", "semaphores", { waiting: "true" }, false, semaphore),
-    of("Deadlocks", ["semaphores"], "/semaphores", "deadlocks", { deadlocks: "true" }, true, circle),
-    pausedRates(),
-    ...RUNNING.map((state) => of(`Batches, ${state}`, ["batches"], "/batches", "batches", { state })),
+    ...called("failures", () => [
+      of("Failures", ["failures"], "/failures", "failures", { state: "failed" }, true, failure),
+      of("Tasks that are retried", ["failures"], "/failures", "failures", { state: "retrying" }, false, failure),
+    ]),
+    ...called("semaphores", () => [
+      of("Semaphores with waiters", ["semaphores"], "/semaphores", "semaphores", { waiting: "true" }, false, semaphore),
+      of("Deadlocks", ["semaphores"], "/semaphores", "deadlocks", { deadlocks: "true" }, true, circle),
+    ]),
+    ...called("rates", () => [pausedRates()]),
+    ...called("batches", () => RUNNING.map((state) => of(`Batches, ${state}`, ["batches"], "/batches", "batches", { state }))),
     ...about.flows
       .slice(0, FLOWS_MAX)
       .flatMap(({ function: function_, flow }) =>

@@ -1,9 +1,11 @@
-"""Run one half of the event bridge until SIGTERM; both share the database file.
+"""Run one half of the event bridge until SIGTERM.
 
     python -m signalbox_tools.local.event_bridge receive --port P --database FILE --route TRIGGER=URL
     python -m signalbox_tools.local.event_bridge deliver --port P --database FILE --route TRIGGER=URL \
         [--chaos twice=0.1,late=0.1]
+    python -m signalbox_tools.local.event_bridge deliver --port P --store FILE --route TRIGGER=URL
 
+The halves share the database file. The events of a SQLite store are in the store's file, so there is no receiving half.
 Each half serves its counters at ``/stats``.
 """
 
@@ -11,14 +13,18 @@ import argparse
 import logging
 import os
 import socket
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
+from signalbox.adapters.settings import settings
 from signalbox_tools.local.event_bridge.deliver import Deliverer
 from signalbox_tools.local.event_bridge.inbox import Inbox
 from signalbox_tools.local.event_bridge.receive import Receiver
+from signalbox_tools.local.event_bridge.stored_events import StoredEvents, checkpoint_for_ever
 from signalbox_tools.local.injected_faults import parse
+from signalbox_tools.local.kept_threads import kept_thread
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -27,7 +33,9 @@ def arguments() -> argparse.ArgumentParser:
     listen = parser.add_mutually_exclusive_group(required=True)
     listen.add_argument("--port", type=int, help="listen on this port of 127.0.0.1")
     listen.add_argument("--listening-fd", type=int, help="serve this inherited listening socket")
-    parser.add_argument("--database", type=Path, required=True, help="the SQLite file, created if missing")
+    events = parser.add_mutually_exclusive_group(required=True)
+    events.add_argument("--database", type=Path, help="the SQLite file of received events, created if missing")
+    events.add_argument("--store", type=Path, help="the SQLite store whose events are delivered, created if missing")
     parser.add_argument(
         "--route", action="append", default=[], metavar="TRIGGER=URL", help="a trigger and its function"
     )
@@ -43,7 +51,13 @@ def listening_socket(port: int | None, listening_fd: int | None) -> socket.socke
     return socket.create_server(("127.0.0.1", port or 0), backlog=128)
 
 
-async def application(half: str, database: Path, routes: dict[str, str], faults: str) -> web.Application:
+async def application(
+    half: str, database: Path | None, store: Path | None, routes: dict[str, str], faults: str
+) -> web.Application:
+    if database is None:
+        assert store is not None, "one of the two is given"
+        kept_thread("checkpoints", partial(checkpoint_for_ever, store)).start()
+        return Deliverer(StoredEvents(store, settings()), routes, parse(faults)).application()
     inbox = Inbox(database)
     if half == "receive":
         return Receiver(inbox, routes).application()
@@ -55,7 +69,7 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     routes = dict(route.split("=", 1) for route in given.route)
     web.run_app(
-        application(given.half, given.database, routes, given.chaos),
+        application(given.half, given.database, given.store, routes, given.chaos),
         sock=listening_socket(given.port, given.listening_fd),
         access_log=None,
         print=None,

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from signalbox_tools.local.event_bridge.cloudevent import Event
 from signalbox_tools.local.event_bridge.inbox import Inbox
+from signalbox_tools.local.event_bridge.stored_events import StoredEvents
 from signalbox_tools.local.injected_faults import Chaos
 from signalbox_tools.local.loopback import programs_only
 
@@ -43,9 +44,9 @@ log = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """Delivers an inbox's events; `routes` maps each trigger to its function's address."""
+    """Delivers the events of an inbox or a store; `routes` maps each trigger to its function's address."""
 
-    def __init__(self, inbox: Inbox, routes: Mapping[str, str], chaos: Chaos) -> None:
+    def __init__(self, inbox: Inbox | StoredEvents, routes: Mapping[str, str], chaos: Chaos) -> None:
         self._inbox = inbox
         self._routes = routes
         self._chaos = chaos
@@ -124,7 +125,9 @@ class Deliverer:
 
     async def _deliver(self, session: aiohttp.ClientSession, event_id: int) -> None:
         event, received_at = self._inbox.event(event_id)
-        if await self._accepted(session, event):
+        if event.trigger not in self._routes:  # the catalogue has it no more: the cloud also drops its events
+            await self._inbox.forget(event_id)
+        elif await self._accepted(session, event):
             if self._chaos.delivers_again():
                 await self._accepted(session, event)
             await self._inbox.forget(event_id)

@@ -13,10 +13,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from signalbox.adapters.sqlite.events import Counts
 from signalbox_tools.local.event_bridge.cloudevent import Event
 
 LOCKED_SECONDS_MAX = 30  # the other half holds the lock for milliseconds, but a busy machine may stop it there
@@ -38,19 +38,6 @@ COUNT = """
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0), count(*), coalesce(sum(given_up), 0)
 FROM events
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Events since the file was created: all received ones, those to be delivered, and those given up."""
-
-    received: int
-    left: int
-    given_up: int
-
-    @property
-    def delivered(self) -> int:
-        return self.received - self.left - self.given_up
 
 
 class Inbox:

@@ -31,7 +31,7 @@ BODY_BYTES_MAX = 8 * 2**20
 
 
 class Receiver:
-    """Receives events of the known triggers from the emulator, or from an embedded store."""
+    """Receives events of the known triggers from the emulator."""
 
     def __init__(self, inbox: Inbox, triggers: Collection[str]) -> None:
         self._inbox = inbox

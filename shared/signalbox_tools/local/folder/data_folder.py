@@ -1,10 +1,10 @@
-"""Keep the data of a local stack in a folder, so that the next stack continues from there (``DATA=folder``).
+"""The folder that keeps the data of a local stack, so that the next stack continues from there (``DATA=folder``).
 
-Queues and events are on disk anyway. Documents are in the memory of Google's emulator, so they are exported when the
-stack ends, after everything that could change them, and imported when the next one starts. The emulator gives imported
-records new create times. A semaphore's waiters refer to that time of their semaphore, so these references are
-corrected. Waiters, events and calls are ordered by their create times, so their records are created again, in the
-earlier order.
+Queues, events and the documents of a SQLite store are on disk, and outlive killed processes. The documents
+of Google's emulator are in its memory, so they are exported when the stack ends, after everything that could change
+them, and imported when the next one starts. The emulator gives imported records new create times. A semaphore's waiters
+refer to that time of their semaphore, so these references are corrected. Waiters, events and calls are ordered by their
+create times, so their records are created again, in the earlier order.
 """
 
 import json
@@ -25,12 +25,16 @@ from signalbox.catalogue.project import Project
 from signalbox.core.ports import Change, Delete, Must, Put, Query, Snapshot, Store
 from signalbox.core.times import microseconds
 from signalbox_tools import http_client
+from signalbox_tools.local.folder.folder_lock import locked
 from signalbox_tools.local.services.service_process import StackError
 
 EXPORT_SECONDS_MAX = 120
 STATE_FILE = "saved.json"
 PAGE = 500
-EMULATOR, EMBEDDED = "emulator", "embedded"
+EMULATOR, SQLITE = "emulator", "sqlite"
+FILES = ("store.sqlite*", "cloud-tasks.sqlite*", "events.sqlite*")
+OLD_FILE = "store.pickle"
+ALL_DATA = (*FILES, OLD_FILE, "archives", "documents-*", f"{STATE_FILE}*")
 IN_ORDER = ("waiters", "releases", "mailbox")
 """Collections whose records are ordered by their create times while they have a `since`."""
 
@@ -42,9 +46,8 @@ OF_A_SEMAPHORE = ("waiters", "releases")
 
 
 _OTHER = {
-    EMULATOR: "Google's Firestore emulator, which this stack does not run: install it (docs/local.md), and unset "
-    "SIGNALBOX_STORE",
-    EMBEDDED: "the store that a stack runs without Google's emulator: start with SIGNALBOX_STORE=embedded",
+    EMULATOR: "Google's Firestore emulator: start with STORE=emulator",
+    SQLITE: "a SQLite store: start without STORE=emulator",
 }
 
 
@@ -53,6 +56,11 @@ class DataFolder:
     """The folder of ``DATA``."""
 
     path: Path
+
+    @classmethod
+    def of(cls, project: Project) -> Path:
+        """Return the folder that keeps the data of a project unless another one is named."""
+        return project.state / "data"
 
     @property
     def seed(self) -> Path | None:
@@ -63,16 +71,24 @@ class DataFolder:
     def open(self, port: int, store: str) -> str:
         """Note that a stack uses the folder with a store. Return a warning or an empty text.
 
-        Raises `StackError` for another port or another store.
+        Raises `StackError` for another port, another store, or data of an early version.
         """
+        if (self.path / OLD_FILE).exists():
+            raise StackError(
+                f"{self.path / OLD_FILE} was saved by an early version, which kept documents in memory; this version "
+                "cannot read it. Use another folder, or delete the data: signalbox data clear"
+            )
         state = self._state()
         saved_by = state.get("store", EMULATOR if "export" in state else store)
         if saved_by != store:
-            raise StackError(f"The documents in {self.path} were saved by {_OTHER[saved_by]}, or use another folder")
+            raise StackError(f"The documents in {self.path} are those of {_OTHER[saved_by]}, or use another folder")
         if state.get("port", port) != port:
-            raise StackError(f"The tasks in {self.path} call port {state['port']}: start with PORT={state['port']}")
+            raise StackError(
+                f"The tasks in {self.path} call port {state['port']}: start with PORT={state['port']}, or delete the "
+                "data: signalbox data clear"
+            )
         self._write({**state, "port": port, "store": store, "clean": False})
-        if state.get("clean", True):
+        if store == SQLITE or state.get("clean", True):
             return ""
         return f"The last stack on {self.path} was killed: its queues are kept, its documents are of {_saved(state)}"
 
@@ -91,6 +107,16 @@ class DataFolder:
         for old in self.path.glob("documents-*"):
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
+
+    def clear(self) -> bool:
+        """Delete all data; return whether there was any. Raises `FolderInUse` while a stack uses the folder."""
+        if not self.path.is_dir():
+            return False
+        with locked(self.path):
+            found = [path for pattern in ALL_DATA for path in self.path.glob(pattern)]
+            for path in found:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return bool(found)
 
     def close(self, **more: Any) -> None:
         """Note that a stack has saved its data and left the folder."""

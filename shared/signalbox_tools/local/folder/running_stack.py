@@ -17,11 +17,10 @@ from signalbox.adapters.settings import EMBEDDED
 from signalbox_tools import http_client
 
 FILE = "stack.json"
+FILE_OF_THE_STORE = "SIGNALBOX_STORE_FILE"
 NONE_RUNS = "No local stack runs here. Start one: signalbox dev"
 RESPONSE_SECONDS_MAX = 5.0
 HERE = re.compile(r"(http://)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/?")
-STORES = ("FIRESTORE_EMULATOR_HOST", "SIGNALBOX_STORE_ADDRESS")
-"""The variables that name the store. The first is ``embedded`` if the second has the address."""
 
 
 class NoStack(Exception):
@@ -30,7 +29,7 @@ class NoStack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """A running stack. `environment` has the variables of its functions, including those for a client of its store."""
+    """A running stack. `environment` has the variables of its functions, including those that name its store."""
 
     folder: str
     pid: int
@@ -53,7 +52,7 @@ class RunningStack:
         return True
 
     def announce(self) -> None:
-        """Write the file, readable by this user only, since it contains the key of an embedded store."""
+        """Write the file, readable by this user only, since it names the addresses of an emulator."""
         file = Path(self.folder) / FILE
         with suppress(OSError):
             file.unlink()
@@ -71,7 +70,7 @@ class RunningStack:
             with (folder / FILE).open("rb") as file:
                 is_own = os.fstat(file.fileno()).st_uid == os.getuid()
                 stack = cls(**{**json.load(file), "folder": str(folder)})
-            if is_own and stack.pid > 0 and all(map(HERE.fullmatch, stack._addresses())):
+            if is_own and stack.pid > 0 and all(map(HERE.fullmatch, stack._addresses())) and stack._has_its_store():
                 os.kill(stack.pid, 0)
                 return stack
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -79,6 +78,11 @@ class RunningStack:
         raise NoStack(f"{NONE_RUNS} ({folder / FILE} belongs to another user, or names another machine.)")
 
     def _addresses(self) -> Iterable[str]:
-        stores = [self.environment.get(name, "") for name in STORES]
-        store = stores[1] if stores[0] == EMBEDDED else stores[0]
-        return (self.base_url, self.queues_url, self.events_url, store, self.environment["CLOUD_TASKS_EMULATOR_HOST"])
+        own = (self.base_url, self.queues_url, self.events_url, self.environment["CLOUD_TASKS_EMULATOR_HOST"])
+        emulator = self.environment.get("FIRESTORE_EMULATOR_HOST", "")
+        return own if emulator == EMBEDDED else (*own, emulator)
+
+    def _has_its_store(self) -> bool:
+        """Return whether the file of the store exists, so that no command makes one."""
+        emulator, file = (self.environment.get(name, "") for name in ("FIRESTORE_EMULATOR_HOST", FILE_OF_THE_STORE))
+        return emulator != EMBEDDED or Path(file).is_file()

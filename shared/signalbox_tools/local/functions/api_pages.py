@@ -1,6 +1,6 @@
 """The description of the HTTP API and its documentation page, on this machine only.
 
-    GET {base}openapi.yaml    the openapi.yaml of the kit, with this stack as its server
+    GET {base}openapi.yaml    the openapi.yaml of the kit, for the functions of this stack
     GET {base}docs            Swagger UI on it: every call, and a form that sends it
 
 Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package of the development environment; nothing
@@ -54,6 +54,7 @@ def api_page(request: Request, own: OwnRoutes) -> Response | None:
 def _description(base_url: str, own: OwnRoutes) -> str:
     described = yaml.safe_load(KIT.description.read_text("utf-8"))
     described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
+    described["paths"] = {path: item for path, item in described["paths"].items() if _is_served(path, own)}
     known = {(method, _shape(path)) for path, item in described["paths"].items() for method in item}
     for function in own_operations(own, described):
         for path, item in function.paths.items():
@@ -62,6 +63,12 @@ def _description(base_url: str, own: OwnRoutes) -> str:
                     described["paths"].setdefault(path, {}).setdefault(method, operation)
         described["components"]["schemas"] |= function.components
     return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+
+
+def _is_served(path: str, own: OwnRoutes) -> bool:
+    """Return whether a function that people may call has a path of the kit's description."""
+    segment = path.split("/")[1]
+    return segment.startswith("{") or bool(own.get(segment))
 
 
 def _shape(path: str) -> tuple[str, ...]:

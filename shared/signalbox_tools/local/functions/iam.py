@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from signalbox.adapters.cost_meter import MeteredQueue
 from signalbox.adapters.http.invocations import InvocationFailed
 from signalbox.adapters.http.responses import problem_response
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.reading import Function
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Log, TaskQueue
@@ -46,7 +47,8 @@ def _refusal(function: Function, environ: "WSGIEnvironment") -> Problem | None:
     if caller in function.invoked_by:
         return None
     if caller == "people":
-        return NotFound(f"{function.name} is closed to the outside: invoked_by in the catalogue does not say people")
+        closed = f"{function.name} is closed to the outside: invoked_by in the catalogue does not say people"
+        return NotFound(absent(function.name) or closed)
     return PermissionDenied(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
 
 

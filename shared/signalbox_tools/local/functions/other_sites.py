@@ -22,7 +22,7 @@ from signalbox.adapters.http.responses import problem_response
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.problems import PermissionDenied, Problem
 from signalbox_tools.function_deployments import Deployment, deployments_of
-from signalbox_tools.local.loopback import names_this_machine
+from signalbox_tools.local.host_names import names_this_machine
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -28,6 +28,7 @@ from signalbox.adapters.http.responses import Response, problem_response, respon
 from signalbox.adapters.http.routes import EXTENSION, Route
 from signalbox.adapters.settings import settings
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import simulated_cloud
@@ -53,9 +54,9 @@ _connected = False
 _time_outs = TimeOuts()
 
 
-def application(catalogue: str) -> "WSGIApplication":
-    """Serve the functions of the catalogue file of that name."""
-    app = labelled(mounted(catalogues.load(Path(catalogue))))
+def application(catalogue: str, *, examples: bool = True) -> "WSGIApplication":
+    """Serve the functions of the catalogue file of that name, with those of the kit's examples or without them."""
+    app = labelled(mounted(catalogues.load(Path(catalogue), examples=examples)))
     invocations.bind(_sent_to(app))
 
     def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -165,7 +166,8 @@ def _index(catalogue: Catalogue, own: OwnRoutes) -> "WSGIApplication":
             return done(environ, start_response)
         if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
             return _unknown(environ)(environ, start_response)
-        refusal = NotFound("No function at this address; GET / lists those for people")
+        missing = absent(request.path.split("/")[1]) or "No function at this address; GET / lists those for people"
+        refusal = NotFound(missing)
         return problem_response(refusal)(environ, start_response)
 
     return index

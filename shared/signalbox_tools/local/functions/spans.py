@@ -56,6 +56,8 @@ class OpenSpan:
     started: int = field(default_factory=lambda: time.time_ns() // 1_000)
     error: str = ""
     traceparent: str = field(init=False)
+    lines: list[str] = field(default_factory=list)
+    """The lines of the spans that have ended in the same request."""
 
     def __post_init__(self) -> None:
         self.traceparent = f"00-{self.trace}-{self.id}-01"
@@ -68,7 +70,7 @@ _current: ContextVar[OpenSpan | None] = ContextVar("signalbox.span", default=Non
 
 
 class SpanFile:
-    """Appends each span that has ended. A line is one write, so those of several processes do not mix."""
+    """Appends the spans of each request that has ended, in one write, so those of several processes do not mix."""
 
     def __init__(self, file: Path) -> None:
         self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -92,26 +94,26 @@ class SpanFile:
         """Return a span of the current request."""
         if (above := _current.get()) is None:
             return nullcontext(tracing.NO_SPAN)
-        return self._begun(OpenSpan(above.trace, secrets.token_hex(8), above.id, name, "part", dict(attributes)))
+        span = OpenSpan(above.trace, secrets.token_hex(8), above.id, name, "part", dict(attributes), lines=above.lines)
+        return self._begun(span)
 
     def record(self, recorded: RecordedSpan) -> None:
         """Append a span that a commit has recorded, with a link to the request that made the commit."""
         linked = [(_trace(trace), _span(key)) for trace, key in recorded.links]
         request = _current.get()
-        self._append(
-            {
-                "trace": _trace(recorded.trace),
-                "id": _span(recorded.key),
-                "parent": _span(recorded.parent) if recorded.parent else "",
-                "name": recorded.name,
-                "kind": "recorded",
-                "from": microseconds(recorded.started_at),
-                "to": microseconds(recorded.ended_at),
-                "attributes": recorded.attributes,
-                "error": recorded.error,
-                "links": [*([(request.trace, request.id)] if request else []), *linked],
-            }
-        )
+        line = {
+            "trace": _trace(recorded.trace),
+            "id": _span(recorded.key),
+            "parent": _span(recorded.parent) if recorded.parent else "",
+            "name": recorded.name,
+            "kind": "recorded",
+            "from": microseconds(recorded.started_at),
+            "to": microseconds(recorded.ended_at),
+            "attributes": recorded.attributes,
+            "error": recorded.error,
+            "links": [*([(request.trace, request.id)] if request else []), *linked],
+        }
+        self._append_lines([_encode(line)])
 
     @contextmanager
     def _begun(self, span: OpenSpan) -> Iterator[OpenSpan]:
@@ -122,29 +124,16 @@ class SpanFile:
             span.error = type(error).__name__
             raise
         finally:
-            self._append_ended(span)
+            self._append_lines([*(span.lines if span.kind == "request" else ()), _line_of(span)])
 
-    def _append_ended(self, span: OpenSpan) -> None:
-        status = span.attributes.get("status")
-        failed = f"status {status}" if isinstance(status, int) and status >= 500 else ""
-        self._append(
-            {
-                "trace": span.trace,
-                "id": span.id,
-                "parent": span.parent,
-                "name": span.name,
-                "kind": span.kind,
-                "from": span.started,
-                "to": time.time_ns() // 1_000,
-                "attributes": span.attributes,
-                "error": span.error or failed,
-            }
-        )
-
-    def _append(self, line: Mapping[str, object]) -> None:
+    def _append_lines(self, lines: Iterable[str]) -> None:
+        """Append lines to those of the current request, or to the file if there is none."""
+        if request := _current.get():
+            request.lines.extend(lines)
+            return
         if os.fstat(self._descriptor).st_size > FILE_BYTES_MAX:
             os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, (json.dumps(line, default=_plain) + "\n").encode())
+        os.write(self._descriptor, "".join(f"{line}\n" for line in lines).encode())
 
 
 @contextmanager
@@ -156,8 +145,29 @@ def _as_current(span: OpenSpan | None) -> Iterator[None]:
         _current.reset(token)
 
 
+def _line_of(span: OpenSpan) -> str:
+    """Return the line of a span that ends now."""
+    status = span.attributes.get("status")
+    failed = f"status {status}" if isinstance(status, int) and status >= 500 else ""
+    line = {
+        "trace": span.trace,
+        "id": span.id,
+        "parent": span.parent,
+        "name": span.name,
+        "kind": span.kind,
+        "from": span.started,
+        "to": time.time_ns() // 1_000,
+        "attributes": span.attributes,
+        "error": span.error or failed,
+    }
+    return _encode(line)
+
+
 def _plain(value: object) -> str:
     return rfc3339(value) if isinstance(value, datetime) else str(value)
+
+
+_encode = json.JSONEncoder(default=_plain).encode
 
 
 def _trace(key: str) -> str:

@@ -4,12 +4,15 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.project import PACKAGES, Project, is_test
 from signalbox_tools.local import user_variables
+from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.reloading.reload import NotReloaded
 from signalbox_tools.local.reloading.watcher import Watcher
 from signalbox_tools.local.stack import Stack, StackError
@@ -28,13 +31,22 @@ class DevLoop:
     `watch` may be called before the stack starts. Later changes are reloaded after `start`.
     """
 
-    def __init__(self, stack: Stack, announce: Announce, catalogue: Path | None = None) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        announce: Announce,
+        catalogue: Path | None = None,
+        misfits: Callable[[str, Path], str] = lambda *_: "",
+    ) -> None:
+        """`misfits` returns which runs of a function would be stuck with its present code (empty: none)."""
         self._stack = stack
         self._announce = announce
         self._project = Project.of(catalogue) if catalogue else Project.find()
         self._catalogue = catalogue.resolve() if catalogue else self._project.catalogue
         self._watcher = Watcher(self._changed)
         self._failed = self._stopped = False
+        self._misfits = misfits
+        self._reloads = 0
 
     def watch(self) -> None:
         """Watch all folders, including new ones. Later changes are reloaded after `start`."""
@@ -88,6 +100,21 @@ class DevLoop:
         else:
             self._failed = False
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
+            self._reloads += 1
+            kept_thread("replays", partial(self._replay, paths, self._reloads)).start()
+
+    def _replay(self, paths: list[Path], reloads: int) -> None:
+        """Announce the runs that would be stuck with the code of the changed functions, until another reload."""
+        try:
+            functions = catalogues.load(self._catalogue).functions.values()
+        except (catalogues.CatalogueError, OSError):  # the next reload reports it
+            return
+        folders, with_flows = [each.folder for each in functions], [each for each in functions if each.flows]
+        for function in affected(paths, with_flows, folders):
+            if self._stopped or reloads != self._reloads:
+                return
+            if misfits := self._misfits(function.name, self._project.root):
+                self._announce(f"{function.name}: {misfits}", "")
 
     def _counts(self, path: Path) -> bool:
         """Return whether a file belongs to the served functions."""
@@ -97,6 +124,12 @@ class DevLoop:
             return False
         chosen = (self._catalogue, self._project.root / user_variables.FILE)
         return path in chosen or any(path.is_relative_to(folder) for folder in self._stack.folders)
+
+
+def affected(paths: Iterable[Path], chosen: Iterable[Function], folders: Iterable[Path]) -> list[Function]:
+    """Return those of the chosen functions whose code has changed: in their folders, or in no function's folder."""
+    owners = [[folder for folder in folders if path.is_relative_to(folder)] for path in paths]
+    return [each for each in chosen if any(not owned or each.folder in owned for owned in owners)]
 
 
 def _forget_bytecode(paths: Iterable[Path]) -> None:

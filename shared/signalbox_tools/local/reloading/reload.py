@@ -49,7 +49,7 @@ def reload(layout: StackLayout, supervisor: Supervisor) -> StackLayout:
 def checked_catalogue(layout: StackLayout) -> Catalogue:
     """Read the catalogue and check it with the code of its functions. Raises `NotReloaded`."""
     try:
-        catalogue = catalogues.load(layout.catalogue_file)
+        catalogue = catalogues.load(layout.catalogue_file, examples=layout.catalogue.examples)
         folders = [PACKAGES / LIBRARY, *(function.folder for function in catalogue.functions.values())]
         if errors := source_errors(folders, catalogue.root):
             raise NotReloaded("\n".join(errors))

@@ -9,25 +9,23 @@ from typing import Any
 
 from signalbox.catalogue.project import KIT
 from signalbox_tools import http_client
-from signalbox_tools.local import child_processes
+from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE
 from signalbox_tools.local.functions import gunicorn_hooks, spans
 from signalbox_tools.local.services.function_settings import environment_of
 from signalbox_tools.local.services.ports_and_sockets import StackLayout
 from signalbox_tools.local.services.service_process import RETIRED_SECONDS_MAX
 from signalbox_tools.local.services.supervisor import Service
 from signalbox_tools.local.store import firestore_emulator
-from signalbox_tools.local.store.embedded_store_process import ADDRESS, KEY
 from signalbox_tools.local.store.emulator_triggers import EmulatorEvents
 from signalbox_tools.local.store.firestore_emulator import Emulator
+from signalbox_tools.local.store.local_store import SYNCHRONOUS
 from signalbox_tools.local.user_variables import own_environment
 
 RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 
-OF_THE_STORE = frozenset(
-    (*(f"SIGNALBOX_{name}" for name in ("DATABASE", "EVENTS_URL", "LOCATION", "PROJECT", "TRIGGERS")), ADDRESS, KEY)
-)
-"""The settings that the embedded store reads. Changes of other settings do not restart it."""
+OF_EVENTS = ("SIGNALBOX_DATABASE", "SIGNALBOX_LOCATION", "SIGNALBOX_PROJECT")
+"""The settings that the delivering half reads. Changes of other settings do not restart it."""
 
 READY = "?ready"
 """A parameter of health checks of the functions, whose lines the terminal does not show."""
@@ -48,10 +46,14 @@ SERVER_OPTIONS = (
 
 def services(layout: StackLayout) -> list[Service]:
     """Return the services in the order in which they start."""
+    store, receiving = [], []
+    if layout.emulator and layout.events_socket:
+        store = [_firestore(layout, layout.emulator)]
+        receiving = [_events_receive(layout, layout.events_socket.fileno())]
     return [
-        _firestore(layout, layout.emulator) if layout.emulator else _store(layout),
+        *store,
         _cloud_tasks(layout),
-        _events_receive(layout),
+        *receiving,
         _events_deliver(layout),
         _functions(layout),
         _scheduler(layout),
@@ -90,22 +92,10 @@ def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
     )
 
 
-def _store(layout: StackLayout) -> Service:
-    port = layout.ports["firestore"]
-    file = layout.databases / "store.pickle"
-    return Service(
-        "store",
-        _module("signalbox_tools.local.store.embedded_store_process", f"--port={port}", f"--file={file}"),
-        ready=lambda: child_processes.listens(port),
-        environment={name: text for name, text in functions_environment(layout).items() if name in OF_THE_STORE},
-        loses="its documents were in memory and are gone",
-    )
-
-
 def functions_environment(layout: StackLayout) -> dict[str, str]:
     """Return the environment of the functions, and of any client of the stack's store."""
-    store = {ADDRESS: f"127.0.0.1:{layout.ports['firestore']}", KEY: layout.store_key}
-    return {**environment_of(layout.settings), **({} if layout.emulator else store)}
+    store = {} if layout.emulator else {FILE_OF_THE_STORE: str(layout.store_file), SYNCHRONOUS: layout.synchronous}
+    return {**environment_of(layout.settings), **store}
 
 
 def _cloud_tasks(layout: StackLayout) -> Service:
@@ -121,38 +111,41 @@ def _cloud_tasks(layout: StackLayout) -> Service:
         f"--queues={json.dumps(queues)}",
         f"--chaos={layout.chaos}",
     )
-    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=(_store_name(layout),))
+    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=_store_name(layout))
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in queue.items() if name != "name"}
 
 
-def _events_receive(layout: StackLayout) -> Service:
-    listening_fd = layout.events_socket.fileno()
+def _events_receive(layout: StackLayout, listening_fd: int) -> Service:
     command = _bridge(layout, "receive", f"--listening-fd={listening_fd}")
-    return Service("events-receive", command, ready=_answers(layout.url("events-receive")), inherits=(listening_fd,))
+    ready, is_needed = _answers(layout.url("events-receive")), bool(layout.catalogue.triggers)
+    return Service("events-receive", command, ready=ready, inherits=(listening_fd,), is_needed=is_needed)
 
 
 def _events_deliver(layout: StackLayout) -> Service:
     command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
     ready = _answers(layout.url("events-deliver"))
-    return Service("events-deliver", command, ready=ready, after=(_store_name(layout),))
+    environment = {name: text for name, text in functions_environment(layout).items() if name in OF_EVENTS}
+    after, is_needed = _store_name(layout), bool(layout.catalogue.triggers)
+    return Service("events-deliver", command, ready=ready, after=after, environment=environment, is_needed=is_needed)
 
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
     triggers = layout.catalogue.triggers.values()
     routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{each.path}" for each in triggers]
-    return _module(
-        "signalbox_tools.local.event_bridge", half, f"--database={layout.databases / 'events.sqlite'}", *routes, *more
-    )
+    inbox = layout.databases / "events.sqlite"
+    events = f"--database={inbox}" if layout.emulator else f"--store={layout.store_file}"
+    return _module("signalbox_tools.local.event_bridge", half, events, *routes, *more)
 
 
 def _functions(layout: StackLayout) -> Service:
     listening_fd = layout.functions_socket.fileno()
     loaded = layout.folder / "functions.loaded"
     bind = (f"--bind=fd://{listening_fd}", "--config=python:signalbox_tools.local.functions.gunicorn_hooks")
-    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r})"
+    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r}"
+    application += ")" if layout.catalogue.examples else ", examples=False)"
     return Service(
         "functions",
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
@@ -175,14 +168,16 @@ def _scheduler(layout: StackLayout) -> Service:
     schedules = json.dumps([asdict(schedule) for schedule in layout.catalogue.schedules.values()])
     where = (f"--schedules={schedules}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
-    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
+    active = ("keys", "events-deliver") if layout.catalogue.triggers else ("keys",)
+    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in active]
     folder = f"--folder={layout.folder}"
     command = _module("signalbox_tools.local.scheduler", *where, *who, *stats_urls, folder)
-    return Service("scheduler", command, ready=lambda: True, after=("cloud-tasks", "functions"))
+    after, is_needed = ("cloud-tasks", "functions"), bool(layout.catalogue.schedules)
+    return Service("scheduler", command, ready=lambda: True, after=after, is_needed=is_needed)
 
 
-def _store_name(layout: StackLayout) -> str:
-    return "firestore" if layout.emulator else "store"
+def _store_name(layout: StackLayout) -> tuple[str, ...]:
+    return ("firestore",) if layout.emulator else ()
 
 
 def _module(name: str, *arguments: str) -> tuple[str, ...]:

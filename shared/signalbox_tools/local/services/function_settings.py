@@ -54,6 +54,7 @@ def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
         auth=catalogue.auth,
         open_functions=catalogue.open_functions,
         split_functions=catalogue.split_functions,
+        parts=frozenset(catalogue.parts),
     )
 
 
@@ -68,7 +69,6 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_SCHEDULER_ACCOUNT": settings.scheduler_account,
         "SIGNALBOX_KEYS_URL": settings.keys_url,
         "SIGNALBOX_SIGNATURES": "removed" if settings.signatures_removed else "checked",
-        "SIGNALBOX_EVENTS_URL": settings.events_url,
         "SIGNALBOX_FUNCTION_URL": settings.function_url,
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
@@ -92,6 +92,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
+        **({} if settings.parts is None else {"SIGNALBOX_PARTS": json.dumps(sorted(settings.parts))}),
         **({SPANS_ENDPOINT: settings.spans_endpoint} if settings.spans_endpoint else {}),
     }
 

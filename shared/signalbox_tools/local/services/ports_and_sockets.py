@@ -1,13 +1,13 @@
 """The ports, sockets and settings of a local stack's services, derived from a catalogue."""
 
 import os
-import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED, Settings
+from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.reading import Catalogue
 from signalbox_tools.local import child_processes
 from signalbox_tools.local.folder.data_folder import DataFolder
@@ -21,7 +21,10 @@ CHOSEN = ("firestore", "cloud-tasks", "keys", "events-deliver")
 
 @dataclass(frozen=True, slots=True)
 class StackLayout:
-    """The ports, sockets and settings of all services. If `emulator` is None, the functions embed the store."""
+    """The ports, sockets and settings of all services. If `emulator` is None, the store is a file.
+
+    `events_socket` receives the events of an emulator.
+    """
 
     catalogue_file: Path
     catalogue: Catalogue
@@ -33,9 +36,8 @@ class StackLayout:
     ports: Mapping[str, int]
     chaos: str
     functions_socket: socket.socket
-    events_socket: socket.socket
-    store_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    """The key of an embedded store, which refuses callers without it."""
+    events_socket: socket.socket | None
+    synchronous: Synchronous
 
     @property
     def workers(self) -> int:
@@ -44,8 +46,12 @@ class StackLayout:
 
     @property
     def databases(self) -> Path:
-        """The folder of the queues' and the events' files."""
+        """The folder of the files of the store, the queues and the events."""
         return self.data.path if self.data else self.folder
+
+    @property
+    def store_file(self) -> Path:
+        return self.databases / "store.sqlite"
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
@@ -60,19 +66,22 @@ def plan(
     settings: Settings,
     port: int | None,
     chaos: str,
+    synchronous: Synchronous = "NORMAL",
 ) -> StackLayout:
     """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
 
     The layout replaces the settings that name addresses, and those that follow from the catalogue.
     """
     functions_socket = _listen(port or 0)
-    events_socket = _listen(0)
+    events_socket = _listen(0) if emulator else None
     ports = dict(zip(CHOSEN, child_processes.free_ports(len(CHOSEN)), strict=True))
-    ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
+    ports["functions"] = functions_socket.getsockname()[1]
+    if events_socket:
+        ports["events-receive"] = events_socket.getsockname()[1]
     base_url = f"http://127.0.0.1:{ports['functions']}/"
     settings = declared_by(catalogue, _with_addresses(settings, ports, embedded=emulator is None))
-    sockets = (functions_socket, events_socket)
-    return StackLayout(catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports, chaos, *sockets)
+    where = (catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports)
+    return StackLayout(*where, chaos, functions_socket, events_socket, synchronous)
 
 
 def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: bool) -> Settings:
@@ -80,7 +89,6 @@ def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: b
         settings,
         firestore_emulator=EMBEDDED if embedded else f"{child_processes.private_host()}:{ports['firestore']}",
         tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
-        events_url=f"http://127.0.0.1:{ports['events-receive']}",
         function_url=f"http://127.0.0.1:{ports['functions']}/{{function}}",
         keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
     )

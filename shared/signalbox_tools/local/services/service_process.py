@@ -64,6 +64,8 @@ class Service:
     load_error: Callable[[int], str | None] = _serving
     after: tuple[str, ...] = ()
     """The services that must be ready before its first start."""
+    is_needed: bool = True
+    """Whether the catalogue has work for it. A service without work has no process, and counts as ready."""
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +120,9 @@ class Child:
 
     def check(self) -> None:
         """Start, prepare or restart the service, as necessary. Raises `StackError` if it keeps failing."""
-        if self.process is None:
+        if not self.service.is_needed and self.process is None:
+            self.started = self.prepared = True
+        elif self.process is None:
             if time.monotonic() >= self.start_at:
                 self.start()
         elif self.process.poll() is not None:
@@ -130,11 +134,13 @@ class Child:
         self.retired = [each for each in self.retired if not _ended(*each)]
 
     def restart(self, service: Service, result: "Future[str]") -> None:
-        """Stop the process, and start the service as it is now."""
+        """Stop the process, and start the service as it is now, if it is needed."""
         self.service = service
         if self.process:
             child_processes.stop(self.process)
-        self.start()
+        self.process = None
+        if service.is_needed:
+            self.start()
         result.set_result("")
 
     def halt(self, _: Service, result: "Future[str]") -> None:

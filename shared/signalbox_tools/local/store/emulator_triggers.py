@@ -1,4 +1,4 @@
-"""Register triggers with the Firestore emulator, and write markers that show which events it has sent.
+"""Register triggers with the Firestore emulator, and find out which events it has sent and which tasks wait.
 
 The emulator loses its triggers and its documents when it ends.
 """
@@ -45,7 +45,15 @@ class EmulatorEvents:
         path = f"/v1/projects/{self.project}/databases/{self.database}/documents/{MARKER_DOCUMENT}"
         self._send("PATCH", path, {"fields": {MARKER_FIELD: {"integerValue": str(number)}}})
 
-    def _send(self, method: str, path: str, body: object) -> None:
+    def is_empty(self, collection: str) -> bool:
+        """Return whether a collection has no record. Raises `OSError`."""
+        path = f"/v1/projects/{self.project}/databases/{self.database}/documents:runQuery"
+        query = {"from": [{"collectionId": collection}], "limit": 1}
+        return not any(
+            "document" in found for found in json.loads(self._send("POST", path, {"structuredQuery": query}))
+        )
+
+    def _send(self, method: str, path: str, body: object) -> bytes:
         headers = {"Content-Type": "application/json", "Authorization": "Bearer owner"}
         url, content = f"http://{self.host}{path}", json.dumps(body).encode()
-        http_client.send(method, url, content=content, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
+        return http_client.send(method, url, content=content, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)

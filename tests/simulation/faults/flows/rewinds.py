@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Store
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import StoredLog

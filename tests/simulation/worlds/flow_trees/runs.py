@@ -77,14 +77,17 @@ class ModelRun:
     """A program that runs in the model."""
 
     def __init__(self, program: Tree, *, in_turns: bool = False) -> None:
-        self.trace, self.in_turns = Trace(), in_turns
+        self.trace, self.in_turns, self.is_over_time = Trace(), in_turns, False
         self.model = Model(lambda model, number: Run(ModelFlow(model), self.trace, number).main(program), not in_turns)
         self.model.start()
         self.run_steps()
 
     def apply(self, entry: Entry) -> None:
         match entry.kind:
+            case "deadline" if self.is_over_time:
+                pass  # the time-out is that of the whole run
             case "cancel" | "deadline":
+                self.is_over_time |= entry.kind == "deadline"
                 self.model.cancel()
             case "terminate":
                 self.model.terminate()

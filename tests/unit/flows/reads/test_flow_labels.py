@@ -13,6 +13,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import reads
 from signalbox.testing import Harness
+from signalbox.testing.replaced_limits import replaced
 
 shop = Function("shop")
 
@@ -81,6 +82,51 @@ def test_a_start_and_the_code_set_labels_by_which_runs_are_listed_and_counted(ha
     for query, count in (("label=phase:new", 3), ("state=completed", 1), ("page=", 4)):
         asked = f"/flows/order?{query}&count=true".replace("page=&", "")
         assert harness.call("shop", asked).json == {"count": count}
+
+
+def test_a_list_and_a_count_have_the_runs_with_all_of_several_labels(harness: Harness) -> None:
+    for number in range(24):
+        labels = {"tenant": "ab"[number % 2], "size": "sml"[number % 3]}
+        order.with_(labels=labels).start(f"{number:02}")
+    harness.run()
+    assert listed(harness, "label=tenant:a&label=size:m") == ["04", "10", "16", "22"]
+    assert listed(harness, "label=tenant:a&label=size:m&label=phase:new&state=running") == ["04", "10", "16", "22"]
+    assert listed(harness, "label=tenant:a&label=size:m&newest_first=true") == ["22", "16", "10", "04"]
+    assert listed(harness, "label=tenant:a&label=size:xl") == []
+    for query, count in (("label=tenant:a&label=size:m", 4), ("label=size:xl&label=tenant:a", 0)):
+        assert harness.call("shop", f"/flows/order?{query}&count=true").json == {"count": count}
+
+
+def test_a_list_by_several_labels_has_pages_some_of_which_may_be_empty(harness: Harness) -> None:
+    for number in range(12):
+        order.with_(labels={"tenant": "a", "size": "l" if number == 11 else "s"}).start(f"{number:02}")
+    harness.run()
+    with replaced(flows_listed_max=2, flow_scanned_pages=2):
+        pages, token = [], ""
+        while True:
+            answer: Any = harness.call("shop", f"/flows/order?label=tenant:a&label=size:l{token}").json
+            pages.append([run["id"] for run in answer["flows"]])
+            if "next_page_token" not in answer:
+                break
+            token = f"&page_token={answer['next_page_token']}"
+    assert [page for page in pages if page] == [["11"]]
+    assert len(pages) == 4
+
+
+def test_the_values_of_a_label_are_counted_the_most_frequent_first(harness: Harness) -> None:
+    for number, tenant in enumerate("abbcbb"):
+        order.with_(labels={"tenant": tenant, "odd": str(number % 2)}).start(str(number))
+    order.start("without")
+    harness.run()
+    with replaced(flow_scanned_page=2):
+        counts = harness.get("shop/flows/order?count_by=tenant").json["counts"]
+        assert list(counts.items()) == [("b", 4), ("a", 1), ("c", 1)]
+        odd = harness.get("shop/flows/order?count_by=tenant&label=odd:1&state=running").json
+        assert odd == {"counts": {"b": 2, "c": 1}}
+    with replaced(flow_scanned_max=6):
+        refused = harness.get("shop/flows/order?count_by=tenant")
+        assert (refused.status, refused.json["type"]) == (409, "urn:signalbox:problem:too-many-runs")
+    assert harness.get("shop/flows/order?count_by=tenant&page_token=x").status == 400
 
 
 def test_labels_outlive_continue_as_new_a_termination_and_a_start_elsewhere(harness: Harness) -> None:

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.shell_completion import BashComplete
 
 from signalbox import semaphore
 from signalbox.catalogue import project as projects
 from signalbox.catalogue.project import Kit
+from signalbox.catalogue.reading import load
 from signalbox.catalogue.version import VERSION
 from signalbox.testing import Harness
 from signalbox_tools.cli.main import cli, main
@@ -76,7 +78,7 @@ def test_the_command_adds_functions(shop: Path, capsys: pytest.CaptureFixture[st
         (("new", "My_Shop"), "the name must be lower case words and digits joined by single hyphens"),
         (("new", "flask"), "a package has this name .*, and a project must not hide it; choose another"),
         (("new", "other-shop"), "is a project: add a function with `signalbox add orders`"),
-        (("add", "documents"), "the catalogue already has a function of this name; choose another"),
+        (("add", "documents"), "the kit has a function of this name; choose another"),
         (("add", "yaml"), "the package PyYAML has a module yaml, which your function would hide; choose another"),
         (("package", "nowhere"), "not in the catalogue: nowhere"),
     ],
@@ -221,6 +223,46 @@ def test_semaphores_and_rates_that_the_catalogue_declares_are_there_in_tests_and
         assert harness.get("semaphores/other").status == 404
         semaphore("other").ensure(permits=1)
         assert harness.get("semaphores/other").json["permits"] == 1
+
+
+def test_a_project_grows_with_its_code(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock, main_py = shop / "signalbox.lock.yaml", shop / "functions" / "orders" / "main.py"
+
+    def shown() -> str:
+        assert main(["catalogue"]) == 0
+        return capsys.readouterr().out
+
+    def deployed() -> set[str]:
+        return set(yaml.safe_load(lock.read_text())["deployments"])
+
+    def line_of(code: str) -> int:
+        return main_py.read_text().split(code)[0].count("\n") + 1
+
+    text = shown()
+    assert f"#   flows    functions/orders/main.py:{line_of('async def')}\n" in text
+    assert f"#   batches  functions/orders/main.py:{line_of('async def')}\n" in text
+    assert deployed() == {"orders", "batch_expand", "sweep"}
+    main_py.write_text(
+        main_py.read_text()
+        .replace("import Function", "import Function, semaphore")
+        .replace('    print("working', '    semaphore("desk").ensure(permits=1)\n    print("working')
+    )
+    text = shown()
+    assert f"#   semaphores  functions/orders/main.py:{line_of('semaphore(')}\n" in text
+    assert "signalbox.lock.yaml has changed: commit it" in text
+    assert deployed() == {"orders", "batch_expand", "semaphore_admit", "sweep"}
+
+
+def test_a_new_project_has_the_functions_for_callers_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new_project, "_wheel", lambda: None)
+    assert main(["new", "my-shop", "--api", "documents, batches"]) == 0
+    assert {"documents", "batches"} <= set(load(tmp_path / "my-shop" / "signalbox.yaml").functions)
+    assert main(["new", "other", "--api", "semaphors"]) == 2
+    assert "--api semaphors: the kit has no such part; choose from documents, transforms" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from signalbox_tools.costs import bill
 from signalbox_tools.costs.__main__ import main
 from signalbox_tools.costs.bill import (
     METRIC_REFERENCES,
-    SCHEDULES,
     Usage,
     WrongUsage,
     bill_of,
@@ -162,7 +161,9 @@ def test_a_month_has_what_is_idle_and_stored() -> None:
     assert idle.firestore == pytest.approx(sweeps * ROWS["sweeper"]["idle"]["reads"] * 0.30 / 1e6)
     assert idle.requests == sweeps
     assert idle.other == pytest.approx((0.30, 0.30 + METRIC_REFERENCES * 0.35))
-    assert len(load().schedules) == SCHEDULES
+    assert len(load().schedules) == Usage().schedules
+    [nothing] = month_of(Usage(schedules=0), prices, ROWS)
+    assert (nothing.firestore, nothing.requests, nothing.other[0]) == (0, 0, 0)
     assert stored.total == pytest.approx((1.5, 1.5))
     assert month_of(Usage(stored_gib=10), prices, ROWS, multi_region=True)[1].firestore == pytest.approx(1.8)
 

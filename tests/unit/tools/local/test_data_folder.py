@@ -15,7 +15,8 @@ import pytest
 from signalbox.catalogue.project import KIT
 from signalbox.core.ports import Must, Put
 from signalbox.testing.memory_store import MemoryStore
-from signalbox_tools.local.folder.data_folder import EMBEDDED, EMULATOR, STATE_FILE, DataFolder, create_again
+from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, STATE_FILE, DataFolder, create_again
+from signalbox_tools.local.folder.folder_lock import FolderInUse, locked
 from signalbox_tools.local.services.service_process import StackError
 
 SAVE = """import sys
@@ -86,14 +87,44 @@ def test_a_state_file_that_was_begun_does_not_count(tmp_path: Path) -> None:
 def test_a_folder_that_another_store_has_saved_is_refused(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     folder.close(export="documents-1")  # as saved before folders named their store
-    with pytest.raises(StackError, match="saved by Google's Firestore emulator, which this stack does not run"):
-        folder.open(8080, EMBEDDED)
+    with pytest.raises(StackError, match="are those of Google's Firestore emulator: start with STORE=emulator"):
+        folder.open(8080, SQLITE)
     assert folder.open(8080, EMULATOR) == ""
     other = DataFolder(tmp_path / "other")
     other.path.mkdir()
-    other.open(8080, EMBEDDED)
-    with pytest.raises(StackError, match="SIGNALBOX_STORE=embedded"):
+    other.open(8080, SQLITE)
+    with pytest.raises(StackError, match="start without STORE=emulator"):
         other.open(8080, EMULATOR)
+
+
+def test_a_folder_whose_stack_was_killed_needs_no_warning_if_its_documents_are_in_a_file(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    assert [folder.open(8080, SQLITE) for _ in range(2)] == ["", ""]
+
+
+def test_a_folder_of_an_early_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store.pickle").write_bytes(b"pickled")
+    with pytest.raises(StackError, match=r"store\.pickle was saved by an early version.*signalbox data clear"):
+        DataFolder(tmp_path).open(8080, SQLITE)
+
+
+def test_clearing_deletes_all_data_and_nothing_else(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.open(8080, SQLITE)
+    (tmp_path / "archives").mkdir()
+    for name in ("store.sqlite", "store.sqlite-wal", "cloud-tasks.sqlite", "archives/a", "my.txt"):
+        (tmp_path / name).touch()
+    assert folder.clear()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my.txt", "stack.lock"]
+    assert not folder.clear()
+    assert not DataFolder(tmp_path / "absent").clear()
+
+
+def test_data_in_use_is_not_cleared(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").touch()
+    with locked(tmp_path), pytest.raises(FolderInUse):
+        DataFolder(tmp_path).clear()
+    assert (tmp_path / "store.sqlite").exists()
 
 
 def test_what_waited_is_created_again_in_its_order() -> None:

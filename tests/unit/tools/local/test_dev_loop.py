@@ -12,7 +12,7 @@ from queue import SimpleQueue
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_tools.local.reloading.dev_loop import DevLoop
+from signalbox_tools.local.reloading.dev_loop import DevLoop, affected
 from signalbox_tools.local.reloading.reload import checked_catalogue
 from signalbox_tools.local.reloading.source_errors import source_errors
 from signalbox_tools.local.services.function_settings import settings_of
@@ -31,6 +31,16 @@ from signalbox import Function
 app = Function("greeter")
 app.http("GET")(len)
 greeter = app.entry_point()
+"""
+WITH_FLOW = """
+from signalbox import Function
+
+app = Function("{name}")
+
+@app.flow
+async def {name}_order() -> None: ...
+
+{name} = app.entry_point()
 """
 
 
@@ -85,7 +95,6 @@ def test_a_secret_without_a_value_is_not_reloaded_until_the_file_of_variables_ha
     catalogue.write_text(CATALOGUE)
     layout = plan(catalogue, load(catalogue), tmp_path, None, None, settings_of(load(catalogue)), None, "")
     layout.functions_socket.close()
-    layout.events_socket.close()
     stack, lines = ReloadedStack(folder), SimpleQueue[str]()
 
     def checked() -> None:
@@ -141,3 +150,36 @@ def test_a_check_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(subprocess, "run", stalled)
     assert source_errors([tmp_path], tmp_path) == []
+
+
+def shop_and_bank(root: Path) -> Path:
+    """Write a project with two functions that have flows. Return its catalogue."""
+    for name in ("shop", "bank"):
+        folder = root / "functions" / name
+        folder.mkdir(parents=True)
+        (folder / "main.py").write_text(WITH_FLOW.format(name=name))
+    (root / "signalbox.yaml").write_text("functions: {shop: {}, bank: {}}\n")
+    return root / "signalbox.yaml"
+
+
+def test_after_a_reload_the_runs_of_the_function_that_has_changed_are_replayed(tmp_path: Path) -> None:
+    catalogue, main = shop_and_bank(tmp_path), tmp_path / "functions" / "shop" / "main.py"
+    stack, lines = ReloadedStack(main.parent), SimpleQueue[str]()
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue, lambda name, _: f"of {name}")  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop.watch()
+    loop.start()
+    try:
+        main.write_text(WITH_FLOW.format(name="shop") + "# changed\n")
+        while not (line := lines.get(timeout=SECONDS_MAX)).startswith("shop: "):
+            assert line.startswith("reloaded in ")
+        assert line == "shop: of shop"
+    finally:
+        loop.stop()
+
+
+def test_a_module_outside_of_the_functions_folders_counts_as_a_change_of_each_function(tmp_path: Path) -> None:
+    functions = load(shop_and_bank(tmp_path)).functions
+    shop, bank = functions["shop"], functions["bank"]
+    folders = [each.folder for each in functions.values()]
+    assert affected([shop.folder / "main.py"], [shop, bank], folders) == [shop]
+    assert affected([tmp_path / "prices.py"], [shop, bank], folders) == [shop, bank]

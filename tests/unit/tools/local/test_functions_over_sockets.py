@@ -22,14 +22,15 @@ BODY = b'{"n": 1}'
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[str, int]]:
-    """Start gunicorn with the options of the local stack, on the in-memory store."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """Start gunicorn with the options of the local stack, on an empty store."""
     listening = socket.create_server(("127.0.0.1", 0))
     command = (sys.executable, "-m", "gunicorn", f"--bind=fd://{listening.fileno()}", *SERVER_OPTIONS, APPLICATION)
     settings = {
         "PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}:{ROOT / 'infra'}",
         "SIGNALBOX_PROJECT": "demo",
         "FIRESTORE_EMULATOR_HOST": EMBEDDED,
+        "SIGNALBOX_STORE_FILE": str(tmp_path_factory.mktemp("store") / "store.sqlite"),
     }
     fds = (listening.fileno(),)
     with subprocess.Popen(command, env=os.environ | settings, pass_fds=fds, stdout=subprocess.DEVNULL) as process:

@@ -4,16 +4,14 @@ import ast
 import logging
 import queue
 from collections.abc import Callable
-from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signalbox.adapters.settings import settings
 from signalbox.catalogue.project import PACKAGES
 from signalbox.catalogue.reading import Schedule
-from signalbox.core.ports import Snapshot
 from signalbox_tools.local import kept_threads
 from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.logs.follower import LogFollower
@@ -21,12 +19,10 @@ from signalbox_tools.local.reloading.watcher import Watcher
 from signalbox_tools.local.scheduler import Caller
 from signalbox_tools.local.services.service_process import Service
 from signalbox_tools.local.services.supervisor import Supervisor
-from signalbox_tools.local.store.embedded_store import EventSender, now
 
 SECONDS_MAX = 20.0
 THREADS_THAT_MAY_END = {
     "services/supervisor.py": "its exception ends the stack, with a message",
-    "store/embedded_store_process.py": "one connection: its client connects again",
     "functions/time_outs.py": "the next request starts it again",
     "kept_threads.py": "the threads that are kept",
 }
@@ -100,7 +96,7 @@ def test_a_schedule_is_called_after_an_exception(monkeypatch: pytest.MonkeyPatch
     stopped: list[bool] = []
     failing = failing_once(calls)
 
-    def call(_: Caller, schedule: Schedule) -> None:
+    def call(_: Caller, schedule: Schedule, __: datetime) -> None:
         if stopped:
             raise SystemExit
         failing(schedule.name)
@@ -110,18 +106,6 @@ def test_a_schedule_is_called_after_an_exception(monkeypatch: pytest.MonkeyPatch
     kept_thread("schedule", lambda: Caller("http://x/", "", "").call_for_ever(schedule)).start()
     assert [calls.get(timeout=SECONDS_MAX) for _ in range(2)] == [("each",)] * 2
     stopped.append(True)
-
-
-def test_an_event_that_cannot_be_sent_does_not_keep_the_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    failing = failing_once(calls)
-    monkeypatch.setattr(EventSender, "_deliver", lambda _, event: failing(event.path))
-    sender = EventSender(replace(settings(), triggers={"all": "documents/{key}"}))
-    kept_thread("events", sender.run).start()
-    for key in ("a", "b"):
-        path = f"documents/{key}"
-        sender.observe(path, Snapshot(path, None, now()), Snapshot(path, {}, now()))
-    assert [calls.get(timeout=SECONDS_MAX) for _ in range(2)] == [("documents/a",), ("documents/b",)]
 
 
 def test_a_service_that_cannot_be_replaced_is_reported_to_the_caller_and_the_others_run(tmp_path: Path) -> None:

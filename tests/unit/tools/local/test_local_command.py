@@ -1,5 +1,6 @@
 """`signalbox dev`: its variables are checked before anything starts; a change during the start is not lost."""
 
+import io
 import os
 import stat
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.project import Project
 from signalbox_tools.cli.main import main
 from signalbox_tools.local import child_processes
 from signalbox_tools.local import serving as command
@@ -25,7 +27,7 @@ class Interrupted:
 
     service_names: tuple[str, ...] = ()
     urls: dict[str, str] = {}  # noqa: RUF012 (never changed)
-    base_url, store = ADDRESS, "embedded"
+    base_url, store = ADDRESS, "sqlite"
 
     def __init__(self, folder: Path) -> None:
         self.settings = from_environment({"FIRESTORE_EMULATOR_HOST": "127.83.12.201:20000"})
@@ -55,7 +57,7 @@ class Interrupted:
 def interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Interrupted:
     made = Interrupted(tmp_path)
     monkeypatch.setattr(command, "Stack", lambda *_, **__: made)
-    monkeypatch.setattr(command, "DevLoop", lambda *_: made)
+    monkeypatch.setattr(command, "DevLoop", lambda *_, **__: made)
     monkeypatch.delenv("DATA", raising=False)
     return made
 
@@ -105,18 +107,57 @@ def test_a_change_before_the_start_is_reported_after_it(tmp_path: Path) -> None:
         watcher.stop()
 
 
-@pytest.mark.parametrize(("data", "said"), [("kept", True), ("", False)])
-def test_a_stop_says_that_the_data_is_saved(
+@pytest.mark.parametrize(
+    ("data", "store", "said"), [("kept", "emulator", True), ("", "emulator", False), ("kept", "sqlite", False)]
+)
+def test_a_stop_says_that_the_data_of_an_emulator_is_saved(
     interrupted: Interrupted,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     data: str,
+    store: str,
     said: bool,
 ) -> None:
     monkeypatch.setenv("DATA", data)
+    monkeypatch.setenv("STORE", store)
+    interrupted.store = store
     assert main(["dev"]) == 0
     assert ("the data is saved in kept when this command ends" in capsys.readouterr().out) == said
     assert interrupted.calls[-1] == "exit"
+
+
+@pytest.mark.parametrize(
+    ("store", "data", "folder"),
+    [("", "", Path("state", "data")), ("", "kept", Path("kept")), ("emulator", "", None), ("emulator", "k", Path("k"))],
+)
+def test_the_data_stays_in_the_project_unless_it_is_in_the_memory_of_an_emulator(
+    interrupted: Interrupted, monkeypatch: pytest.MonkeyPatch, store: str, data: str, folder: Path | None
+) -> None:
+    opened: list[object] = []
+    monkeypatch.setenv("DATA", data)
+    monkeypatch.setenv("STORE", store)
+    monkeypatch.setattr(Project, "state", Path("state"))
+
+    def stack(*_: object, **given: object) -> Interrupted:
+        opened.append(given["data"])
+        return interrupted
+
+    monkeypatch.setattr(command, "Stack", stack)
+    assert main(["dev"]) == 0
+    assert opened == [folder]
+
+
+def test_the_data_is_deleted_when_that_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Project, "state", tmp_path)
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / "store.sqlite"
+    file.touch()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert (main(["data", "clear"]), file.exists()) == (1, True)
+    assert (main(["data", "clear", "--yes"]), file.exists()) == (0, False)
+    assert f"The data in {tmp_path / 'data'} is deleted." in capsys.readouterr().out
 
 
 def refused(*_: object, **__: object) -> None:
@@ -153,7 +194,8 @@ def test_a_second_stack_of_a_clone_names_the_first(
         ("PORT", "eighty", "'eighty' is not a valid integer"),
         ("CHAOS", "twice=2", "CHAOS is 'twice=2': twice is a probability from 0 to 1"),
         ("CHAOS", "twice=often", "CHAOS is 'twice=often'"),
-        ("SIGNALBOX_STORE", "redis", "SIGNALBOX_STORE is 'redis': set it to embedded"),
+        ("STORE", "redis", "STORE is 'redis': set it to sqlite or emulator"),
+        ("SYNCHRONOUS", "sometimes", "SYNCHRONOUS is 'sometimes': set it to NORMAL or FULL"),
     ],
 )
 def test_a_variable_that_cannot_be_meant_is_refused(

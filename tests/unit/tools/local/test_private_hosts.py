@@ -34,8 +34,11 @@ def emulators_host(root: Path) -> str:
     file = root / "catalogue.yaml"
     file.write_text(yaml.safe_dump({"functions": {}}))
     catalogue = load(file)
-    layout = plan(file, catalogue, root, None, Emulator("java", root / "jar"), settings_of(catalogue), None, "")
+    layout = plan(
+        file, catalogue, root, None, Emulator("java", root / "jar"), settings_of(catalogue), None, "", "NORMAL"
+    )
     layout.functions_socket.close()
+    assert layout.events_socket
     layout.events_socket.close()
     [host] = {each.removeprefix("--host=") for each in services(layout)[0].command if each.startswith("--host=")}
     assert layout.settings.firestore_emulator == f"{host}:{layout.ports['firestore']}"

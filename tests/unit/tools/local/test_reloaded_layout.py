@@ -50,9 +50,9 @@ AFTER: dict[str, Any] = {
     "indexes": {"near": {"collection": "documents", "fields": ["a", "-b"]}},
     "history": {"kept": {"prefix": "k-"}},
     "documents": {"written_by": "kit"},
+    "api": [],
 }
 OF_THE_MACHINE = {
-    "events_url",
     "firestore_emulator",
     "function_url",
     "keys_url",
@@ -102,7 +102,6 @@ def layouts(tmp_path: Path) -> tuple[StackLayout, StackLayout, Settings]:
     fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "")
     for opened in (layout, fresh):
         opened.functions_socket.close()
-        opened.events_socket.close()
     return layout, with_catalogue(layout, after), fresh.settings
 
 
@@ -119,14 +118,7 @@ def test_a_reload_restarts_the_services_whose_part_of_the_catalogue_has_changed(
     layouts: tuple[StackLayout, StackLayout, Settings],
 ) -> None:
     before, reloaded, _ = layouts
-    assert changed(before, reloaded) == {
-        "store",
-        "cloud-tasks",
-        "events-receive",
-        "events-deliver",
-        "functions",
-        "scheduler",
-    }
+    assert changed(before, reloaded) == {"cloud-tasks", "events-deliver", "functions", "scheduler"}
     other_users = dataclasses.replace(before, settings=dataclasses.replace(before.settings, auth={"desk": "firebase"}))
     assert changed(before, other_users) == {"functions"}
 

@@ -1,12 +1,15 @@
 """A schedule of the catalogue enqueues a task with its arguments, once for each scheduled time."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from signalbox import Function, TaskContext
 from signalbox.catalogue.reading import Schedule
+from signalbox.core.times import rfc3339
 from signalbox.testing import Harness
 from signalbox_tools import http_client
 from signalbox_tools.local.scheduler import Caller
@@ -51,12 +54,17 @@ reports = app.entry_point()
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Path:
+    return written(tmp_path)
+
+
+def written(tmp_path: Path) -> Path:
     (tmp_path / "reports").mkdir()
     (tmp_path / "infra").mkdir()
     (tmp_path / "reports" / "main.py").write_text(CODE)
     functions = {
         "tasks": {"folder": str(ROOT / "functions/tasks"), "invoked_by": ["people", "schedule"], "enqueues": ["tasks"]},
         "documents": {"folder": str(ROOT / "functions/documents"), "invoked_by": ["people"]},
+        "failures": {"folder": str(ROOT / "functions/failures"), "invoked_by": ["people"], "enqueues": ["tasks"]},
         "reports": {"folder": "reports", "invoked_by": ["queue"], "tasks": ["send"]},
     }
     content = {"functions": functions, "queues": {"links": QUEUE, "tasks": QUEUE}, "schedules": {"weekly": WEEKLY}}
@@ -74,6 +82,69 @@ def test_a_scheduled_time_runs_the_task_once_however_often_it_is_called(catalogu
         harness.run_schedule("weekly")
         harness.run()
         assert harness.get("documents/report").json == {"key": "report", "pages": 3, "number": 2}
+
+
+def test_a_task_reads_its_planned_time_in_each_attempt_and_after_a_retry_by_hand(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    app = Function("reports")
+
+    @app.task(attempts_max=2)
+    def send(context: TaskContext, pages: int) -> None:
+        seen.append((context.scheduled_at, context.now()))
+        if len(seen) < 3:
+            raise ValueError(pages)
+
+    catalogue = written(tmp_path)
+    with Harness(catalogue) as harness:
+        harness.add(app)
+        planned = harness.clock.now
+        harness.run_schedule("weekly")
+        harness.advance(90)
+        harness.run(raise_errors=False)
+        [failure] = harness.get("failures").json["failures"]
+        harness.advance(86_400)
+        harness.post(f"failures/{failure['id']}/retry")
+        harness.run()
+        assert [at for at, _ in seen] == [planned] * 3
+        assert seen[2][1] - planned > timedelta(days=1)
+        send.call(pages=3).enqueue()
+        harness.run()
+        assert seen[3][0] is None
+
+
+def test_a_missed_time_is_made_up_for_once_and_one_that_ran_is_not(catalogue: Path) -> None:
+    call = {"function": "reports", "task": "send", "payload": {"pages": 3}, "schedule": "weekly"}
+    with Harness(catalogue) as harness:
+        ran = harness.clock.now
+        harness.run_schedule("weekly")
+        missed = ran - timedelta(days=7)
+        for at in (ran, missed, missed):
+            assert harness.post("tasks", json=call | {"scheduled_at": at.isoformat()}).status == 202
+        assert [task.context for task in harness.tasks] == [{"scheduled": rfc3339(at)} for at in (ran, missed)]
+
+
+def test_the_time_of_a_schedule_has_one_form_and_the_name_of_the_catalogue(catalogue: Path) -> None:
+    job = {"X-CloudScheduler-JobName": "projects/p/locations/l/jobs/weekly"}
+    body = {"function": "reports", "task": "send", "payload": {"pages": 3}}
+    with Harness(catalogue) as harness:
+        for time in ("2026-01-05T00:00:00Z", "2026-01-05T01:00:00+01:00"):
+            headers = job | {"X-CloudScheduler-ScheduleTime": time}
+            assert harness.post("tasks", json=body, headers=headers).status == 202
+        assert len(harness.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"schedule": "weekly"}, "schedule"),
+        ({"schedule": "weekly", "scheduled_at": "2026-01-05T00:00:00Z", "id": "x"}, "schedule"),
+        ({"scheduled_at": "monday"}, "scheduled_at"),
+    ],
+)
+def test_a_backfill_without_a_time_or_with_an_id_is_refused(catalogue: Path, wrong: dict[str, str], field: str) -> None:
+    with Harness(catalogue) as harness:
+        answer = harness.post("tasks", json={"function": "reports", "task": "send", "payload": {"pages": 3}} | wrong)
+        assert (answer.status, answer.json["field"]) == (400, field)
 
 
 def test_the_local_scheduler_sends_what_cloud_scheduler_would(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """The local scheduler's pace: the sweeper slows down while nothing happens, a user's schedule never does."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from signalbox.catalogue.reading import Schedule
 from signalbox_tools.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace
+from signalbox_tools.local.serving import schedule_lines
 
 
 def schedule(function: str) -> Schedule:
@@ -31,10 +33,35 @@ def test_a_schedule_is_not_called_while_its_file_of_a_pause_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []
-    monkeypatch.setattr(Caller, "call", lambda _, each: called.append(each.function))
+    monkeypatch.setattr(Caller, "call", lambda _, each, __: called.append(each.function))
     caller = Caller("http://x/", "", "", folder=tmp_path)
     caller.call_unless_paused(schedule("sweep"))
     (tmp_path / PAUSED_FILE.format("each")).touch()
     caller.call_unless_paused(schedule("tidy"))
     caller.call_unless_paused(replace(schedule("report"), name="another"))
     assert called == ["sweep", "report"]
+
+
+NIGHTLY = Schedule(name="nightly", function="tidy", task="mail", cron="0 2 * * *", time_zone="Europe/Berlin")
+
+
+def test_a_schedule_without_an_interval_is_called_at_its_times_only() -> None:
+    clock = [datetime(2026, 3, 28, 12, tzinfo=UTC)]
+    pace = Pace(NIGHTLY, lambda: 1, lambda: clock[0])
+    seen = []
+    for late_seconds in (0, 0.5, 5 * 86_400, 0):  # the machine sleeps for days
+        seen.append((pace.seconds(), f"{pace.planned_at:%d %H:%M}"))
+        clock[0] = pace.planned_at + timedelta(seconds=late_seconds)
+    assert [at for _, at in seen] == ["30 00:00", "31 00:00", "01 00:00", "07 00:00"]  # on the 29th, 2:00 is left out
+    assert seen[0][0] == 36 * 3600
+    assert seen[2][0] == 86_400 - 0.5
+
+
+def test_the_local_stack_lists_which_schedule_runs_when() -> None:
+    now = datetime(2026, 1, 9, 12, tzinfo=UTC)
+    often = replace(NIGHTLY, name="often", local_every_seconds=90)
+    never = replace(NIGHTLY, name="never", cron="0 0 30 2 *")
+    assert list(schedule_lines([NIGHTLY, often, never], now)) == [
+        "nightly: 0 2 * * * Europe/Berlin, next Sat 2026-01-10 02:00",
+        "often: every 90 s (on this machine)",
+    ]

@@ -111,7 +111,9 @@ def test_the_status_shows_the_last_sweep_also_after_lines_that_look_like_one(tmp
     sweep = {"message": "handled", "function": "sweep", "status": 204, "time": "2026-05-02T03:00:00+00:00"}
     forged = [sweep | {"time": "noon"}, sweep | {"time": 5}, {"message": "handled", "function": "sweep"}]
     (tmp_path / "functions.log").write_text("".join(f"{json.dumps(each)}\n" for each in (sweep, *forged)))
-    assert LocalSource(RunningStack(str(tmp_path), 1, "", "", "", "", {})).last_sweep().seconds_ago is not None
+    last = LocalSource(RunningStack(str(tmp_path), 1, "", "", "", "", {})).last_sweep()
+    assert last is not None
+    assert last.seconds_ago is not None
 
 
 @pytest.mark.parametrize("length", [BYTES_AT_ONCE - 1, BYTES_AT_ONCE, BYTES_AT_ONCE + 1, 3 * BYTES_AT_ONCE + 7])

@@ -53,7 +53,7 @@ def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypa
     [
         *((word, f"Python has a keyword {word}") for word in ("class", "def", "lambda", "async")),
         *((word, f"Python has a function or type {word}") for word in ("print", "list")),
-        *((word, f"the new main.py has the name {word}") for word in ("app", "start", "show", "work", "batch")),
+        *((word, f"the new main.py has the name {word}") for word in ("app", "start", "show", "work", "flows")),
     ],
 )
 def test_a_name_that_its_own_code_would_hide_is_refused(tmp_path: Path, name: str, why: str) -> None:
@@ -112,7 +112,7 @@ def test_code_of_ones_own_needs_no_types(tmp_path: Path) -> None:
     [
         ("", "Name the function: signalbox add printers"),
         ("My-Printers", "must be lower case words"),
-        ("documents", "the catalogue already has a function of this name"),
+        ("documents", "the kit has a function of this name"),
         ("tests", "a folder of this name exists"),
         ("../x", "must be lower case words"),
         ("flask", "flask: the package Flask has a module flask, .* choose another"),

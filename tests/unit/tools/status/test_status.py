@@ -1,6 +1,8 @@
 """`signalbox status`: what a deployment and a local stack report, and that a part that fails hides no other."""
 
+import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -137,8 +139,22 @@ def test_the_requests_of_the_last_hour_are_read_from_monitoring_by_function_and_
     assert minutes["until"] % 60 == 0
     [first, *_] = monitoring.asked
     assert first["aggregation.groupByFields"] == ["resource.label.service_name", "metric.label.response_code_class"]
-    assert 'resource.label.service_name="dev-documents"' in first["filter"][0]
+    [services] = re.findall(r"service_name=one_of\((.+)\)$", first["filter"][0])
+    assert '"dev-documents"' in services.split(",")
     assert CloudSource(TARGET, Gcloud(), Monitoring()).minutes()["functions"] == []
+
+
+def test_the_filter_of_many_functions_stays_under_the_limit_of_cloud_monitoring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalogue = TARGET.catalogue
+    own = {f"own_function_number_{n:03}": catalogue.functions["tasks"] for n in range(200)}
+    many = dataclasses.replace(catalogue, functions={**catalogue.functions, **own})
+    monkeypatch.setattr(type(TARGET), "catalogue", property(lambda _: many))
+    CloudSource(TARGET, Gcloud(), monitoring := Monitoring()).minutes()
+    filters = [each["filter"][0] for each in monitoring.asked]
+    assert max(map(len, filters)) <= 2_048
+    assert all(f'"dev-{name.replace("_", "-")}"' in " ".join(filters) for name in many.functions)
 
 
 class CloudTasks:
@@ -252,8 +268,8 @@ def test_waiting_calls_of_objects_are_counted_and_those_given_up_are_not_well() 
 
 def test_a_local_stack_counts_waiting_calls_of_objects_in_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
     objects = ObjectsInMemory(OperationsPlatform())
-    monkeypatch.setattr(local_status, "local_store", lambda _: objects.ports.store)
-    source = LocalSource(RunningStack("", 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
+    monkeypatch.setattr(local_status, "local_store", lambda *_: objects.ports.store)
+    source = LocalSource(RunningStack("", 1, "http://127.0.0.1:9/", "sqlite", "", "", {}))
     assert source.objects() == Objects(0, 0, 0)
     for key in ("a", "b"):
         objects.call(key, "c", "add", who="x")
@@ -282,8 +298,10 @@ def test_the_log_of_a_local_stack_shows_the_last_sweep_and_errors(tmp_path: Path
         {"message": "unhandled exception", "severity": "ERROR", "function": "albums", "time": ago(5)},
     ]
     (tmp_path / "functions.log").write_text("noise\n" + "".join(json.dumps(line) + "\n" for line in lines))
-    source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
-    assert 5 < (source.last_sweep().seconds_ago or 0) < 60
+    source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "sqlite", "", "", {}))
+    last = source.last_sweep()
+    assert last is not None
+    assert 5 < (last.seconds_ago or 0) < 60
     assert [entry["function"] for entry in source.errors()] == ["albums"]
 
 

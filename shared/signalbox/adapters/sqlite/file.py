@@ -1,0 +1,221 @@
+"""The file of a store: its schema, its connections, its lock, and its time.
+
+**Lock.** `flock` on the file's ``.lock`` orders the commits of all processes, and the beginnings of reads. A waiting
+process is woken at once, while SQLite's own waiting sleeps for milliseconds and can starve. The kernel releases the
+locks of a process that is killed.
+
+**Time.** The time of a store is a steady clock, which counts from the boot of the machine, plus an offset in the file.
+The offset only increases: a commit raises it if the machine's clock is ahead of the store's time. So the store's time
+follows a clock that is set forward, and continues when a clock is set back, in all processes alike.
+
+**Durability.** With ``NORMAL``, a commit survives the death of all processes. A power cut may lose the last commits but
+never damages the file. With ``FULL``, a commit also survives a power cut.
+"""
+
+import fcntl
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from signalbox.adapters.system_clock import random_id
+from signalbox.core.lazy_dataclasses import dataclass
+
+VERSION = 1
+"""The version of the schema."""
+
+SCHEMA = """
+CREATE TABLE records (
+  number INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  collection TEXT NOT NULL,
+  id TEXT NOT NULL,
+  bytes_bound INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  data TEXT NOT NULL,
+  UNIQUE (collection, id)
+);
+CREATE TABLE indexes (
+  number INTEGER PRIMARY KEY,
+  collection TEXT NOT NULL,
+  fields TEXT NOT NULL,
+  of_a_group INTEGER NOT NULL,
+  made_up_to INTEGER,
+  UNIQUE (collection, fields, of_a_group)
+);
+CREATE TABLE entries (
+  index_number INTEGER NOT NULL,
+  place TEXT NOT NULL,
+  key BLOB NOT NULL,
+  id TEXT NOT NULL,
+  record INTEGER NOT NULL,
+  PRIMARY KEY (index_number, place, key, id)
+) WITHOUT ROWID;
+CREATE TABLE events (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  trigger TEXT NOT NULL,
+  path TEXT NOT NULL,
+  committed_at INTEGER NOT NULL,
+  before TEXT,
+  before_created_at INTEGER,
+  before_updated_at INTEGER,
+  after TEXT,
+  after_created_at INTEGER,
+  after_updated_at INTEGER,
+  given_up INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX given_up ON events (given_up);
+CREATE TABLE head (time INTEGER NOT NULL, offset INTEGER NOT NULL, indexes INTEGER NOT NULL, file_id TEXT NOT NULL);
+"""
+"""`records.name` is the last part of the collection. `indexes.made_up_to` is the last record in an index that is not
+complete, else null. `head` has one row: the time of the last commit, the offset of the store's time, the number of
+changes of `indexes`, and a random name of this file."""
+
+Synchronous = Literal["OFF", "NORMAL", "FULL"]
+
+LOCKED_SECONDS_MAX = 30.0
+"""The wait for locks of other programs, such as `sqlite3` on a command line. The kit waits for the lock file."""
+
+STATEMENTS_CACHED = 512
+
+LOG_PAGES_MAX = 10_000
+"""Pages of 4 KiB in the write-ahead log with which a commit itself copies them into the file (a *checkpoint*), which
+takes milliseconds. `EventLog.checkpoint` does it earlier and outside of commits, if a process calls it."""
+
+AHEAD_MICROSECONDS_MAX = 50_000
+"""How far the machine's clock may be ahead of the store's time before the store's time follows it."""
+
+
+class StoreFileError(Exception):
+    """The file of a store cannot be used. The message contains what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The machine's clock, and a clock that nobody sets, both in microseconds."""
+
+    wall: Callable[[], int]
+    steady: Callable[[], int]
+
+
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # both count while the machine sleeps
+
+MACHINE_CLOCK = Clock(
+    wall=lambda: time.time_ns() // 1_000,
+    steady=lambda: time.clock_gettime_ns(_STEADY) // 1_000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The row `head`: the last commit's time, the offset of the store's time, and the number of changes of indexes."""
+
+    time: int
+    offset: int
+    indexes: int
+
+
+class Connection:
+    """A connection to a store's file, with a separate lock: locks of two connections of one process exclude each other.
+
+    Raises `StoreFileError` if the file cannot be used.
+    """
+
+    def __init__(self, file: Path, synchronous: Synchronous) -> None:
+        try:
+            self._lock = file.with_name(f"{file.name}.lock").open("ab", buffering=0)
+        except OSError as error:
+            raise StoreFileError(f"{file} cannot be used: {error.strerror}. Its folder must be writable.") from error
+        self.db = sqlite3.connect(
+            file,
+            timeout=LOCKED_SECONDS_MAX,
+            isolation_level=None,
+            cached_statements=STATEMENTS_CACHED,
+            check_same_thread=False,  # one thread at a time uses it
+        )
+        try:
+            with self.exclusive():
+                self.db.execute("PRAGMA journal_mode = WAL")
+                self._create(file)
+            self.db.execute(f"PRAGMA synchronous = {synchronous}")
+            self.db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
+        except sqlite3.Error as error:
+            self.close()
+            raise StoreFileError(_cannot_be_used(file, error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _create(self, file: Path) -> None:
+        [version] = self.db.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise StoreFileError(
+                f"{file} was written by a newer release (schema {version}; this release reads {VERSION}). "
+                "Install that release, or use another folder."
+            )
+        if version < VERSION:
+            if self.db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise StoreFileError(f"{file} is a database of another program. Use another file.")
+            self.db.execute("BEGIN IMMEDIATE")
+            for statement in SCHEMA.split(";"):
+                self.db.execute(statement)
+            self.db.execute("INSERT INTO head VALUES (0, 0, 0, ?)", (random_id(),))
+            self.db.execute(f"PRAGMA user_version = {VERSION}")
+            self.db.execute("COMMIT")
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the lock: no commit of another thread or process, and no beginning of a read, overlaps."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold the lock together with others: no commit overlaps."""
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction that no other one overlaps. It is rolled back unless the caller commits it."""
+        with self.exclusive():
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+                yield self.db
+            finally:
+                if self.db.in_transaction:  # before the lock is released
+                    self.db.execute("ROLLBACK")
+
+    def head(self) -> Head:
+        """Read the row `head` in the open transaction."""
+        return Head(*self.db.execute("SELECT time, offset, indexes FROM head").fetchone())
+
+    def close(self) -> None:
+        """Close the connection, which ends its transaction, and release its lock."""
+        with suppress(sqlite3.Error):
+            self.db.close()
+        self._lock.close()
+
+
+def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+    match getattr(error, "sqlite_errorname", ""):
+        case "SQLITE_NOTADB" | "SQLITE_CORRUPT":
+            return (
+                f"{file} is damaged ({error}). Put a copy of the whole folder in its place, or delete the data: "
+                "signalbox data clear"
+            )
+        case "SQLITE_READONLY" | "SQLITE_READONLY_DIRECTORY" | "SQLITE_CANTOPEN" | "SQLITE_PERM":
+            return f"{file} cannot be written ({error}). The file and its folder must be writable."
+        case "SQLITE_FULL" | "SQLITE_IOERR_WRITE":
+            return f"{file} cannot be written ({error}): the disk is full."
+        case _:
+            return f"{file} cannot be opened: {error}."

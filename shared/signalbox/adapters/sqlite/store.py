@@ -1,0 +1,539 @@
+"""A store in one SQLite file, which each process opens directly. No process serves it, and it keeps its data.
+
+    store = SqliteStore(Path("store.sqlite"), triggers={"on-order": "orders/{id}"})
+
+**Commits.** One commit at a time writes: among the threads of a process by a lock, among processes by that of the file.
+A thread that has the lock also commits what other threads of its process have queued, each commit with its own guards
+and time, in one transaction of SQLite. So they share one write to the disk, and one outcome if that fails.
+
+**Time.** A commit's time is later than the times of all earlier commits, and than the read time of each read that does
+not see it. A read chooses its time and begins its transaction under the shared lock. A commit chooses its time and ends
+its transaction under the exclusive lock.
+
+**Indexes.** An index is made when the first query needs it, in pieces. Every commit from then on updates it. A field
+that no query names costs nothing.
+
+Limits: Conditions on the second and later fields with an inequality are checked on the records. An index is never
+removed, and its keys are whole values. Neither the write-ahead log nor `flock` works on network file systems.
+"""
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from os import getpid
+from pathlib import Path
+
+from signalbox.adapters.sqlite.events import Notices
+from signalbox.adapters.sqlite.file import (
+    AHEAD_MICROSECONDS_MAX,
+    MACHINE_CLOCK,
+    Clock,
+    Connection,
+    Head,
+    StoreFileError,
+    Synchronous,
+)
+from signalbox.adapters.sqlite.plans import IndexKey, Plan, plan
+from signalbox.adapters.sqlite.values import decoded, encoded
+from signalbox.adapters.system_clock import random_id
+from signalbox.core.document_patterns import matches
+from signalbox.core.keys import check_path
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.ports import (
+    Change,
+    Committed,
+    Conflict,
+    Data,
+    Delete,
+    Outcome,
+    Put,
+    Query,
+    Snapshot,
+    Write,
+    WriteResult,
+    snapshot_bytes,
+)
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.query_checks import check_query
+from signalbox.core.records.formats import check_record
+from signalbox.core.records.queries import Field
+from signalbox.core.records.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes
+from signalbox.core.times import instant
+from signalbox.core.write_checks import check_commit, check_each, is_server_value
+from signalbox.core.write_effects import Stored, after_change, after_put, check_guard, copied_map, masked
+
+SELECT = "SELECT number, data, bytes_bound, created_at, updated_at FROM records WHERE collection = ? AND id = ?"
+INSERT = """
+INSERT INTO records (name, collection, id, data, bytes_bound, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+UPDATE = "UPDATE records SET data = ?, bytes_bound = ?, updated_at = ? WHERE number = ?"
+INSERT_EVENT = """
+INSERT INTO events (
+  trigger, path, committed_at,
+  before, before_created_at, before_updated_at, after, after_created_at, after_updated_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+DELETE_ENTRY = "DELETE FROM entries WHERE index_number = ? AND place = ? AND key = ? AND id = ?"
+INSERT_ENTRY = "INSERT OR IGNORE INTO entries (index_number, place, key, id, record) VALUES (?, ?, ?, ?, ?)"
+SELECT_INDEX = "SELECT number, made_up_to FROM indexes WHERE collection = ? AND fields = ? AND of_a_group = ?"
+DEFINE_INDEX = "INSERT INTO indexes (collection, fields, of_a_group, made_up_to) VALUES (?, ?, ?, ?)"
+SELECT_END_OF_PIECE = """
+SELECT max(number) FROM (SELECT number FROM records WHERE number > ? ORDER BY number LIMIT ?)
+"""
+SELECT_PIECE = "SELECT number, collection, id, data FROM records WHERE number > ? AND number <= ? AND name = ?"
+
+GROUP_MAX = 64
+"""Commits in one transaction of SQLite. They become durable, and visible to other processes, together."""
+
+RECORDS_A_PIECE = 1_000
+"""Records that are read for a new index under one hold of the lock: some ten milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A stored record."""
+
+    number: int
+    text: str
+    bytes_bound: int
+    created_at: int
+    updated_at: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A commit that waits for its turn, and then its outcome. `texts` are those of writes that need no server value."""
+
+    writes: Sequence[Write]
+    added_bytes: Sequence[int]
+    texts: Sequence[str | None]
+    outcome: Committed | Exception | None = None
+
+    @classmethod
+    def of(cls, writes: Sequence[Write]) -> "_Pending":
+        """Check and encode a commit, before any lock is taken."""
+        return cls(writes, check_commit(writes), [_text_of(write) for write in writes])
+
+
+def _text_of(write: Write) -> str | None:
+    is_plain = isinstance(write, Put) and not any(map(is_server_value, write.data.values()))
+    return encoded(write.data) if is_plain and isinstance(write, Put) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One write of a commit, computed and not applied. `after` is the new text, and None if the record is deleted."""
+
+    path: str
+    before: _Row | None
+    after: str | None
+    bytes_bound: int
+    result: WriteResult
+
+    @property
+    def is_change(self) -> bool:
+        return self.after != (self.before.text if self.before else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexes:
+    """The indexes of the file as of a number of changes; `complete` are those that queries may use."""
+
+    changes: int
+    complete: Mapping[IndexKey, int]
+    by_name: Mapping[str, Sequence[tuple[int, IndexKey]]]
+
+
+class SqliteStore:
+    """A `Store` in a SQLite file, for any number of threads and processes of one machine.
+
+    - ``triggers``: the patterns of the paths whose changes become events, by trigger.
+    - ``synchronous``: ``NORMAL``: a commit survives the death of all processes. ``FULL``: also a power cut.
+
+    A process that forks must open it after the fork. Raises `StoreFileError` if the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        triggers: Mapping[str, str] | None = None,
+        synchronous: Synchronous = "NORMAL",
+        clock: Clock = MACHINE_CLOCK,
+        new_id: Callable[[], str] = random_id,
+    ) -> None:
+        self._file, self._synchronous, self._clock, self._new_id = file, synchronous, clock, new_id
+        self._process = getpid()
+        self._triggers = lru_cache(maxsize=4_096)(lambda path: _triggered(triggers or {}, path))
+        self._idle = [Connection(file, synchronous)]
+        self._notices = Notices(file)
+        self._turn = threading.Lock()
+        self._waiting: deque[_Pending] = deque()
+        self._taken: list[_Pending] = []
+        self._indexes = _Indexes(-1, {}, {})
+
+    def close(self) -> None:
+        """Close all connections. No thread may use the store any more."""
+        while self._idle:
+            self._idle.pop().close()
+        self._notices.close()
+
+    # --- reading ---
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        for path in paths:
+            check_path(path)
+        with self._reading() as (db, at):
+            return tuple(_snapshot(db, path, at, fields) for path in paths)
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        for path in (*needed, *others):
+            check_path(path)
+        read: dict[str, Snapshot] = {}
+        size = 0
+        with self._reading() as (db, at):
+            for path in dict.fromkeys((*needed, *others)):
+                if path not in needed and size >= bytes_max and any(other not in needed for other in read):
+                    break
+                read[path] = _snapshot(db, path, at)
+                size += snapshot_bytes(read[path])
+        return tuple(read[path] for path in (*needed, *others) if path in read)
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        check_query(query)
+        planned = plan(query)
+        self._make_indexes(planned.needs)
+        page: list[Snapshot] = []
+        size = 0
+        with self._reading() as (db, at):
+            for snapshot in islice(self._found(db, planned, at), query.limit):
+                page.append(snapshot)
+                size += snapshot_bytes(snapshot) if query.bytes_max is not None else 0
+                if query.bytes_max is not None and size >= query.bytes_max:
+                    break
+        for snapshot in page:
+            check_record(snapshot.path, snapshot.data or {})
+        return tuple(page)
+
+    def count(self, query: Query) -> int:
+        check_query(query)
+        planned = plan(replace(query, limit=1, after=(), bytes_max=None), counted=True)
+        self._make_indexes(planned.needs)
+        with self._reading() as (db, at):
+            if planned.checks:
+                return sum(1 for _ in self._found(db, planned, at))
+            [counted] = db.execute(planned.sql, self._values_of(planned)).fetchone()
+            return int(counted)
+
+    def new_id(self) -> str:
+        return self._new_id()
+
+    def _found(self, db: sqlite3.Connection, planned: Plan, at: int) -> Iterator[Snapshot]:
+        read_time = instant(at)
+        with closing(db.execute(planned.sql, self._values_of(planned))) as rows:
+            for collection, id_, text, created_at, updated_at in rows:
+                data = decoded(text)
+                if all(check(id_, data) for check in planned.checks):
+                    path = f"{collection}/{id_}"
+                    yield Snapshot(path, data, read_time, instant(updated_at), instant(created_at))
+
+    def _values_of(self, planned: Plan) -> list[object]:
+        complete = self._indexes.complete
+        return [complete[value] if isinstance(value, IndexKey) else value for value in planned.values]
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """Read at one instant, given in microseconds: all that is committed up to it, and nothing later."""
+        with self._connected() as connection:
+            try:
+                head, now = self._begin(connection)
+                yield connection.db, max(head.time, now)
+                connection.db.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise Unavailable(f"The store cannot be read: {error}.") from error
+
+    def _begin(self, connection: Connection) -> tuple[Head, int]:
+        """Begin a read; return the head and the store's time at this instant."""
+        while True:
+            with connection.shared():
+                steady = self._clock.steady()
+                connection.db.execute("BEGIN")
+                head = connection.head()
+            if self._offset(head) == head.offset:
+                return head, steady + head.offset
+            connection.db.execute("ROLLBACK")
+            with connection.writing() as db:
+                db.execute("UPDATE head SET offset = ?", (self._offset(connection.head()),))
+                db.execute("COMMIT")
+
+    def _offset(self, head: Head) -> int:
+        """Return the offset of the store's time: that of the file, or more if the machine's clock is ahead."""
+        ahead = self._clock.wall() - self._clock.steady()
+        return ahead if ahead > head.offset + AHEAD_MICROSECONDS_MAX else head.offset
+
+    # --- committing ---
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        [outcome] = self._outcomes([_Pending.of(writes)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        check_each(writes)
+        refused: dict[int, Exception] = {}
+        pending: dict[int, _Pending] = {}
+        for number, write in enumerate(writes):
+            try:
+                pending[number] = _Pending.of((write,))
+            except Problem as problem:
+                refused[number] = problem
+        outcomes = dict(zip(pending, self._outcomes(list(pending.values())), strict=True))
+        return tuple(refused.get(number) or _result(outcomes[number]) for number in range(len(writes)))
+
+    def _outcomes(self, commits: Sequence[_Pending]) -> list[Committed | Exception]:
+        """Commit, together with commits that other threads of this process have queued meanwhile."""
+        self._waiting.extend(commits)
+        while any(each.outcome is None for each in commits):
+            with self._turn:
+                if any(each.outcome is None for each in commits):
+                    self._commit_group()
+        return [each.outcome for each in commits if each.outcome is not None]
+
+    def _commit_group(self) -> None:
+        """Commit what waits. A thread that is ended by an exception here leaves no commit without an outcome."""
+        self._fail_taken("the thread that committed it was ended")
+        while self._waiting and len(self._taken) < GROUP_MAX:
+            self._taken.append(self._waiting[0])
+            self._waiting.popleft()
+        group = [each for each in self._taken if each.outcome is None]
+        try:
+            outcomes = self._committed(group)
+        except BaseException as error:
+            self._fail_taken(str(error) or type(error).__name__)
+            if not isinstance(error, sqlite3.Error | Unavailable):
+                raise
+        else:
+            for each, outcome in zip(group, outcomes, strict=True):
+                each.outcome = outcome
+            self._taken.clear()
+
+    def _fail_taken(self, reason: str) -> None:
+        """End the commits that were begun: whether they have landed is not known."""
+        for each in self._taken:
+            each.outcome = each.outcome or Unavailable(f"The store cannot be written: {reason}.")
+        self._taken.clear()
+
+    def _committed(self, group: Sequence[_Pending]) -> list[Committed | Exception]:
+        """Commit in one transaction of SQLite; return the outcomes, which hold when this returns."""
+        outcomes: list[Committed | Exception] = []
+        with self._connected() as connection, connection.writing() as db:
+            head = connection.head()
+            if head.indexes != self._indexes.changes:
+                self._read_indexes(db)
+            time, offset, noticed = head.time, self._offset(head), False
+            for each in group:
+                later = max(time, self._clock.steady() + offset) + 1
+                try:
+                    committed, has_events = self._commit(db, each, later)
+                except (Conflict, Problem) as refusal:
+                    outcomes.append(refusal)
+                else:
+                    outcomes.append(committed)
+                    time, noticed = later, noticed or has_events
+            db.execute("UPDATE head SET time = ?, offset = ?", (time, offset))
+            db.execute("COMMIT")
+        if noticed:
+            self._notices.send()
+        return outcomes
+
+    def _commit(self, db: sqlite3.Connection, pending: _Pending, time: int) -> tuple[Committed, bool]:
+        """Apply one commit in the open transaction; return its result, and whether it has caused events."""
+        rows = [_row(db, write.path) for write in pending.writes]
+        for write, row in zip(pending.writes, rows, strict=True):
+            check_guard(write.path, write.guard, instant(row.updated_at) if row else None)
+        planned = zip(pending.writes, rows, pending.added_bytes, pending.texts, strict=True)
+        steps = [_step(*each, time) for each in planned]
+        has_events = [self._apply(db, step, time) for step in steps if step.is_change]
+        return Committed(instant(time), tuple(step.result for step in steps)), any(has_events)
+
+    def _apply(self, db: sqlite3.Connection, step: _Step, time: int) -> bool:
+        """Write a record, its index entries and its events; return whether there are events."""
+        before = step.before
+        collection, _, id_ = step.path.rpartition("/")
+        name = collection.rpartition("/")[2]
+        if before is None:
+            row = (name, collection, id_, step.after, step.bytes_bound, time, time)
+            number = db.execute(INSERT, row).lastrowid or 0
+        elif step.after is None:
+            number = before.number
+            db.execute("DELETE FROM records WHERE number = ?", (number,))
+        else:
+            number = before.number
+            db.execute(UPDATE, (step.after, step.bytes_bound, time, number))
+        if indexes := self._indexes.by_name.get(name):
+            _replace_entries(db, indexes, step, number)
+        return self._add_events(db, step, time)
+
+    def _add_events(self, db: sqlite3.Connection, step: _Step, time: int) -> bool:
+        triggers: Sequence[str] = self._triggers(step.path)
+        if not triggers:
+            return False
+        before, created_at = step.before, step.before.created_at if step.before else time
+        had = (before.text, before.created_at, before.updated_at) if before else (None, None, None)
+        has = (None, None, None) if step.after is None else (step.after, created_at, time)
+        db.executemany(INSERT_EVENT, [(trigger, step.path, time, *had, *has) for trigger in triggers])
+        return True
+
+    # --- indexes ---
+
+    def _make_indexes(self, needed: Iterable[IndexKey]) -> None:
+        """Make the indexes that do not exist, or that a process began to make and was killed."""
+        try:
+            for index in needed:
+                while index not in self._indexes.complete:
+                    self._make_a_piece(index)
+        except sqlite3.Error as error:
+            raise Unavailable(f"The store cannot make an index: {error}.") from error
+
+    def _make_a_piece(self, index: IndexKey) -> None:
+        """Define an index, or add the next records to it, unless another process has completed it."""
+        with self._connected() as connection, connection.writing() as db:
+            if connection.head().indexes == self._indexes.changes:
+                made = _add_next_records(db, index)
+                db.execute("COMMIT")
+                if not made:
+                    return
+            self._read_indexes(db)
+
+    def _read_indexes(self, db: sqlite3.Connection) -> None:
+        """Read the definitions, under the lock."""
+        [changes] = db.execute("SELECT indexes FROM head").fetchone()
+        complete: dict[IndexKey, int] = {}
+        by_name: dict[str, list[tuple[int, IndexKey]]] = {}
+        rows = db.execute("SELECT number, made_up_to, collection, fields, of_a_group FROM indexes")
+        for number, made_up_to, *columns in rows:
+            index = IndexKey.from_columns(*columns)
+            by_name.setdefault(index.collection, []).append((number, index))
+            if made_up_to is None:
+                complete[index] = number
+        self._indexes = _Indexes(changes, complete, by_name)
+
+    # --- connections ---
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Borrow a connection: the one that was used last, which has the most pages in memory.
+
+        There are as many as calls at once, however many threads come and go. One in which anything fails is closed.
+        """
+        if getpid() != self._process:
+            raise RuntimeError(f"{self._file} was opened before this process was forked: open it after the fork.")
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._opened()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    def _opened(self) -> Connection:
+        try:
+            return Connection(self._file, self._synchronous)
+        except StoreFileError as error:
+            raise Unavailable(str(error)) from error
+
+
+def _row(db: sqlite3.Connection, path: str) -> _Row | None:
+    collection, _, id_ = path.rpartition("/")
+    found = db.execute(SELECT, (collection, id_)).fetchone()
+    return None if found is None else _Row(*found)
+
+
+def _snapshot(db: sqlite3.Connection, path: str, at: int, fields: Sequence[Field] | None = None) -> Snapshot:
+    row = _row(db, path)
+    if row is None:
+        return Snapshot(path, None, instant(at))
+    data = decoded(row.text)
+    check_record(path, data)
+    shown = data if fields is None else copied_map(masked(data, fields))
+    return Snapshot(path, shown, instant(at), instant(row.updated_at), instant(row.created_at))
+
+
+def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None, time: int) -> _Step:
+    if isinstance(write, Delete):
+        return _Step(write.path, before, None, 0, WriteResult(None))
+    values: Mapping[Field, object] = {}
+    bound = added_bytes
+    if text is None:
+        data, values = _computed(write, before, time)
+        text = encoded(data)
+        if isinstance(write, Change):
+            bound = _bound(write.path, data, added_bytes + (before.bytes_bound if before else 0))
+    kept = before is not None and before.text == text
+    updated_at = before.updated_at if before is not None and kept else time
+    return _Step(write.path, before, text, bound, WriteResult(instant(updated_at), values))
+
+
+def _computed(write: Put | Change, before: _Row | None, time: int) -> tuple[Stored, Mapping[Field, object]]:
+    """Return the new data of a record, and the new values of its increments."""
+    server_time = instant(time // 1_000 * 1_000)
+    if isinstance(write, Put):
+        return after_put(write, server_time)
+    return after_change(write, decoded(before.text) if before else {}, server_time)
+
+
+def _bound(path: str, data: Data, bound: int) -> int:
+    """Return an upper bound of a changed record's size. Raises `TooLarge`."""
+    return bound if bound <= RECORD_BYTES_MAX else record_bytes(path, map_bytes(data))
+
+
+def _replace_entries(db: sqlite3.Connection, indexes: Sequence[tuple[int, IndexKey]], step: _Step, record: int) -> None:
+    """Delete and insert the entries by which the keys of a record before and after a write differ."""
+    before = decoded(step.before.text) if step.before else None
+    after = decoded(step.after) if step.after is not None else None
+    collection, _, id_ = step.path.rpartition("/")
+    for number, index in indexes:
+        old = set(index.keys(before)) if before is not None else set()
+        new = set(index.keys(after)) if after is not None else set()
+        if old != new:
+            place, entry_id = index.place(collection), step.path if index.of_a_group else id_
+            db.executemany(DELETE_ENTRY, [(number, place, key, entry_id) for key in old - new])
+            db.executemany(INSERT_ENTRY, [(number, place, key, entry_id, record) for key in new - old])
+
+
+def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
+    """Add the next records to an index, which is defined first; return whether the definitions have changed.
+
+    From the definition on, commits write entries. So a record's entries may exist already.
+    """
+    defined = db.execute(SELECT_INDEX, index.columns()).fetchone()
+    number, begins_after = defined or (db.execute(DEFINE_INDEX, (*index.columns(), 0)).lastrowid, 0)
+    [ends_at] = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
+    rows = db.execute(SELECT_PIECE, (begins_after, ends_at, index.collection))
+    entries = (
+        (number, index.place(collection), key, f"{collection}/{id_}" if index.of_a_group else id_, record)
+        for record, collection, id_, text in rows
+        for key in index.keys(decoded(text))
+    )
+    db.executemany(INSERT_ENTRY, entries)
+    db.execute("UPDATE indexes SET made_up_to = ? WHERE number = ?", (ends_at, number))
+    if defined is None or ends_at is None:
+        db.execute("UPDATE head SET indexes = indexes + 1")
+        return True
+    return False
+
+
+def _result(outcome: Committed | Exception) -> Outcome:
+    return outcome.results[0] if isinstance(outcome, Committed) else outcome
+
+
+def _triggered(triggers: Mapping[str, str], path: str) -> tuple[str, ...]:
+    return tuple(name for name, pattern in triggers.items() if matches(pattern, path))

@@ -1,0 +1,92 @@
+"""The commands of schedules: list them with their next times, run one now, and make up for times that were missed."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from signalbox_tools.cli.function_commands import of_a_place, on_each, opened, time_of
+from signalbox_tools.terminal_text import counted, visible
+
+if TYPE_CHECKING:
+    from signalbox.catalogue.reading import Schedule
+    from signalbox.client.model import TaskCall
+
+TIMES_MAX = 1_000
+"""Times that one backfill makes up for. More are probably a mistake in --since."""
+
+
+@click.group()
+def schedules() -> None:
+    """List schedules, run one now, make up for missed times. (`signalbox pause --schedule NAME` pauses one.)"""
+
+
+@schedules.command("ls")
+def list_schedules() -> None:
+    """List the schedules of the catalogue: cron expression, time zone and next time."""
+    from signalbox.catalogue.cron import next_time
+    from signalbox.catalogue.reading import load
+
+    now = datetime.now(UTC)
+    for each in load().schedules.values():
+        at = next_time(each.cron, now, each.time_zone)
+        shown = f"next {at:%Y-%m-%d %H:%M} UTC" if at else "never"
+        click.echo(visible(f"{each.name}  {each.cron}  {each.time_zone}  {each.function} {each.task}  {shown}"))
+
+
+@schedules.command("run")
+@click.argument("name")
+@of_a_place
+def run_schedule(name: str, **place: str) -> None:
+    """Enqueue the task of the schedule NAME now, once more, also if the schedule is paused."""
+    schedule = _of_a_task(name)
+    with opened(**place) as client:
+        now = datetime.now(UTC).isoformat()
+        click.echo(client.tasks.enqueue(_call(schedule), scheduled_at=now))
+
+
+@schedules.command("backfill")
+@click.argument("name")
+@click.option("--since", required=True, help="30m, 2h or 7d ago, or a time such as 2026-01-31T09:30:00Z.")
+@click.option("--until", help="The end, as --since (default: now).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@of_a_place
+def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) -> None:
+    """Enqueue the task of the schedule NAME for each of its times that it has missed, for instance while it was paused.
+
+    The task reads the time as `TaskContext.scheduled_at`. A time for which the schedule, or an earlier backfill, has
+    enqueued the task in the last 32 days is left out.
+    """
+    from signalbox.catalogue.cron import times
+
+    schedule, now = _of_a_task(name), datetime.now(UTC)
+    end = min(time_of(until), now) if until else now
+    planned = list(times(schedule.cron, time_of(since), end, schedule.time_zone))
+    if not planned:
+        raise click.ClickException(f"{name} has no time between --since and {end:%Y-%m-%d %H:%M} UTC.")
+    if len(planned) > TIMES_MAX:
+        raise click.ClickException(f"{name} has {len(planned):,} times since then; at most {TIMES_MAX:,} at once.")
+    if not yes:
+        span = f"{planned[0]:%Y-%m-%d %H:%M} to {planned[-1]:%Y-%m-%d %H:%M} UTC"
+        click.confirm(f"{counted(len(planned), 'time')}, {span}. Continue?", abort=True)
+    with opened(**place) as client:
+        on_each(
+            [at.isoformat() for at in planned],
+            lambda at: client.tasks.enqueue(_call(schedule), schedule=name, scheduled_at=at),
+        )
+
+
+def _of_a_task(name: str) -> "Schedule":
+    """Return a schedule of the catalogue that enqueues a task. Raises `ClickException`."""
+    from signalbox.catalogue.reading import load
+
+    known = {each.name: each for each in load().schedules.values() if each.task}
+    if name not in known:
+        raise click.ClickException(
+            f"The catalogue has no schedule {name!r} of a task. It has: {', '.join(sorted(known)) or 'none'}."
+        )
+    return known[name]
+
+
+def _call(schedule: "Schedule") -> "TaskCall":
+    return {"function": schedule.function, "task": schedule.task, "payload": schedule.arguments}

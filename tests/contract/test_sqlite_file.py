@@ -1,0 +1,249 @@
+"""The file of a SQLite store: its indexes, its time, and what happens if it cannot be used."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from signalbox.adapters.sqlite import store as sqlite_store
+from signalbox.adapters.sqlite.events import EventLog
+from signalbox.adapters.sqlite.file import MACHINE_CLOCK, VERSION, Clock, StoreFileError
+from signalbox.adapters.sqlite.plans import IndexKey, plan
+from signalbox.adapters.sqlite.store import SqliteStore
+from signalbox.core.ports import Change, Conflict, Delete, Increment, Must, Put, Query
+from signalbox.core.problems import Unavailable
+from signalbox.core.records.queries import Condition, Order
+from signalbox.core.times import instant
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def opened(file: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(file)) as store:
+        yield store
+
+
+class SetClock:
+    """A machine's clock that is set, next to one that is not."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_900_000_000 * SECOND, 50 * SECOND
+
+    def opened(self, file: Path) -> "closing[SqliteStore]":
+        return closing(SqliteStore(file, clock=Clock(lambda: self.wall, lambda: self.steady)))
+
+    def pass_(self, microseconds: int) -> None:
+        self.wall += microseconds
+        self.steady += microseconds
+
+
+# --- indexes ---
+
+
+def test_an_index_that_one_process_made_is_kept_by_another(file: Path) -> None:
+    with closing(SqliteStore(file)) as one, closing(SqliteStore(file)) as other:
+        one.commit([Put("d/a", {"v": 1, "w": [1, 2]})])
+        query = Query("d", (Condition(("w",), "array_contains", 2),), (Order(("v",), True),))
+        assert [each.id for each in other.query(query)] == ["a"]
+        one.commit([Put("d/b", {"v": 2, "w": [2]}), Put("d/c", {"v": 3, "w": [3]})])
+        one.commit([Change("d/a", {("v",): Increment(5)})])
+        assert [each.id for each in other.query(query)] == ["a", "b"]
+        one.commit([Delete("d/a")])
+        assert [each.id for each in other.query(query)] == ["b"]
+
+
+def test_an_index_in_pieces_contains_what_is_committed_between_them(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "RECORDS_A_PIECE", 2)
+    index = IndexKey("d", plan(Query("d", (Condition(("v",), ">", 0),))).needs[0].fields)
+    with closing(SqliteStore(file)) as one, closing(SqliteStore(file)) as other:
+        one.commit([Put(f"d/{n}", {"v": n}) for n in range(1, 8)])
+        for piece in range(3):
+            one._make_a_piece(index)
+            other.commit([Delete(f"d/{piece + 1}"), Change(f"d/{7 - piece}", {("v",): 100 + piece})])
+            other.commit([Put(f"d/new{piece}", {"v": 50 + piece})])
+        assert index not in one._indexes.complete
+        found = {(each.id, (each.data or {})["v"]) for each in other.query(Query("d", (Condition(("v",), ">", 0),)))}
+    assert found == {("4", 4), ("7", 100), ("6", 101), ("5", 102), ("new0", 50), ("new1", 51), ("new2", 52)}
+
+
+SHAPES = {
+    "range": Query("d", (Condition(("v",), ">", 5),)),
+    "descending with a cursor": Query("d", (), (Order(("v",), True),), after=(5, "x")),
+    "equal and sorted": Query("d", (Condition(("w",), "==", 1),), (Order(("v",), True),)),
+    "two equalities": Query("d", (Condition(("w",), "==", 1), Condition(("t",), "array_contains", "x"))),
+    "several values": Query("d", (Condition(("w",), "in", [1, 2]),)),
+    "all of a group": Query("d", group=True),
+    "range in a group": Query("d", (Condition(("v",), ">", 5),), group=True),
+    "a whole collection": Query("d"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_query_scans_an_index_in_its_order(opened: SqliteStore, file: Path, shape: str) -> None:
+    query = SHAPES[shape]
+    opened.commit([Put(f"d/{n}", {"v": n, "w": n % 3, "t": ["x"]}) for n in range(100)])
+    opened.query(query)
+    planned = plan(query)
+    with closing(sqlite3.connect(file)) as db:
+        values = [1 if isinstance(value, IndexKey) else value for value in planned.values]
+        steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {planned.sql}", values)]
+    assert steps
+    assert all(step.startswith("SEARCH") for step in steps if "several" not in shape), steps
+
+
+# --- time ---
+
+
+def test_a_clock_that_is_set_back_does_not_set_back_the_time_of_any_process(file: Path) -> None:
+    machine = SetClock()
+    with machine.opened(file) as one, machine.opened(file) as two:
+        [read] = one.read("d/a")
+        machine.wall -= HOUR
+        machine.pass_(SECOND)
+        assert two.commit([Put("d/a", {"n": 1})]).commit_time == read.read_time + timedelta(microseconds=SECOND + 1)
+        machine.pass_(SECOND)
+        assert one.read("d/a")[0].read_time == read.read_time + timedelta(seconds=2)
+
+
+def test_the_time_follows_a_clock_that_is_set_forward(file: Path) -> None:
+    machine = SetClock()
+    with machine.opened(file) as one, machine.opened(file) as two:
+        one.commit([Put("d/a", {"n": 1})])
+        machine.wall += HOUR
+        assert one.read("d/a")[0].read_time == instant(machine.wall)
+        assert two.commit([Put("d/a", {"n": 2})]).commit_time == instant(machine.wall + 1)
+
+
+def test_after_a_boot_the_time_is_that_of_the_clock_and_not_before_the_last_commit(file: Path) -> None:
+    machine = SetClock()
+    with machine.opened(file) as store:
+        last = store.commit([Put("d/a", {"n": 1})]).commit_time
+    machine.steady, machine.wall = SECOND, machine.wall + HOUR
+    with machine.opened(file) as store:
+        assert store.read("d/a")[0].read_time == instant(machine.wall)
+    machine.steady, machine.wall = 2 * SECOND, machine.wall - 10 * HOUR
+    with machine.opened(file) as store:
+        assert store.commit([Put("d/a", {"n": 2})]).commit_time > last
+
+
+def test_the_time_is_that_of_the_machine(opened: SqliteStore) -> None:
+    before = instant(MACHINE_CLOCK.wall())
+    [read] = opened.read("d/a")
+    assert abs(read.read_time - before) < timedelta(seconds=1)
+
+
+# --- events ---
+
+
+def test_events_are_those_of_changes_that_a_trigger_matches_in_their_order(file: Path) -> None:
+    with closing(SqliteStore(file, {"t": "d/{id}", "u": "d/{id}"})) as store, closing(EventLog(file)) as log:
+        created = store.commit([Put("d/a", {"n": 1}), Put("e/a", {"n": 1})])
+        store.commit([Put("d/a", {"n": 1})])  # changes nothing
+        with pytest.raises(Conflict):
+            store.commit([Put("d/a", {}, Must.NOT_EXIST)])
+        store.commit([Delete("d/a")])
+        numbers = log.after(0)
+        events = [log.event(number) for number in numbers]
+        assert [(event.trigger, event.before.data, event.after.data) for event in events] == [
+            ("t", None, {"n": 1}),
+            ("u", None, {"n": 1}),
+            ("t", {"n": 1}, None),
+            ("u", {"n": 1}, None),
+        ]
+        assert {event.after.update_time for event in events[:2]} == {created.commit_time}
+        assert len({event.id for event in events}) == 4
+        log.end(numbers[:2], numbers[2:3])
+        assert log.after(0) == numbers[3:]
+        counts = log.counts()
+        assert (counts.received, counts.left, counts.delivered, counts.given_up) == (4, 1, 2, 1)
+
+
+def test_a_checkpoint_empties_the_log_and_commits_make_none_before_it_is_long(file: Path) -> None:
+    with closing(SqliteStore(file)) as store, closing(EventLog(file)) as log:
+        for n in range(1_500):
+            store.commit([Put("d/a", {"n": n})])
+        log_bytes = file.with_name("store.sqlite-wal").stat().st_size
+        assert log_bytes > 1_500 * 4_096
+        log.checkpoint()
+        store.commit([Put("d/a", {"n": 0})])
+        for n in range(100):
+            store.commit([Put("d/a", {"n": n})])
+        assert file.with_name("store.sqlite-wal").stat().st_size == log_bytes
+
+
+# --- files that cannot be used ---
+
+
+def test_a_file_of_a_newer_release_is_refused(file: Path) -> None:
+    SqliteStore(file).close()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(StoreFileError, match="was written by a newer release"):
+        SqliteStore(file)
+
+
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE mine (a)")
+    with pytest.raises(StoreFileError, match="is a database of another program"):
+        SqliteStore(file)
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+
+
+@pytest.mark.parametrize("damage", ["not a file of SQLite", "pages"])
+def test_a_damaged_file_is_refused_and_left_as_it_is(file: Path, damage: str) -> None:
+    with closing(SqliteStore(file)) as store:
+        store.commit([Put("d/a", {"text": "x" * 10_000})])
+    content = file.read_bytes()
+    damaged = b"?" * 4_096 + content[4_096:] if damage == "pages" else b"a text" * 100
+    file.write_bytes(damaged)
+    with pytest.raises(StoreFileError, match=r"store\.sqlite is damaged"):
+        SqliteStore(file)
+    assert file.read_bytes() == damaged
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
+def test_a_folder_that_is_not_writable_is_refused(file: Path) -> None:
+    file.parent.chmod(0o500)
+    try:
+        with pytest.raises(StoreFileError, match="must be writable"):
+            SqliteStore(file)
+    finally:
+        file.parent.chmod(0o700)
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreFileError, match="must be writable"):
+        SqliteStore(tmp_path / "absent" / "store.sqlite")
+
+
+def test_a_commit_to_a_full_disk_is_unavailable_and_nothing_is_half_written(opened: SqliteStore) -> None:
+    opened.commit([Put("d/a", {"n": 1})])
+    [connection] = opened._idle
+    [pages] = connection.db.execute("PRAGMA page_count").fetchone()
+    connection.db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(Unavailable, match="full"):
+        opened.commit([Put("d/a", {"n": 2}), Put("d/b", {"text": "x" * 100_000})])
+    assert [each.data for each in opened.read("d/a", "d/b")] == [{"n": 1}, None]
+    opened.commit([Put("d/a", {"n": 3})])
+    assert opened.read("d/a")[0].data == {"n": 3}
+
+
+def test_a_store_that_was_opened_before_a_fork_is_refused(opened: SqliteStore) -> None:
+    opened._process += 1
+    with pytest.raises(RuntimeError, match="open it after the fork"):
+        opened.read("d/a")

@@ -1,0 +1,246 @@
+"""The kit's parts that a project uses: what follows from its code, from `api` and from entries of the catalogue."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from signalbox.catalogue.parts import APIS, FUNCTIONS, OF_QUEUES, PARTS, Use, absent, used
+from signalbox.catalogue.project import KIT
+from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.core.kit_names import QUEUES_OF_THE_KIT
+from signalbox_tools.catalogue_lock import rows_of
+from signalbox_tools.packaging.function_checks import check_all
+from signalbox_tools.packaging.imported_modules import PackagingError
+
+KITS = yaml.safe_load(KIT.catalogue.read_text("utf-8"))
+
+FLOW = """
+from signalbox import Function, flow
+{imports}
+app = Function("orders")
+
+
+@app.task
+def charge(order: str) -> None:
+    {task}
+
+
+@app.flow
+async def checkout(order: str) -> None:
+    await charge(order)
+
+
+orders = app.entry_point()
+"""
+OF_A_FLOW = {"batch_expand", "sweep"}
+OF_DOCUMENTS = {"link_fan_out", "link_refresh", "link_verify", "verifications", "sweep"}
+USES = [
+    ("", "pass", set()),
+    ("from signalbox import semaphore", 'semaphore("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
+    ("from signalbox import rate", 'rate("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
+    ("from signalbox import batch", 'batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
+    ("from signalbox import documents", 'documents.put("a", {})', OF_DOCUMENTS),
+    ("from signalbox import documents", "store = [documents]", OF_DOCUMENTS),
+    ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
+    ("from signalbox import yokes", 'yokes("likes").put("a", "b")', {"standing_count", "standing_fold", "standings"}),
+]
+
+
+def project(
+    root: Path, catalogue: str = "functions:\n  orders: {}\n", imports: str = "", task: str = "pass"
+) -> Catalogue:
+    """Return the catalogue of a project whose only function has a flow and a task with this code."""
+    folder = root / "functions" / "orders"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "main.py").write_text(FLOW.format(imports=imports, task=task))
+    (root / "signalbox.yaml").write_text(catalogue)
+    return load(root / "signalbox.yaml")
+
+
+def functions_of(catalogue: Catalogue) -> set[str]:
+    return set(catalogue.functions) - {"orders"}
+
+
+def test_the_table_has_every_entry_of_the_kits_catalogue() -> None:
+    own = {name for name, entry in KITS["functions"].items() if "folder" not in entry}
+    assert set(FUNCTIONS) == own
+    assert set(OF_QUEUES) == set(KITS["queues"])
+    for kind in ("triggers", "schedules"):
+        for name, entry in KITS[kind].items():
+            part = PARTS[FUNCTIONS[entry["function"]]]
+            assert name in getattr(part, kind), name
+            assert entry["function"] in part.workers
+
+
+def test_the_table_has_every_collection_whose_indexes_a_deployment_sets() -> None:
+    indexes = (KIT.infra / "indexes.tf").read_text("utf-8")
+    searched = indexes.partition("  searched = {")[2].partition("\n  }")[0]
+    kept = {collection for part in PARTS.values() for collection in part.collections}
+    assert kept == {"documents", *re.findall(r"^ +(\w+) += \[", searched, re.MULTILINE)}
+
+
+def test_a_part_has_the_worker_of_its_queue() -> None:
+    for worker, queue in QUEUES_OF_THE_KIT.items():
+        part = OF_QUEUES[queue]
+        assert worker in used([Use(part, "")]).functions, part
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_queues_to_which_a_parts_functions_must_enqueue_are_deployed_with_it(part: str) -> None:
+    found = used([Use(part, "", PARTS[part].api)])
+    may = {"sweep": KITS["queues"], "batch_expand": ["admit"], "failures": ["admit"]}  # if there is such a part
+    for name in found.functions:
+        needed = set(KITS["functions"][name].get("enqueues", ())) - set(may.get(name, ()))
+        assert needed <= found.queues, name
+
+
+@pytest.mark.parametrize(("imports", "task", "more"), USES)
+def test_the_parts_follow_from_the_code(tmp_path: Path, imports: str, task: str, more: Iterable[str]) -> None:
+    found = project(tmp_path, imports=imports, task=task)
+    assert functions_of(found) == OF_A_FLOW | set(more)
+
+
+def test_a_function_that_only_answers_needs_no_part(tmp_path: Path) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("orders")\norders = app.entry_point()\n'
+    )
+    (tmp_path / "signalbox.yaml").write_text("functions: {orders: {}}\n")
+    found = load(tmp_path / "signalbox.yaml")
+    assert set(found.functions) == {"orders"}
+    assert [dict(found.queues), dict(found.schedules), dict(found.triggers)] == [{}, {}, {}]
+
+
+def test_a_flow_has_the_queues_triggers_and_schedules_that_it_needs_and_no_others(tmp_path: Path) -> None:
+    rows = rows_of(project(tmp_path))
+    assert sorted(rows["deployments"]) == ["batch_expand", "orders", "sweep"]
+    assert sorted(rows["queues"]) == ["batches", "flows", "tasks"]
+    assert (sorted(rows["schedules"]), rows["triggers"]) == (["sweep"], {})
+    assert {"batches", "flows", "mailbox", "outbox"} < set(rows["collections"])
+    assert {"documents", "objects", "semaphores", "yokes"}.isdisjoint(rows["collections"])
+    assert rows["deployments"]["sweep"]["enqueues"] == ["batches", "flows", "tasks"]
+    assert rows["deployments"]["batch_expand"]["enqueues"] == ["batches", "tasks"]
+    assert rows["deployments"]["sweep"]["env"]["SIGNALBOX_PARTS"] == '["batches","flows","sweep","tasks"]'
+
+
+def test_each_part_has_the_line_from_which_it_follows(tmp_path: Path) -> None:
+    imports, task = "from signalbox import semaphore", 'semaphore("a").wait(charge.call(order="b"))'
+    found = project(tmp_path, "api: [failures]\nfunctions: {orders: {}}\n", imports, task)
+    assert dict(found.parts) == {
+        "semaphores": "functions/orders/main.py:9",
+        "batches": "functions/orders/main.py:13",
+        "flows": "functions/orders/main.py:13",
+        "tasks": "functions/orders/main.py:13",
+        "failures": "api",
+        "sweep": "flows",
+    }
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_the_functions_for_callers_follow_from_api(tmp_path: Path, name: str) -> None:
+    found = project(tmp_path, f"api: [{name}]\nfunctions: {{orders: {{}}}}\n")
+    assert functions_of(found) >= set(PARTS[name].api)
+    people = {each for each in functions_of(found) if "people" in found.functions[each].invoked_by}
+    assert people == set(PARTS[name].api) - {"smoke"}
+
+
+def test_all_is_the_kits_whole_catalogue(tmp_path: Path) -> None:
+    found, kits = project(tmp_path, "api: all\nfunctions: {orders: {}}\n"), load()
+    of_the_kit = {name: each for name, each in kits.functions.items() if kits.is_of_the_kit(each)}
+    assert {name: found.functions[name] for name in functions_of(found)} == of_the_kit
+    assert found.queues == kits.queues
+
+
+def test_entries_of_the_catalogue_have_their_parts(tmp_path: Path) -> None:
+    base = "functions: {orders: {}}\n"
+    semaphores = project(tmp_path, f"{base}semaphores: {{printer: {{permits: 1, lease_seconds: 60}}}}\n")
+    assert functions_of(semaphores) == {*OF_A_FLOW, "semaphore_admit", "semaphores"}
+    assert semaphores.parts["semaphores"] == "semaphores.printer"
+    history = project(tmp_path, f"{base}history: {{contracts: {{prefix: contract-}}}}\n")
+    assert functions_of(history) == {*OF_A_FLOW, *OF_DOCUMENTS}
+    indexes = project(tmp_path, f"{base}indexes: {{names: {{collection: documents, fields: [a, b]}}}}\n")
+    assert functions_of(indexes) == {*OF_A_FLOW, *OF_DOCUMENTS}
+
+
+def test_a_scheduled_task_has_the_function_that_enqueues_it_closed_to_people(tmp_path: Path) -> None:
+    schedule = 'schedules: {nightly: {function: orders, task: charge, arguments: {order: a}, cron: "0 1 * * *"}}\n'
+    found = project(tmp_path, f"functions: {{orders: {{}}}}\n{schedule}")
+    assert functions_of(found) == {*OF_A_FLOW, "tasks"}
+    assert found.functions["tasks"].invoked_by == ("schedule",)
+
+
+def test_documents_that_are_not_verified_need_no_verifications(tmp_path: Path) -> None:
+    found = project(tmp_path, "api: [documents]\ndocuments: {verified: false}\nfunctions: {orders: {}}\n")
+    assert functions_of(found) == {*OF_A_FLOW, "documents", "link_fan_out", "link_refresh"}
+    assert sorted(found.schedules) == ["sweep"]
+
+
+def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_path: Path) -> None:
+    found = project(tmp_path, "api: [documents]\ndocuments: {written_by: kit}\nfunctions: {orders: {}}\n")
+    assert functions_of(found) == {*OF_A_FLOW, "documents", *OF_DOCUMENTS} - {"link_fan_out"}
+    assert found.triggers == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("api: [semaphors]\nfunctions: {orders: {}}\n", r"api names 'semaphors'; did you mean 'semaphores'\?"),
+        ("api: yes\nfunctions: {orders: {}}\n", r"api is True; write all, or a list of documents, transforms"),
+        (
+            "functions: {orders: {}, documents: {memory: 2Gi}}\n",
+            r"functions\.documents: .* not deployed .*: add `api: \[documents\]` to the catalogue, or remove",
+        ),
+        (
+            "functions: {orders: {}, link_refresh: {memory: 2Gi}}\n",
+            r"functions\.link_refresh: nothing uses documents, the part of this function of the kit, or remove",
+        ),
+        (
+            "functions: {orders: {}}\nqueues: {links: {concurrent_max: 4}}\n",
+            r"queues\.links: nothing uses this queue of the kit: remove this entry",
+        ),
+    ],
+)
+def test_an_entry_that_would_have_no_effect_is_refused(tmp_path: Path, entry: str, message: str) -> None:
+    with pytest.raises(CatalogueError, match=message):
+        project(tmp_path, entry)
+
+
+def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path: Path) -> None:
+    found = project(
+        tmp_path, "functions: {orders: {}, batch_expand: {memory: 1Gi}}\nqueues: {flows: {concurrent_max: 4}}\n"
+    )
+    assert found.functions["batch_expand"].memory == "1Gi"
+    assert (found.queues["flows"].concurrent_max, found.queues["flows"].attempts_max) == (4, -1)
+
+
+@pytest.mark.parametrize(
+    ("imports", "task", "read"),
+    [
+        ("from signalbox.batches.api import batch", "batch", r"main\.py:3 reads signalbox\.batches\.api"),
+        ("from signalbox import *", "batch", r"main\.py:3 reads signalbox\.\*"),
+        ("import signalbox", 'getattr(signalbox, "ba" + "tch")', r"main\.py:9 reads signalbox\.\*"),
+        ("import importlib", 'importlib.import_module("signalbox")', r"main\.py:9 reads signalbox\.\*"),
+    ],
+)
+def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
+    tmp_path: Path, imports: str, task: str, read: str
+) -> None:
+    catalogue = project(tmp_path, imports=imports, task=task)
+    with pytest.raises(PackagingError, match=f"{read}.*: import the names that it uses from signalbox"):
+        check_all(catalogue, KIT.root)
+
+
+def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:
+    assert absent("semaphore-wait").endswith("add `api: [semaphores]` to the catalogue")
+    assert [absent(name) for name in ("orders", "batch-expand", "smoke")] == ["", "", ""]
+
+
+def test_without_the_examples_the_repository_has_the_kits_functions_only() -> None:
+    whole, kits = load(KIT.catalogue), load(KIT.catalogue, examples=False)
+    assert set(kits.functions) == {name for name, each in whole.functions.items() if whole.is_of_the_kit(each)}
+    called = {each.function for each in kits.triggers.values()} | {each.function for each in kits.schedules.values()}
+    assert called <= set(kits.functions)

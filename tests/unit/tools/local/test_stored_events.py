@@ -1,0 +1,101 @@
+"""The events of a SQLite store reach functions in the form in which Eventarc delivers them."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cloudevents.http import from_http
+
+from signalbox.adapters.http.event_deliveries import document_event
+from signalbox.adapters.settings import from_environment
+from signalbox.adapters.sqlite.store import SqliteStore
+from signalbox.core.ports import Delete, DocumentEvent, Put
+from signalbox_tools.local.event_bridge.cloudevent import Event
+from signalbox_tools.local.event_bridge.stored_events import StoredEvents
+
+SETTINGS = replace(
+    from_environment({"SIGNALBOX_PROJECT": "p", "SIGNALBOX_LOCATION": "europe-west1"}),
+    triggers={"documents": "documents/{key}", "orders": "orders/{id}"},
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(file, SETTINGS.triggers)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def events(file: Path, store: SqliteStore) -> StoredEvents:
+    return StoredEvents(file, SETTINGS)
+
+
+def delivered(event: Event) -> DocumentEvent:
+    return document_event(from_http(dict(event.headers), event.body).get_attributes(), event.body)
+
+
+def all_of(events: StoredEvents) -> list[DocumentEvent]:
+    return [delivered(events.event(number)[0]) for number in events.ids_after(0)]
+
+
+def test_each_change_is_an_event_in_the_order_of_the_commits(store: SqliteStore, events: StoredEvents) -> None:
+    for n in range(20):
+        store.commit([Put("documents/a", {"n": n})])
+    store.commit([Delete("documents/a")])
+    found = all_of(events)
+    assert [event.after for event in found] == [*({"n": n} for n in range(20)), None]
+    assert [event.before for event in found] == [None, *({"n": n} for n in range(20))]
+    assert len({event.id for event in found}) == 21
+
+
+def test_an_event_has_the_times_and_the_path_of_its_record(store: SqliteStore, events: StoredEvents) -> None:
+    created = store.commit([Put("documents/é\nb", {"n": 1})]).commit_time
+    updated = store.commit([Put("documents/é\nb", {"n": 2})]).commit_time
+    event, at = events.event(2)
+    found = delivered(event)
+    assert (found.key, found.create_time, found.before_update_time, found.update_time) == (
+        "é\nb",
+        created,
+        created,
+        updated,
+    )
+    assert at == pytest.approx(updated.timestamp())
+    assert event.headers["ce-document"] == "documents/%C3%A9%0Ab"
+    assert event.headers["ce-source"] == "//firestore.googleapis.com/projects/p/databases/(default)"
+    assert event.headers["ce-location"] == "europe-west1"
+
+
+def test_only_changes_under_a_triggers_pattern_are_events(store: SqliteStore, events: StoredEvents) -> None:
+    for path in ("semaphores/a", "documents/a/versions/1", "orders/a", "documents/a", "documents/a"):
+        store.commit([Put(path, {"n": 1})])
+    assert [events.event(number)[0].trigger for number in events.ids_after(0)] == ["orders", "documents"]
+
+
+def test_events_that_end_in_one_turn_are_deleted_or_marked_together(store: SqliteStore, events: StoredEvents) -> None:
+    store.commit([Put(f"documents/{n}", {}) for n in range(4)])
+
+    async def end() -> None:
+        await asyncio.gather(events.forget(1), events.give_up(2), events.forget(3))
+
+    asyncio.run(end())
+    counts = events.counts()
+    assert (events.ids_after(0), counts.received, counts.delivered, counts.given_up) == ([4], 4, 2, 1)
+
+
+def test_a_commit_of_another_process_is_noticed(file: Path, store: SqliteStore, events: StoredEvents) -> None:
+    async def notified() -> bool:
+        noticed = asyncio.Event()
+        with events.on_notice(noticed.set):
+            store.commit([Put("documents/a", {})])
+            async with asyncio.timeout(5):
+                return await noticed.wait()
+
+    assert asyncio.run(notified())
