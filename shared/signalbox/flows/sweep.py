@@ -19,13 +19,13 @@ messages for the removed flow have its execution id and are dropped; leases that
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.due_records import due_records
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import (

@@ -29,6 +29,7 @@ class Action:
       the value on the page.
     - `fields` are further fields of the body. A field is a number if its name is in `NUMBERS`, otherwise a text.
     - `is_of_seen` is whether the call is made only if the resource still has the entity tag that the page showed.
+    - `previews` is whether the dialog first shows the answer to a dry run, which lists what is dropped and runs again.
     - `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """
 
@@ -40,6 +41,7 @@ class Action:
     value: str = ""
     is_of_seen: bool = False
     fields: tuple[str, ...] = ()
+    previews: bool = False
     on_all: str = ""
 
     def matches(self, method: str, segments: Sequence[str]) -> bool:
@@ -53,7 +55,7 @@ class Action:
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
         fields = [{"name": name, "number": name in NUMBERS} for name in self.fields]
-        shown |= given(fields=fields or None, on_all=self.on_all or None)
+        shown |= given(fields=fields or None, previews=self.previews or None, on_all=self.on_all or None)
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 
@@ -102,6 +104,7 @@ ACTIONS: Mapping[str, Action] = {
         f"{RUN}/retry",
         "The run continues in place, under its id: what failed in its last await runs again, and all else stays.",
         reason="body",
+        previews=True,
         on_all="retry",
     ),
     "retry-from": Action(
@@ -113,6 +116,7 @@ ACTIONS: Mapping[str, Action] = {
         "their events are received again.",
         reason="body",
         fields=("from_entry",),
+        previews=True,
     ),
     "terminate": Action(
         "Terminate",

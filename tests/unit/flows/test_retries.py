@@ -1,16 +1,24 @@
 """Retry in place: a run that has failed, or is stuck, continues under its id from an earlier point of its log."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
 from signalbox.adapters import runtime
+from signalbox.core.ports import Conflict
+from signalbox.flows import sweep
+from signalbox.flows.machine import rewinds
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Event, message_to_record
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
-from signalbox.flows.service import reads, retries
+from signalbox.flows.service import reads, retries, suspensions, turns
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.testing import Harness, replay
 from signalbox.testing.deliveries import TaskFailed
 from signalbox.testing.fixtures import harness as harness
@@ -526,3 +534,100 @@ def test_what_a_retry_costs() -> None:
     adopting = shop.world.cost_of(lambda: shop.deliver(shop.take("turn")))
     assert adopting.reads - alone.reads == 1
     assert (alone.writes, adopting.writes) == (2, 4)
+
+
+async def two() -> Any:
+    await step("work")
+    await flow.event("go")
+    return await step("charge")
+
+
+async def over() -> Any:
+    return await SubFlow[Any](FUNCTION, "two", {}, id="below")
+
+
+def failing(_: Any) -> str:
+    raise Problem("no")
+
+
+def failed_shop(*names: str, keeping: Keeping = AS_LONG_AS_NEEDED) -> Shop:
+    """Return a shop with a run that has failed at its second step; the names are those of further events."""
+    shop = Shop(flows_of(two, over, keeping=keeping), {"work": lambda _: "done", "charge": failing})
+    shop.start("two")
+    for name in ("go", *names):
+        shop.event("two", name, id_=name)
+    shop.settle()
+    assert shop.status("two")["state"] == "failed"
+    return shop
+
+
+TWO = FlowAddress("two", "1")
+DEFAULT = retries.RetryOptions()
+
+
+def test_of_two_retries_at_once_one_is_refused_and_learns_the_other_s_key() -> None:
+    shop, asked = failed_shop(), list[str]()
+
+    def overtaken(header: FlowHeader, *given: Any) -> Any:
+        if not asked:
+            asked.append("R2")
+            retries.retry(shop.ports, shop.flows, TWO, "R2", DEFAULT)
+        return rewinds.plan_of(header, *given)
+
+    with mock.patch.object(retries, "plan_of", overtaken), pytest.raises(CannotRetry) as refused:
+        retries.retry(shop.ports, shop.flows, TWO, "R1", DEFAULT)
+    assert (refused.value.reason, refused.value.first_key) == ("not-failed", "R2")
+
+
+def test_messages_of_an_ended_run_are_not_dropped_after_its_retry() -> None:
+    shop = failed_shop()
+    mailbox = read_mailbox(shop.ports.store, TWO.base, 10)
+    event = message_put(TWO.base, "late", message_to_record(Event("late", 1)))
+    shop.ports.store.commit([event])
+    mailbox = read_mailbox(shop.ports.store, TWO.base, 10)
+    retries.retry(shop.ports, shop.flows, TWO, "R1", DEFAULT)
+    with pytest.raises(Conflict):
+        turns.advance(shop.ports, shop.flows, turns.FlowMailbox(TWO, mailbox))
+
+
+def test_a_run_whose_removal_has_begun_is_not_retried() -> None:
+    shop = failed_shop("a", "b")
+    [read] = shop.ports.store.read(header_path(TWO.base))
+    with replaced(flow_removed_at_once_max=1):
+        assert not sweep.remove(shop.ports, TWO, read, lambda: True)
+    with pytest.raises(CannotRetry) as refused:
+        retries.retry(shop.ports, shop.flows, TWO, "R1", DEFAULT)
+    assert refused.value.reason == "being-removed"
+
+
+def test_a_retry_removes_the_note_of_the_archive_and_the_next_end_has_its_own() -> None:
+    shop = failed_shop(keeping=Keeping.checked(None, "gs://archive/of/flows"))
+    [listing] = shop.ports.store.read(TWO.base)
+    assert "archived_at" in (listing.data or {})
+    retries.retry(shop.ports, shop.flows, TWO, "R1", DEFAULT)
+    [listing] = shop.ports.store.read(TWO.base)
+    assert not {"archived_at", "due_at", "ended_at"} & (listing.data or {}).keys()
+    shop.settle()
+    assert sorted(name.count(".1.ndjson") for name in shop.archives) == [0, 1]
+
+
+def test_a_termination_that_has_seen_the_ended_sub_flow_looks_again_after_its_retry() -> None:
+    shop = Shop(flows_of(two, over), {"work": failing, "charge": failing})
+    shop.start("over")
+    shop.deliver(shop.take("turn"))
+    suspended = FlowAddress("over", "1")
+    suspensions.suspend(shop.ports, suspended)
+    shop.settle()
+    below, seen = FlowAddress("two", "below"), list[str]()
+
+    def looked(ports: Any, header: FlowHeader) -> None:
+        cancels(ports, header)
+        if not seen:
+            seen.append("the sub-flow has ended")
+            retries.retry(shop.ports, shop.flows, below, "R1", DEFAULT)
+
+    cancels = sweep.cancel_sub_flows
+    with mock.patch.object(sweep, "cancel_sub_flows", looked):
+        sweep.terminate(shop.ports, suspended)
+    shop.settle()
+    assert reads.get(shop.ports, below).state == "cancelled"

@@ -135,7 +135,7 @@ def end_notice(header: FlowHeader) -> tuple[Effect, ...]:
         return ()
     error, address = header.end.outcome.error or {}, header.address
     notice = FailureNotice("flow", "failed", address.name, address.key, error.get("type", ""), error.get("detail", ""))
-    return notice.tasks(header.function, address.base, header.incarnation)
+    return notice.tasks(header.function, address.base, header.ended_as)
 
 
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:

@@ -22,11 +22,10 @@ keeps its position: what the code draws behind it stays the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.driver import DUE_PATCH

@@ -10,12 +10,11 @@ opening turns go on with the failed sub-flows down to it.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Delete, Ports, Snapshot, Write

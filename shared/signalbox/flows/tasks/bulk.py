@@ -219,9 +219,9 @@ def matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[st
         return False
     if payload["state"] not in ("", header.state):
         return False
-    if header.end and header.end.at <= until and payload["action"] not in ("delete", "retry"):
-        return False
     if payload["action"] == "retry" and header.state not in (FAILED, STUCK):
+        return False
+    if header.end and header.end.at <= until and payload["action"] not in ("delete", "retry"):
         return False
     is_chosen_by_state = payload["state"] or payload["action"] in ("resume", "retry")
     since = state_since(header)

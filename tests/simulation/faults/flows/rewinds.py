@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.ports import Change, Committed, Ports, Snapshot, Store, Write
+from signalbox.core.lazy_dataclasses import replace
+from signalbox.core.ports import Store
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import StoredLog
 from signalbox.flows.model.messages import Message
 from signalbox.flows.model.waits import Wait
-from signalbox.flows.storage.commits import Commit, Opening
+from signalbox.flows.storage.commits import Opening
 from signalbox.flows.storage.log import LoadedLog
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
@@ -20,13 +19,9 @@ from tests.simulation.worlds.flows import rewinds
 
 adopt_sub_flows = original("flows.adopt_sub_flows")
 adopted_header = original("flows.adopted_header")
-commit_turn = original("flows.commit_turn")
-of_waiting_parent = original("flows.of_waiting_parent")
 opening = original("flows.FlowTurn.open")
-rewind_writes = original("flows.rewind_writes in retries")
 taken_messages = original("flows.taken_messages in turns")
 wake_flow = original("flows.wake_flow in retries")
-CHANGING: tuple[str, ...] = original("flows.CHANGING")
 
 
 def in_rewinds(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -36,11 +31,6 @@ def in_rewinds(clause: str, without: str, *replacements: Replacement) -> Fault:
 
 def _of_the_generation(header: FlowHeader) -> str:
     return f"{header.incarnation}-{header.generation}"
-
-
-def _unguarded(*given: Any) -> list[Write]:
-    put, *others = rewind_writes(*given)
-    return [replace(put, guard=None), *others]
 
 
 def _wakes_nobody(_: str, function: str) -> Effect:
@@ -54,17 +44,6 @@ def _without_events(definition: Any, header: FlowHeader, kept: Any, _: Any, now:
 
 def _without_marks(address: Any, taken: Any, now: Any, *_: Any) -> Any:
     return taken_messages(address, taken, now)
-
-
-def _dropping_unguarded(ports: Ports, commit: Commit) -> Committed:
-    writes = [write for write in commit.writes if not (isinstance(write, Change) and not write.fields)]
-    committed: Committed = commit_turn(ports, replace(commit, writes=writes))
-    return committed
-
-
-def _compared(header: FlowHeader, parent: Snapshot) -> Sequence[Write]:
-    put, delete = of_waiting_parent(header, parent)
-    return [Change(put.path, {}, parent.guard), delete]
 
 
 def _waits_only(store: Store, turn: Any, log: Any) -> Opening:
@@ -96,28 +75,17 @@ FAULTS = (
     in_rewinds(
         "rewind-1", "the rewinds in the execution id", ("flows.FlowHeader.execution_id", property(_of_the_generation))
     ),
-    in_rewinds("rewind-2", "the header's guard of a rewind", ("flows.rewind_writes in retries", _unguarded)),
     in_rewinds("rewind-3", "the key of a request in the header", ("flows.retried_before", lambda *_: None)),
     in_rewinds("rewind-4", "the wake-up of a rewind", ("flows.wake_flow in retries", _wakes_nobody)),
     in_rewinds("rewind-5", "giving back dropped events", ("flows.FlowTurn.open", staticmethod(_without_events))),
     in_rewinds("rewind-6", "marking events that the end leaves", ("flows.TurnCommit.unread_after", lambda *_: ())),
     in_rewinds("rewind-6", "marking events behind the end", ("flows.taken_messages in turns", _without_marks)),
-    in_rewinds("rewind-7", "the header's guard of a drop", ("flows.commit_turn", _dropping_unguarded)),
-    in_rewinds("rewind-8", "the mark of a removal", ("flows.mark_removing", lambda _, read, __: read)),
     in_rewinds(
         "rewind-9",
         "the rewinds in an archive's name",
         ("flows.FlowHeader.ended_as", property(lambda header: header.incarnation)),
     ),
-    in_rewinds(
-        "rewind-9",
-        "removing the note of the archive",
-        ("flows.CHANGING", tuple(name for name in CHANGING if name != "archived_at")),
-    ),
-    in_rewinds("rewind-10", "refusing a lock that was released", ("flows.FlowTurn.check_locks", lambda *_: None)),
-    in_rewinds("family-1", "looking at the parent", ("flows.waits_for", lambda *_: True)),
     in_rewinds("family-2", "deleting the message of the failure", ("flows.end_name in retries", lambda _: "none")),
-    in_rewinds("family-3", "writing the parent's header", ("flows.of_waiting_parent", _compared)),
     in_rewinds("family-4", "the sub-flow in the opening turn's commit", ("flows.adopt_sub_flows", _waits_only)),
     in_rewinds("family-5", "going on with the sub-flow", ("flows.earlier_sub_flows", lambda *_: {})),
     in_rewinds("family-6", "the parent's new wait", ("flows.adopted_header", _of_the_old_wait)),
