@@ -220,7 +220,7 @@ def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
     for name, index in _entries(sections, "indexes"):
         if index.get("collection") == "documents":
             yield Use("documents", f"indexes.{name}")
-    for name in _api(sections.get("api")):
+    for name in _api(sections["api"] or []):
         yield Use(name, "api", PARTS[name].api)
 
 
@@ -259,8 +259,16 @@ def _api(content: Any) -> Sequence[str]:
     listed = isinstance(content, list) and all(isinstance(each, str) for each in content)
     refuse(not listed, f"api is {content!r}; write {ALL}, or a list of {', '.join(APIS)}")
     for name in content:
-        refuse(name not in APIS, f"api names {name!r}{closest(name, APIS)}; choose from {', '.join(APIS)}")
+        refuse(name == ALL, f"api names {ALL} in a list; write  api: {ALL}")
+        refuse(name not in APIS, f"api names {name!r}{_meant(name)}; choose from {', '.join(APIS)}")
+        refuse(content.count(name) > 1, f"api names {name} twice")
     return tuple(content)
+
+
+def _meant(name: str) -> str:
+    """Return which part has a function of this name, or is named nearly so."""
+    part = FUNCTIONS.get(name.replace("-", "_"), "")
+    return f", a function of {part}" if part in APIS else closest(name, APIS)
 
 
 def _with_only(sections: Mapping[str, Any], used: Used) -> dict[str, Any]:

@@ -207,6 +207,9 @@ def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_p
     ("entry", "message"),
     [
         ("api: [semaphors]\nfunctions: {orders: {}}\n", r"api names 'semaphors'; did you mean 'semaphores'\?"),
+        ("api: [semaphore-wait]\nfunctions: {orders: {}}\n", r"api names 'semaphore-wait', a function of semaphores; "),
+        ("api: [all, tasks]\nfunctions: {orders: {}}\n", r"api names all in a list; write  api: all$"),
+        ("api: [tasks, tasks]\nfunctions: {orders: {}}\n", r"api names tasks twice$"),
         ("api: yes\nfunctions: {orders: {}}\n", r"api is True; write all, or a list of documents, transforms"),
         (
             "functions: {orders: {}, documents: {memory: 2Gi}}\n",
@@ -225,6 +228,10 @@ def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_p
 def test_an_entry_that_would_have_no_effect_is_refused(tmp_path: Path, entry: str, message: str) -> None:
     with pytest.raises(CatalogueError, match=message):
         project(tmp_path, entry)
+
+
+def test_an_empty_api_names_no_function(tmp_path: Path) -> None:
+    assert functions_of(project(tmp_path, "api:\nfunctions: {orders: {}}\n")) == OF_A_FLOW
 
 
 def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path: Path) -> None:
