@@ -22,7 +22,7 @@ The arguments of a task with a decorator from elsewhere are unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +31,14 @@ from signalbox.catalogue.declared_in_code import Module, parsed, with_apps
 from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.catalogue.parts import FUNCTIONS as OF_THE_KIT
 from signalbox.core.given import given
-from signalbox.core.kit_names import LINKS_QUEUE
+from signalbox.core.kit_names import (
+    ADMIT_QUEUE,
+    BATCHES_QUEUE,
+    FLOWS_QUEUE,
+    LINKS_QUEUE,
+    OBJECTS_QUEUE,
+    TASKS_QUEUE,
+)
 from signalbox.core.lazy_dataclasses import dataclass
 
 MAIN = "main.py"
@@ -79,6 +86,8 @@ class Usage:
     """The place of ``app.callbacks()``, or an empty text."""
     archives: Mapping[str, str] = field(default_factory=dict)
     """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``Call("NAME", …)``, by NAME."""
     hidden: Mapping[str, str] = field(default_factory=dict)
     """The places where it imports names of the kit that parsing cannot follow, by module."""
 
@@ -117,6 +126,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
     invokes: dict[str, str] = {}
     rights: dict[str, str] = {}
     archives: dict[str, str] = {}
+    called: dict[str, str] = {}
     hidden: dict[str, str] = {}
     through: dict[str, str] = {}
     callbacks = ""
@@ -143,6 +153,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         invokes = {**module.invoked(), **invokes}
         rights = {**module.rights(), **rights}
         archives = {**module.archives(), **archives}
+        called = {**module.called(), **called}
         hidden = {**module.hidden(), **hidden}
         through = {**module.through(), **through}
         callbacks = callbacks or module.callbacks()
@@ -168,6 +179,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         through,
         callbacks,
         archives,
+        called,
         hidden,
     )
 
@@ -210,6 +222,22 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     return {**names, **given(parameters=known or None), **entry}, {
         key: ", ".join(dict.fromkeys(filter(None, where.values()))) for key, where in found.items()
     }
+
+
+OF_CALLERS = frozenset({ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE})
+"""The queues of work of which a task of another function may be a part: it ends a lease, a unit or a step."""
+
+
+def with_callers(name: str, usage: Usage, usages: Mapping[str, Usage]) -> Usage:
+    """Return the declarations of a function with the queues that its tasks need as a part of other functions' work."""
+    callers = {other: each for other, each in usages.items() if name in each.called and other != name}
+    needed = {
+        queue: f"{other}/{each.called[name]}"
+        for other, each in callers.items()
+        for queue in each.queues
+        if queue in OF_CALLERS and usage.tasks
+    }
+    return replace(usage, queues={**needed, **usage.queues})
 
 
 def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:

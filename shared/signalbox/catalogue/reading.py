@@ -21,7 +21,15 @@ from typing import Any, TypeVar, get_origin
 import yaml
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
-from signalbox.catalogue.derived_keys import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
+from signalbox.catalogue.derived_keys import (
+    FROM_CODE,
+    Usage,
+    check_writer,
+    completed,
+    trigger_name,
+    usage_of,
+    with_callers,
+)
 from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import Function, missing, url_segment
 from signalbox.catalogue.parts import (
@@ -181,7 +189,8 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     sections, places = _with_code(sections, root)
     parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
-        used = used_parts(_uses(sections, root), verified=_are_documents_verified(sections))
+        uses = sorted(_uses(sections, root), key=lambda use: use.origin.startswith("functions."))  # code comes first
+        used = used_parts(uses, verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
@@ -377,7 +386,8 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
     for name, usage in read.items():
         where = f"functions.{name}"
         try:
-            functions[name], places[where] = completed(functions[name], usage, scheduled=name in called)
+            found = with_callers(name, usage, read)
+            functions[name], places[where] = completed(functions[name], found, scheduled=name in called)
         except CatalogueError as error:
             raise CatalogueError(f"{where}: {error}") from None
         _check_callbacks(functions, read, name, usage)

@@ -319,6 +319,32 @@ def test_a_task_that_runs_under_permits_gives_them_back(tmp_path: Path, filled: 
     assert "semaphore_admit" in found.functions
 
 
+@pytest.mark.parametrize(
+    ("imports", "task", "needed"),
+    [
+        ("Call, semaphore", 'semaphore("s").wait(Call("printers", "printed", {}))', {"admit", "flows"}),
+        ("Call, batch", 'batch("b").populate([Call(function="printers", task="printed")])', {"batches", "flows"}),
+        ("Call", 'Call("printers", "printed", {})', {"flows"}),
+    ],
+)
+def test_a_function_whose_tasks_are_a_part_of_anothers_work_enqueues_to_its_queues(
+    tmp_path: Path, imports: str, task: str, needed: set[str]
+) -> None:
+    folder = tmp_path / "functions" / "printers"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("printers")\n@app.task\ndef printed(): ...\n'
+        "printers = app.entry_point()\n"
+    )
+    both = "functions: {printers: {}, orders: {}}\n"
+    found = project(tmp_path, both, imports=f"from signalbox import {imports}", task=task)
+    assert set(found.functions["printers"].enqueues) == {*needed, "batches", "tasks"}
+    assert found.places["functions.printers"]["enqueues"] == "orders/main.py:9"
+    assert found.parts["flows"].startswith("functions/orders/main.py:")
+    own = project(tmp_path, "functions: {printers: {enqueues: []}, orders: {}}\n", task=task)
+    assert own.functions["printers"].enqueues == ()
+
+
 def test_an_import_for_types_only_uses_no_part(tmp_path: Path) -> None:
     imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from signalbox import documents, yokes"
     assert functions_of(project(tmp_path, imports=imports)) == OF_A_FLOW
