@@ -21,7 +21,7 @@ among them. The kit may also fill an argument whose annotation cannot be resolve
 The arguments of a task with a decorator from elsewhere are unknown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
@@ -228,8 +228,11 @@ OF_CALLERS = frozenset({ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECTS_QUEUE, 
 """The queues of work of which a task of another function may be a part: it ends a lease, a unit or a step."""
 
 
-def with_callers(name: str, usage: Usage, usages: Mapping[str, Usage]) -> Usage:
-    """Return the declarations of a function with the queues that its tasks need as a part of other functions' work."""
+def with_callers(name: str, usage: Usage, usages: Mapping[str, Usage], named_by_callers: Collection[str]) -> Usage:
+    """Return the declarations of a function with the queues that its tasks need as a part of others' work.
+
+    Callers over HTTP may name any task as a part of theirs: `named_by_callers` are the queues of this work.
+    """
     callers = {other: each for other, each in usages.items() if name in each.called and other != name}
     needed = {
         queue: f"{other}/{each.called[name]}"
@@ -237,7 +240,8 @@ def with_callers(name: str, usage: Usage, usages: Mapping[str, Usage]) -> Usage:
         for queue in each.queues
         if queue in OF_CALLERS and usage.tasks
     }
-    return replace(usage, queues={**needed, **usage.queues})
+    by_api = dict.fromkeys(sorted(named_by_callers) if usage.tasks else (), "")
+    return replace(usage, queues={**by_api, **needed, **usage.queues})
 
 
 def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:

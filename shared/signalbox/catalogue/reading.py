@@ -229,7 +229,7 @@ def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
     for name, index in _entries(sections, "indexes"):
         if index.get("collection") == "documents":
             yield Use("documents", f"indexes.{name}")
-    for name in _api(sections["api"] or []):
+    for name in _api(sections["api"]):
         yield Use(name, "api", PARTS[name].api)
 
 
@@ -263,6 +263,7 @@ def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[U
 
 def _api(content: Any) -> Sequence[str]:
     """Return the parts in the value of `api`. Raises `CatalogueError`."""
+    content = content or []
     if content == ALL:
         return tuple(PARTS)
     listed = isinstance(content, list) and all(isinstance(each, str) for each in content)
@@ -278,6 +279,12 @@ def _meant(name: str) -> str:
     """Return which part has a function of this name, or is named nearly so."""
     part = FUNCTIONS.get(name.replace("-", "_"), "")
     return f", a function of {part}" if part in APIS else closest(name, APIS)
+
+
+def _called_parts(sections: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parts that callers use over HTTP. Raises `CatalogueError`."""
+    declared = (section for section in OF_SECTIONS if section in PARTS and sections.get(section))
+    return frozenset((*_api(sections.get("api")), *declared))
 
 
 def _with_only(sections: Mapping[str, Any], used: Used) -> dict[str, Any]:
@@ -383,10 +390,11 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
             triggers[url_segment(name)] = {"function": name, "event": EVENTS[0], "document": pattern}
             places[f"triggers.{url_segment(name)}"] = {"document": place}
     called = {each.get("function") for each in schedules.values() if not each.get("task")}
+    queues = {queue for part in _called_parts(sections) for queue in PARTS[part].ended_by_tasks}
     for name, usage in read.items():
         where = f"functions.{name}"
         try:
-            found = with_callers(name, usage, read)
+            found = with_callers(name, usage, read, queues)
             functions[name], places[where] = completed(functions[name], found, scheduled=name in called)
         except CatalogueError as error:
             raise CatalogueError(f"{where}: {error}") from None

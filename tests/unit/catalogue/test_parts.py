@@ -345,6 +345,28 @@ def test_a_function_whose_tasks_are_a_part_of_anothers_work_enqueues_to_its_queu
     assert own.functions["printers"].enqueues == ()
 
 
+@pytest.mark.parametrize(
+    ("section", "needed"),
+    [
+        ("api: [semaphores]", {"admit", "tasks"}),
+        ("semaphores: {s: {permits: 1}}", {"admit", "tasks"}),
+        ("api: [batches]", {"batches", "tasks"}),
+        ("api: [documents, tasks]", set()),
+    ],
+)
+def test_a_task_that_callers_may_name_as_a_part_of_their_work_enqueues_to_its_queues(
+    tmp_path: Path, section: str, needed: set[str]
+) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("orders")\n@app.task\ndef printed(): ...\n'
+        "orders = app.entry_point()\n"
+    )
+    (tmp_path / "signalbox.yaml").write_text(f"{section}\nfunctions: {{orders: {{}}}}\n")
+    assert set(load(tmp_path / "signalbox.yaml").functions["orders"].enqueues) == needed
+
+
 def test_an_import_for_types_only_uses_no_part(tmp_path: Path) -> None:
     imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from signalbox import documents, yokes"
     assert functions_of(project(tmp_path, imports=imports)) == OF_A_FLOW
