@@ -270,6 +270,16 @@ class Module:
                 found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
         return found
 
+    def called(self) -> dict[str, str]:
+        """Return the places of the first ``Call("NAME", …)`` of each function, by NAME, if NAME is a constant."""
+        found: dict[str, str] = {}
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) == "Call")
+        for call in calls:
+            for name in [*call.args[:1], *(each.value for each in call.keywords if each.arg == "function")]:
+                if isinstance(name, ast.Constant):
+                    found.setdefault(str(name.value), f"{self._path}:{call.lineno}")
+        return found
+
     def through(self) -> dict[str, str]:
         """Return the places of ``flow.callback(…, through="NAME")``, by NAME, if NAME is a constant."""
         found: dict[str, str] = {}

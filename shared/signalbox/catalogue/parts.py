@@ -49,6 +49,8 @@ class Part:
     """The parts that a caller's request may name, which code names itself."""
     triggers: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
+    ended_by_tasks: tuple[str, ...] = ()
+    """The queues to which a task enqueues that ends a piece of this work, such as a lease or a unit."""
     collections: tuple[str, ...] = ()
     """The collections of its records, whose indexes are settings of a deployment."""
 
@@ -75,16 +77,20 @@ PARTS: dict[str, Part] = {
         queue=ADMIT_QUEUE,
         needs=("tasks",),
         api=("semaphores", "semaphore_wait", "semaphore_signal", "semaphore_renew"),
+        ended_by_tasks=(ADMIT_QUEUE, TASKS_QUEUE),
         collections=("critical_sections", "rate_waits", "rates", "releases", "semaphores", "waiters"),
     ),
-    "rates": Part(needs=("semaphores",), api=("rates",)),
-    "critical_sections": Part(needs=("semaphores",), api=("critical_section",)),
+    "rates": Part(needs=("semaphores",), api=("rates",), ended_by_tasks=(ADMIT_QUEUE, TASKS_QUEUE)),
+    "critical_sections": Part(
+        needs=("semaphores",), api=("critical_section",), ended_by_tasks=(ADMIT_QUEUE, TASKS_QUEUE)
+    ),
     "batches": Part(
         workers=(BATCH_EXPAND,),
         queue=BATCHES_QUEUE,
         needs=("tasks",),
         api=("batches", "batch_complete", "smoke"),
         api_needs=("semaphores",),
+        ended_by_tasks=(BATCHES_QUEUE, TASKS_QUEUE),
         collections=("batches", "completions", "counters", "pages", "units"),
     ),
     "objects": Part(queue=OBJECTS_QUEUE, needs=("tasks",), collections=("mailbox", "objects")),

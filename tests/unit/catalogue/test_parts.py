@@ -225,6 +225,9 @@ def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_p
     ("entry", "message"),
     [
         ("api: [semaphors]\nfunctions: {orders: {}}\n", r"api names 'semaphors'; did you mean 'semaphores'\?"),
+        ("api: [semaphore-wait]\nfunctions: {orders: {}}\n", r"api names 'semaphore-wait', a function of semaphores; "),
+        ("api: [all, tasks]\nfunctions: {orders: {}}\n", r"api names all in a list; write  api: all$"),
+        ("api: [tasks, tasks]\nfunctions: {orders: {}}\n", r"api names tasks twice$"),
         ("api: yes\nfunctions: {orders: {}}\n", r"api is True; write all, or a list of documents, transforms"),
         (
             "functions: {orders: {}, documents: {memory: 2Gi}}\n",
@@ -243,6 +246,10 @@ def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_p
 def test_an_entry_that_would_have_no_effect_is_refused(tmp_path: Path, entry: str, message: str) -> None:
     with pytest.raises(CatalogueError, match=message):
         project(tmp_path, entry)
+
+
+def test_an_empty_api_names_no_function(tmp_path: Path) -> None:
+    assert functions_of(project(tmp_path, "api:\nfunctions: {orders: {}}\n")) == OF_A_FLOW
 
 
 def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path: Path) -> None:
@@ -328,6 +335,54 @@ def test_a_task_that_runs_under_permits_gives_them_back(tmp_path: Path, filled: 
     found = project(tmp_path, imports=f"from signalbox import {filled}", task=task)
     assert {"admit", "tasks"} <= set(found.functions["orders"].enqueues)
     assert "semaphore_admit" in found.functions
+
+
+@pytest.mark.parametrize(
+    ("imports", "task", "needed"),
+    [
+        ("Call, semaphore", 'semaphore("s").wait(Call("printers", "printed", {}))', {"admit", "flows"}),
+        ("Call, batch", 'batch("b").populate([Call(function="printers", task="printed")])', {"batches", "flows"}),
+        ("Call", 'Call("printers", "printed", {})', {"flows"}),
+    ],
+)
+def test_a_function_whose_tasks_are_a_part_of_anothers_work_enqueues_to_its_queues(
+    tmp_path: Path, imports: str, task: str, needed: set[str]
+) -> None:
+    folder = tmp_path / "functions" / "printers"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("printers")\n@app.task\ndef printed(): ...\n'
+        "printers = app.entry_point()\n"
+    )
+    both = "functions: {printers: {}, orders: {}}\n"
+    found = project(tmp_path, both, imports=f"from signalbox import {imports}", task=task)
+    assert set(found.functions["printers"].enqueues) == {*needed, "batches", "tasks"}
+    assert found.places["functions.printers"]["enqueues"] == "orders/main.py:9"
+    assert found.parts["flows"].startswith("functions/orders/main.py:")
+    own = project(tmp_path, "functions: {printers: {enqueues: []}, orders: {}}\n", task=task)
+    assert own.functions["printers"].enqueues == ()
+
+
+@pytest.mark.parametrize(
+    ("section", "needed"),
+    [
+        ("api: [semaphores]", {"admit", "tasks"}),
+        ("semaphores: {s: {permits: 1}}", {"admit", "tasks"}),
+        ("api: [batches]", {"batches", "tasks"}),
+        ("api: [documents, tasks]", set()),
+    ],
+)
+def test_a_task_that_callers_may_name_as_a_part_of_their_work_enqueues_to_its_queues(
+    tmp_path: Path, section: str, needed: set[str]
+) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("orders")\n@app.task\ndef printed(): ...\n'
+        "orders = app.entry_point()\n"
+    )
+    (tmp_path / "signalbox.yaml").write_text(f"{section}\nfunctions: {{orders: {{}}}}\n")
+    assert set(load(tmp_path / "signalbox.yaml").functions["orders"].enqueues) == needed
 
 
 def test_an_import_for_types_only_uses_no_part(tmp_path: Path) -> None:
