@@ -504,7 +504,7 @@ def _replace_entries(db: sqlite3.Connection, indexes: Sequence[tuple[int, IndexK
         old = set(index.keys(before)) if before is not None else set()
         new = set(index.keys(after)) if after is not None else set()
         if old != new:
-            place, entry_id = index.place(collection), step.path if index.of_a_group else id_
+            place, entry_id = index.place(collection), index.entry_id(collection, id_)
             db.executemany(DELETE_ENTRY, [(number, place, key, entry_id) for key in old - new])
             db.executemany(INSERT_ENTRY, [(number, place, key, entry_id, record) for key in new - old])
 
@@ -519,7 +519,7 @@ def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
     [ends_at] = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
     rows = db.execute(SELECT_PIECE, (begins_after, ends_at, index.collection))
     entries = (
-        (number, index.place(collection), key, f"{collection}/{id_}" if index.of_a_group else id_, record)
+        (number, index.place(collection), key, index.entry_id(collection, id_), record)
         for record, collection, id_, text in rows
         for key in index.keys(decoded(text))
     )
