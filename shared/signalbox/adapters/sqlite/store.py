@@ -31,6 +31,7 @@ from pathlib import Path
 from signalbox.adapters.sqlite.events import Notices
 from signalbox.adapters.sqlite.file import (
     AHEAD_MICROSECONDS_MAX,
+    DELETED,
     MACHINE_CLOCK,
     Clock,
     Connection,
@@ -169,7 +170,8 @@ class SqliteStore:
         self._file, self._synchronous, self._clock, self._new_id = file, synchronous, clock, new_id
         self._process = getpid()
         self._triggers = lru_cache(maxsize=4_096)(lambda path: _triggered(triggers or {}, path))
-        self._idle = [Connection(file, synchronous)]
+        first = Connection(file, synchronous)
+        self._file_id, self._idle = first.file_id, [first]
         self._notices = Notices(file)
         self._turn = threading.Lock()
         self._waiting: deque[_Pending] = deque()
@@ -446,9 +448,13 @@ class SqliteStore:
 
     def _opened(self) -> Connection:
         try:
-            return Connection(self._file, self._synchronous)
+            connection = Connection(self._file, self._synchronous)
         except StoreFileError as error:
             raise Unavailable(str(error)) from error
+        if connection.file_id != self._file_id:
+            connection.close()
+            raise Unavailable(f"The store cannot be used: {DELETED}.")
+        return connection
 
 
 def _row(db: sqlite3.Connection, path: str) -> _Row | None:
