@@ -142,6 +142,19 @@ def test_after_a_boot_the_time_is_that_of_the_clock_and_not_before_the_last_comm
         assert store.commit([Put("d/a", {"n": 2})]).commit_time > last
 
 
+def test_after_a_boot_the_time_does_not_stand_still_until_the_clock_has_caught_up(file: Path) -> None:
+    machine = SetClock()
+    with machine.opened(file) as store:
+        machine.wall += HOUR
+        last = store.commit([Put("d/a", {"n": 1})]).commit_time
+    machine.steady, machine.wall = SECOND, machine.wall - HOUR + SECOND
+    with machine.opened(file) as store:
+        assert store.read("d/a")[0].read_time == last
+        machine.pass_(5 * SECOND)
+        assert store.read("d/a")[0].read_time == last + timedelta(seconds=5)
+        assert store.commit([Put("d/a", {"n": 2})]).commit_time == last + timedelta(seconds=5, microseconds=1)
+
+
 def test_the_time_is_that_of_the_machine(opened: SqliteStore) -> None:
     before = instant(MACHINE_CLOCK.wall())
     [read] = opened.read("d/a")

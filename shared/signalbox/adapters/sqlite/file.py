@@ -5,8 +5,9 @@ process is woken at once, while SQLite's own waiting sleeps for milliseconds and
 locks of a process that is killed, since a forked process does not keep them.
 
 **Time.** The time of a store is a steady clock, which counts from the boot of the machine, plus an offset in the file.
-The offset only increases: a commit raises it if the machine's clock is ahead of the store's time. So the store's time
-follows a clock that is set forward, and continues when a clock is set back, in all processes alike.
+The offset only increases: it is raised if the machine's clock, or after a boot the last commit, is ahead of the store's
+time. So the store's time follows a clock that is set forward, and continues when a clock is set back, in all processes
+alike, and never stands still.
 
 **Durability.** With ``NORMAL``, a commit survives the death of all processes. A power cut may lose the last commits but
 never damages the file. With ``FULL``, a commit also survives a power cut.

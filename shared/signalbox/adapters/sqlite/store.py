@@ -265,16 +265,19 @@ class SqliteStore:
                 steady = self._clock.steady()
                 connection.db.execute("BEGIN")
                 head = connection.head()
-            if self._offset(head) == head.offset:
+            if self._offset(head, steady) == head.offset:
                 return head, steady + head.offset
             connection.db.execute("ROLLBACK")
             with connection.writing() as db:
-                db.execute("UPDATE head SET offset = ?", (self._offset(connection.head()),))
+                db.execute("UPDATE head SET offset = ?", (self._offset(connection.head(), self._clock.steady()),))
                 db.execute("COMMIT")
 
-    def _offset(self, head: Head) -> int:
-        """Return the offset of the store's time: that of the file, or more if the machine's clock is ahead."""
-        ahead = self._clock.wall() - self._clock.steady()
+    def _offset(self, head: Head, steady: int) -> int:
+        """Return the offset of the store's time: that of the file, or more if the machine's clock is ahead.
+
+        It is also more if the last commit is ahead, after a boot: the store's time then continues from that commit.
+        """
+        ahead = max(self._clock.wall(), head.time) - steady
         return ahead if ahead > head.offset + AHEAD_MICROSECONDS_MAX else head.offset
 
     # --- committing ---
@@ -337,7 +340,7 @@ class SqliteStore:
             head = connection.head()
             if head.indexes != self._indexes.changes:
                 self._read_indexes(db)
-            time, offset, noticed = head.time, self._offset(head), False
+            time, offset, noticed = head.time, self._offset(head, self._clock.steady()), False
             for each in group:
                 later = max(time, self._clock.steady() + offset) + 1
                 try:
