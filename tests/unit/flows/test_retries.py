@@ -532,8 +532,19 @@ def test_what_a_retry_costs() -> None:
     shop.settle()
     shop.world.cost_of(lambda: retries.retry(shop.ports, shop.flows, FlowAddress("over", "1"), "k", options))
     adopting = shop.world.cost_of(lambda: shop.deliver(shop.take("turn")))
-    assert adopting.reads - alone.reads == 1
-    assert (alone.writes, adopting.writes) == (2, 4)
+    more = row_cost("flows", "retry_adopts")
+    assert (adopting.reads, adopting.writes) == (alone.reads + more.reads, alone.writes + more.writes)
+
+
+def test_what_the_retry_of_a_sub_flow_costs_whose_parent_waits() -> None:
+    shop = Shop(flows_of(two, over), {"work": failing})
+    shop.start("over")
+    shop.deliver(shop.take("turn"))
+    suspensions.suspend(shop.ports, FlowAddress("over", "1"))
+    shop.settle()
+    below = FlowAddress("two", "below")
+    cost = shop.world.cost_of(lambda: retries.retry(shop.ports, shop.flows, below, "k", DEFAULT))
+    assert cost == row_cost("flows", "retry", "retry_alone")
 
 
 async def two() -> Any:
