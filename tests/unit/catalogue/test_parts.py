@@ -184,6 +184,11 @@ def test_entries_of_the_catalogue_have_their_parts(tmp_path: Path) -> None:
     assert functions_of(indexes) == {*OF_A_FLOW, *OF_DOCUMENTS}
 
 
+def test_the_part_of_scheduled_tasks_has_the_line_of_the_schedule(tmp_path: Path) -> None:
+    task = 'pass\n\n\n@app.schedule("0 6 * * *")\n@app.task\ndef count() -> None:\n    pass'
+    assert project(tmp_path, task=task).parts["scheduled_tasks"] == "functions/orders/main.py:12"
+
+
 def test_a_scheduled_task_has_the_function_that_enqueues_it_closed_to_people(tmp_path: Path) -> None:
     schedule = 'schedules: {nightly: {function: orders, task: charge, arguments: {order: a}, cron: "0 1 * * *"}}\n'
     found = project(tmp_path, f"functions: {{orders: {{}}}}\n{schedule}")
