@@ -1,5 +1,6 @@
 """Queries find what Firestore finds, in its order."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -230,6 +231,44 @@ def test_a_group_is_all_collections_of_a_name_at_any_depth_and_no_others(store: 
     between = Query("e", (Condition(n, ">=", 2), Condition(n, "<", 5)), (Order(n),), limit=1, group=True)
     assert [one.path for one in store.query(between)] == ["d/b/e/one"]
     assert [one.path for one in store.query(Query("e", order_by=(Order(n),)))] == ["e/one"]
+
+
+def test_equal_values_of_a_group_are_ordered_by_path_id_by_id(store: Store) -> None:
+    """So "a" is before "a!", although "!" is before "/"."""
+    paths = ["p/a/d/x", "p/a/d/x!", "p/a/e/z/d/x", "p/a\0/d/x", "p/a\0\1/d/x", "p/a!/d/x", "p/a-b/d/x", "p/é/d/x"]
+    store.commit([Put(path, {"v": 1}) for path in reversed(paths)])
+    plain = Query("d", group=True)
+    for query in (
+        plain,
+        replace(plain, where=(Condition(("v",), "==", 1),)),
+        replace(plain, order_by=(Order(("v",)),)),
+    ):
+        assert [each.path for each in store.query(query)] == paths
+    backward = replace(plain, order_by=(Order(("v",), descending=True),))
+    assert [each.path for each in store.query(backward)] == paths[::-1]
+
+
+def test_ids_are_looked_up_only_with_equalities_of_fields_or_inequalities_of_ids(store: Store) -> None:
+    store.commit([Put("d/a", {"v": 1})])
+    above: Condition = Condition(("v",), ">", 0)
+    for wanted in (Condition(ID, "==", "a"), Condition(ID, "in", ["a", "b"])):
+        with pytest.raises(BadQuery):
+            store.query(Query("d", (wanted, above)))
+        with pytest.raises(BadQuery):
+            store.count(Query("d", (wanted, above)))
+        assert store.count(Query("d", (wanted, above, Condition(ID, ">", "A")))) == 1
+        assert store.count(Query("d", (wanted, Condition(("v",), "==", 1)), order_by=(Order(("v",)),))) == 1
+
+
+def test_a_time_of_a_class_derived_from_datetime_is_compared_as_a_time(store: Store) -> None:
+    class Exact(datetime):
+        pass
+
+    moment = Exact(2020, 1, 1, tzinfo=UTC)
+    store.commit([Put("d/a", {"v": moment})])
+    for operator in ("==", ">=", "in"):
+        value: object = [moment] if operator == "in" else moment
+        assert store.count(Query("d", (Condition(("v",), operator, value),))) == 1
 
 
 V: Field = ("v",)

@@ -61,6 +61,14 @@ def test_a_write_of_a_field_inside_a_value_that_is_not_a_map_replaces_the_value(
     }
 
 
+@pytest.mark.parametrize("native", [{"__bytes__": ""}, {"__geo_point__": [0.0, 0.0]}], ids=repr)
+def test_a_write_of_a_field_inside_a_native_value_replaces_the_value(store: Store, native: Data) -> None:
+    before = {"a": native, "b": {"c": native}}
+    change = {("a", "x"): Increment(1), ("b", "c", "y"): 2}
+    assert changed(store, before, change) == {"a": {"x": 1}, "b": {"c": {"y": 2}}}
+    assert changed(store, before, {("a", "x"): REMOVE}) == before
+
+
 def test_removing_takes_a_field_and_leaves_the_map_it_was_in(store: Store) -> None:
     assert changed(store, {"a": 1, "m": {"x": {"y": 1}}}, {("a",): REMOVE, ("m", "x", "y"): REMOVE}) == {"m": {"x": {}}}
 

@@ -1,6 +1,8 @@
 """The file of a SQLite store: its indexes, its time, and what happens if it cannot be used."""
 
+import fcntl
 import os
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from signalbox.adapters.sqlite import file as sqlite_file
 from signalbox.adapters.sqlite import store as sqlite_store
 from signalbox.adapters.sqlite.events import EventLog
-from signalbox.adapters.sqlite.file import MACHINE_CLOCK, VERSION, Clock, StoreFileError
+from signalbox.adapters.sqlite.file import MACHINE_CLOCK, VERSION, Clock, Connection, StoreFileError, cannot_be_used
 from signalbox.adapters.sqlite.plans import IndexKey, plan
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Change, Conflict, Delete, Increment, Must, Put, Query
@@ -139,6 +142,19 @@ def test_after_a_boot_the_time_is_that_of_the_clock_and_not_before_the_last_comm
         assert store.commit([Put("d/a", {"n": 2})]).commit_time > last
 
 
+def test_after_a_boot_the_time_does_not_stand_still_until_the_clock_has_caught_up(file: Path) -> None:
+    machine = SetClock()
+    with machine.opened(file) as store:
+        machine.wall += HOUR
+        last = store.commit([Put("d/a", {"n": 1})]).commit_time
+    machine.steady, machine.wall = SECOND, machine.wall - HOUR + SECOND
+    with machine.opened(file) as store:
+        assert store.read("d/a")[0].read_time == last
+        machine.pass_(5 * SECOND)
+        assert store.read("d/a")[0].read_time == last + timedelta(seconds=5)
+        assert store.commit([Put("d/a", {"n": 2})]).commit_time == last + timedelta(seconds=5, microseconds=1)
+
+
 def test_the_time_is_that_of_the_machine(opened: SqliteStore) -> None:
     before = instant(MACHINE_CLOCK.wall())
     [read] = opened.read("d/a")
@@ -184,7 +200,93 @@ def test_a_checkpoint_empties_the_log_and_commits_make_none_before_it_is_long(fi
         assert file.with_name("store.sqlite-wal").stat().st_size == log_bytes
 
 
+def test_a_log_that_a_long_read_made_long_is_cut_after_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "LOG_BYTES_KEPT_MAX", 100_000)
+    with closing(SqliteStore(file)) as store, closing(EventLog(file)) as log, closing(sqlite3.connect(file)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM head").fetchone()
+        for n in range(10):
+            store.commit([Put("d/a", {"n": n, "text": str(n) * 50_000})])
+            log.checkpoint()
+        assert file.with_name("store.sqlite-wal").stat().st_size > 500_000
+        reader.rollback()
+        log.checkpoint()
+        store.commit([Put("d/a", {})])
+        assert file.with_name("store.sqlite-wal").stat().st_size <= 100_000
+
+
 # --- files that cannot be used ---
+
+
+def test_a_store_whose_files_were_deleted_acknowledges_nothing_and_uses_no_other_file(file: Path) -> None:
+    with closing(SqliteStore(file)) as store, closing(SqliteStore(file)) as other:
+        store.commit([Put("d/a", {"n": 1})])
+        for each in file.parent.iterdir():
+            each.unlink()
+        for _ in range(2):
+            for opened in (store, other):
+                with pytest.raises(Unavailable, match="was deleted while it was used"):
+                    opened.commit([Put("d/a", {"n": 2})])
+                with pytest.raises(Unavailable, match="was deleted while it was used"):
+                    opened.read("d/a")
+    with closing(SqliteStore(file)) as again:
+        again.commit([Put("d/a", {"n": 3})])
+
+
+def test_a_lock_file_that_was_deleted_is_made_again_and_all_use_the_new_one(file: Path) -> None:
+    with closing(SqliteStore(file)) as store:
+        store.commit([Put("d/a", {"n": 1})])
+        file.with_name("store.sqlite.lock").unlink()
+        with pytest.raises(Unavailable):
+            store.read("d/a")
+        assert store.read("d/a")[0].data == {"n": 1}
+
+
+def test_a_forked_process_does_not_keep_the_lock_of_one_that_died(file: Path) -> None:
+    held = Connection(file, "NORMAL")
+    fcntl.flock(held._lock, fcntl.LOCK_EX)
+    reading, writing = os.pipe()
+    forked, tell_forked = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writing)
+        os.close(tell_forked)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(tell_forked)
+    os.read(forked, 1)
+    os.close(forked)
+    try:
+        held.close_lock()  # as the kernel does when a process dies
+        with file.with_name("store.sqlite.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(writing)
+        os.close(reading)
+        os.waitpid(child, 0)
+        held.close()
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(file: Path) -> None:
+    file.mkdir()
+    with pytest.raises(StoreFileError, match="cannot be written"):
+        SqliteStore(file)
+
+
+def test_a_process_without_free_descriptors_answers_that_the_store_is_unavailable(opened: SqliteStore) -> None:
+    """The lock can be opened, the file cannot."""
+    opened._idle.pop().close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    for spare in (0, 1, 2, 3):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + spare, hard))
+        try:
+            with pytest.raises(Unavailable):
+                opened.read("d/a")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert opened.read("d/a")[0].data is None
 
 
 def test_a_file_of_a_newer_release_is_refused(file: Path) -> None:
@@ -216,14 +318,18 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(file: Path, damage: str) ->
     assert file.read_bytes() == damaged
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
-def test_a_folder_that_is_not_writable_is_refused(file: Path) -> None:
-    file.parent.chmod(0o500)
-    try:
-        with pytest.raises(StoreFileError, match="must be writable"):
-            SqliteStore(file)
-    finally:
-        file.parent.chmod(0o700)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("SQLITE_READONLY", "the file and its folder must be writable"),
+        ("SQLITE_FULL", "the disk is full"),
+        ("SQLITE_CORRUPT", "signalbox data clear"),
+    ],
+)
+def test_a_file_that_sqlite_cannot_open_is_refused_with_the_remedy(file: Path, name: str, said: str) -> None:
+    error = sqlite3.OperationalError("no")
+    error.sqlite_errorname = name
+    assert said in cannot_be_used(file, error)
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:

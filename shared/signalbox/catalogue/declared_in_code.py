@@ -392,6 +392,7 @@ class Module:
             if len(crons) > 1:
                 more = ", ".join(map(repr, crons[1:]))
                 raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
+            options.pop("overlap", "")  # the function itself applies the rule
             name = options.pop("name", url_segment(task.name))
             if name in found:
                 raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")

@@ -36,6 +36,7 @@ from signalbox.catalogue.parts import (
     ALL,
     APIS,
     FUNCTIONS,
+    OF_EVENTS,
     OF_NAMES,
     OF_QUEUES,
     OF_SECTIONS,
@@ -222,15 +223,23 @@ def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[
     `places` are those of `Catalogue`.
     """
     folders = {name: _folder(root, name, entry) for name, entry in _entries(sections, "functions")}
+
+    def origin(section: str, name: str, entry: Mapping[str, Any]) -> str:
+        """Return the line of a decorator, or the entry that stands in the catalogue."""
+        lines = list(places.get(f"{section}.{name}", {}).values())
+        return f"{_shown(folders[entry['function']], root)}/{lines[0]}" if lines else f"{section}.{name}"
+
     for name, entry in _entries(sections, "functions"):
         if name not in FUNCTIONS:
             yield from _uses_of_code(root, name, entry)
     for name, schedule in _entries(sections, "schedules"):
         called = SCHEDULED if schedule.get("task") else FUNCTIONS.get(schedule.get("function", ""))
         if called and not any(name in part.schedules for part in PARTS.values()):
-            place = places.get(f"schedules.{name}", {}).get("cron")
-            origin = f"{_shown(folders[schedule['function']], root)}/{place}" if place else f"schedules.{name}"
-            yield Use(called, origin)
+            yield Use(called, origin("schedules", name, schedule))
+    for name, trigger in _entries(sections, "triggers"):
+        collection = str(trigger.get("document")).partition("/")[0]
+        if trigger.get("function") not in FUNCTIONS and collection in OF_EVENTS:
+            yield Use(OF_EVENTS[collection], origin("triggers", name, trigger))
     for section, part in OF_SECTIONS.items():
         for name, _ in _entries(sections, section):
             yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
@@ -239,6 +248,7 @@ def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[
             yield Use("documents", f"indexes.{name}")
     for name in _api(sections["api"]):
         yield Use(name, "api", PARTS[name].api)
+        yield from (Use(needed, f"api: {name}") for needed in PARTS[name].api_needs)
 
 
 def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[Use]:

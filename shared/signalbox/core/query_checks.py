@@ -72,15 +72,17 @@ def operands(condition: Condition) -> Sequence[Any]:
 def _check_whole(query: Query) -> None:
     operators = [condition.operator for condition in query.where]
     fields = [order.field for order in query.order_by]
+    unequal = {condition.field for condition in query.where if condition.operator in INEQUALITIES}
     if math.prod(len(operands(condition)) for condition in query.where) > ALTERNATIVES_MAX:
         raise BadQuery(f"`in` conditions may branch into {ALTERNATIVES_MAX} alternatives.")
     if operators.count("array_contains") > 1 or operators.count("!=") > 1:
         raise BadQuery("A query takes one array_contains and one !=.")
-    if (
-        len({condition.field for condition in query.where if condition.operator in INEQUALITIES})
-        > INEQUALITY_FIELDS_MAX
-    ):
+    if len(unequal) > INEQUALITY_FIELDS_MAX:
         raise BadQuery(f"A query compares at most {INEQUALITY_FIELDS_MAX} fields with < <= > >= or !=.")
+    if unequal and ID not in unequal and any(condition.field == ID for condition in query.where):
+        raise BadQuery(
+            "With == or `in` of ids, a query takes no < <= > >= or != of fields, unless it has one of ids too."
+        )
     if len(set(fields)) < len(fields):
         raise BadQuery("A query orders by a field once.")
     if query.limit < 1:

@@ -18,7 +18,7 @@ from signalbox.core.ports import (
     Stale,
 )
 from signalbox.core.records.queries import Field
-from signalbox.core.records.record_values import INTEGER_MAX
+from signalbox.core.records.record_values import INTEGER_MAX, mark_of
 from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import is_server_value
 
@@ -123,7 +123,7 @@ def _with(data: Stored, field: Field, value: Any) -> Stored:
     key, *rest = field
     if rest:
         inner = data.get(key)
-        value = _with(inner if isinstance(inner, dict) else {}, tuple(rest), value)
+        value = _with(inner if isinstance(inner, dict) and not mark_of(inner) else {}, tuple(rest), value)
     return {**data, key: value}
 
 

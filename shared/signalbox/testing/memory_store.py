@@ -66,8 +66,8 @@ def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
     for id_, data in records:
         keys = [_key_at(data, field) for field in fields]
         if None not in keys and all(test(id_, data) for test in tests):
-            ranked.append((*keys, id_))
-    return [rank[-1] for rank in _behind(query, _sorted(query, ranked))]
+            ranked.append((*keys, id_.split("/")))
+    return ["/".join(rank[-1]) for rank in _behind(query, _sorted(query, ranked))]
 
 
 def _key_at(data: Data, field: Field) -> Key | None:
@@ -127,7 +127,7 @@ def _sorted(query: Query, ranked: list[Key]) -> list[Key]:
 def _behind(query: Query, ranked: list[Key]) -> Iterable[Key]:
     if not query.after:
         return ranked
-    cursor = (*(order_key(value) for value in query.after[:-1]), query.after[-1])
+    cursor = (*(order_key(value) for value in query.after[:-1]), [query.after[-1]])
     directions = _directions(query)
     return (rank for rank in ranked if _is_behind(rank, cursor, directions))
 

@@ -45,6 +45,7 @@ USES = [
     ("from signalbox import semaphore", 'semaphore("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
     ("from signalbox import rate", 'rate("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
     ("from signalbox import batch", 'batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
+    ("from signalbox import batch", 'batch("a").populate([], **OPTIONS)', {"semaphore_admit"}),
     ("from signalbox import documents", 'documents.put("a", {})', OF_DOCUMENTS),
     ("from signalbox import documents", "store = [documents]", OF_DOCUMENTS),
     ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
@@ -166,6 +167,12 @@ def test_the_functions_for_callers_follow_from_api(tmp_path: Path, name: str) ->
     assert people == set(PARTS[name].api) - {"smoke"}
 
 
+def test_batches_of_callers_may_have_units_that_wait_for_permits(tmp_path: Path) -> None:
+    found = project(tmp_path, "api: [batches]\nfunctions: {orders: {}}\n")
+    assert functions_of(found) == {*OF_A_FLOW, "batches", "batch_complete", "smoke", "semaphore_admit"}
+    assert found.parts["semaphores"] == "api: batches"
+
+
 def test_all_is_the_kits_whole_catalogue(tmp_path: Path) -> None:
     found, kits = project(tmp_path, "api: all\nfunctions: {orders: {}}\n"), load()
     of_the_kit = {name: each for name, each in kits.functions.items() if kits.is_of_the_kit(each)}
@@ -187,6 +194,19 @@ def test_entries_of_the_catalogue_have_their_parts(tmp_path: Path) -> None:
 def test_the_part_of_scheduled_tasks_has_the_line_of_the_schedule(tmp_path: Path) -> None:
     task = 'pass\n\n\n@app.schedule("0 6 * * *")\n@app.task\ndef count() -> None:\n    pass'
     assert project(tmp_path, task=task).parts["scheduled_tasks"] == "functions/orders/main.py:12"
+
+
+def test_events_of_documents_and_yokes_that_the_project_handles_have_their_parts(tmp_path: Path) -> None:
+    handler = '@app.on_document("{}/{{key}}")\ndef changed(event: object) -> None: ...\n\n\n@app.task\ndef charge'
+    for collection, workers in (("documents", OF_DOCUMENTS), ("yokes", {"standing_count"}), ("orders", set[str]())):
+        project(tmp_path)
+        main = tmp_path / "functions" / "orders" / "main.py"
+        main.write_text(main.read_text().replace("@app.task\ndef charge", handler.format(collection), 1))
+        found = load(tmp_path / "signalbox.yaml")
+        assert functions_of(found) >= workers, collection
+        assert ("link_refresh" in found.functions) == (collection == "documents")
+        origin = {"documents": "documents", "yokes": "standings"}.get(collection, "")
+        assert not origin or found.parts[origin] == "functions/orders/main.py:7"
 
 
 def test_a_scheduled_task_has_the_function_that_enqueues_it_closed_to_people(tmp_path: Path) -> None:

@@ -89,7 +89,6 @@ class EventLog:
         self._connection = Connection(file, "NORMAL")
         self._db = self._connection.db
         self.notices = Notices(file)
-        [self._file_id] = self._db.execute("SELECT file_id FROM head").fetchone()
 
     def after(self, number: int) -> list[int]:
         """List the numbers of the events to be delivered that are later than a given one, in order."""
@@ -102,7 +101,7 @@ class EventLog:
         """Read an event."""
         trigger, path, committed_at, *sides = self._db.execute(SELECT, (number,)).fetchone()
         before, after = (_snapshot(path, committed_at, *side) for side in (sides[:3], sides[3:]))
-        return StoredEvent(trigger, f"{self._file_id}-{number}", before, after)
+        return StoredEvent(trigger, f"{self._connection.file_id}-{number}", before, after)
 
     def end(self, delivered: Iterable[int], given_up: Iterable[int]) -> None:
         """Delete delivered events, and mark those that could not be delivered in time."""

@@ -2,11 +2,12 @@
 
 **Lock.** `flock` on the file's ``.lock`` orders the commits of all processes, and the beginnings of reads. A waiting
 process is woken at once, while SQLite's own waiting sleeps for milliseconds and can starve. The kernel releases the
-locks of a process that is killed.
+locks of a process that is killed, since a forked process does not keep them.
 
 **Time.** The time of a store is a steady clock, which counts from the boot of the machine, plus an offset in the file.
-The offset only increases: a commit raises it if the machine's clock is ahead of the store's time. So the store's time
-follows a clock that is set forward, and continues when a clock is set back, in all processes alike.
+The offset only increases: it is raised if the machine's clock, or after a boot the last commit, is ahead of the store's
+time. So the store's time follows a clock that is set forward, and continues when a clock is set back, in all processes
+alike, and never stands still.
 
 **Durability.** With ``NORMAL``, a commit survives the death of all processes. A power cut may lose the last commits but
 never damages the file. With ``FULL``, a commit also survives a power cut.
@@ -17,8 +18,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EACCES, ENOENT, EPERM, EROFS
+from os import fstat, register_at_fork
 from pathlib import Path
 from typing import Literal
+from weakref import WeakSet
 
 from signalbox.adapters.system_clock import random_id
 from signalbox.core.lazy_dataclasses import dataclass
@@ -89,6 +93,12 @@ AHEAD_MICROSECONDS_MAX = 50_000
 """How far the machine's clock may be ahead of the store's time before the store's time follows it."""
 
 
+LOG_BYTES_KEPT_MAX = LOG_PAGES_MAX * 4_096
+"""The size to which a longer write-ahead log is cut once it is empty: a long read makes it grow without a bound."""
+
+DELETED = "its file was deleted while it was used; end all processes that use it and start again"
+
+
 class StoreFileError(Exception):
     """The file of a store cannot be used. The message contains what to do."""
 
@@ -128,23 +138,30 @@ class Connection:
         try:
             self._lock = file.with_name(f"{file.name}.lock").open("ab", buffering=0)
         except OSError as error:
-            raise StoreFileError(f"{file} cannot be used: {error.strerror}. Its folder must be writable.") from error
-        self.db = sqlite3.connect(
-            file,
-            timeout=LOCKED_SECONDS_MAX,
-            isolation_level=None,
-            cached_statements=STATEMENTS_CACHED,
-            check_same_thread=False,  # one thread at a time uses it
-        )
+            raise StoreFileError(f"{file} cannot be used: {error.strerror}.{_advice(error)}") from error
+        _opened.add(self)
+        try:
+            self.db = sqlite3.connect(
+                file,
+                timeout=LOCKED_SECONDS_MAX,
+                isolation_level=None,
+                cached_statements=STATEMENTS_CACHED,
+                check_same_thread=False,  # one thread at a time uses it
+            )
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise StoreFileError(cannot_be_used(file, error)) from error
         try:
             with self.exclusive():
                 self.db.execute("PRAGMA journal_mode = WAL")
                 self._create(file)
             self.db.execute(f"PRAGMA synchronous = {synchronous}")
             self.db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
+            self.db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT_MAX}")
+            [self.file_id] = self.db.execute("SELECT file_id FROM head").fetchone()
         except sqlite3.Error as error:
             self.close()
-            raise StoreFileError(_cannot_be_used(file, error)) from error
+            raise StoreFileError(cannot_be_used(file, error)) from error
         except BaseException:
             self.close()
             raise
@@ -169,17 +186,21 @@ class Connection:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the lock: no commit of another thread or process, and no beginning of a read, overlaps."""
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        try:
+        with self._locked(fcntl.LOCK_EX):
             yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Hold the lock together with others: no commit overlaps."""
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        with self._locked(fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def _locked(self, kind: int) -> Iterator[None]:
+        fcntl.flock(self._lock, kind)
         try:
+            if not fstat(self._lock.fileno()).st_nlink:
+                raise sqlite3.OperationalError(DELETED)
             yield
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -195,6 +216,10 @@ class Connection:
                 if self.db.in_transaction:  # before the lock is released
                     self.db.execute("ROLLBACK")
 
+    def close_lock(self) -> None:
+        """Close the lock only, which does not release it if another process has it open."""
+        self._lock.close()
+
     def head(self) -> Head:
         """Read the row `head` in the open transaction."""
         return Head(*self.db.execute("SELECT time, offset, indexes FROM head").fetchone())
@@ -206,7 +231,24 @@ class Connection:
         self._lock.close()
 
 
-def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+_opened: "WeakSet[Connection]" = WeakSet()
+
+
+def _close_locks() -> None:
+    """Close the locks of a forked process: they would hold what the process that forked had locked when it died."""
+    for connection in list(_opened):
+        connection.close_lock()
+
+
+register_at_fork(after_in_child=_close_locks)
+
+
+def _advice(error: OSError) -> str:
+    return " Its folder must be writable." if error.errno in {EACCES, EPERM, EROFS, ENOENT} else ""
+
+
+def cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+    """Return a message with the remedy of an error at opening."""
     match getattr(error, "sqlite_errorname", ""):
         case "SQLITE_NOTADB" | "SQLITE_CORRUPT":
             return (
@@ -214,7 +256,7 @@ def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
                 "signalbox data clear"
             )
         case "SQLITE_READONLY" | "SQLITE_READONLY_DIRECTORY" | "SQLITE_CANTOPEN" | "SQLITE_PERM":
-            return f"{file} cannot be written ({error}). The file and its folder must be writable."
+            return f"{file} cannot be written ({error}): the file and its folder must be writable."
         case "SQLITE_FULL" | "SQLITE_IOERR_WRITE":
             return f"{file} cannot be written ({error}): the disk is full."
         case _:

@@ -33,7 +33,7 @@ Check = Callable[[str, Data], bool]
 """Returns whether a query finds a record, given by its id and data."""
 
 GROUP = "*/"
-"""The prefix of an entry's place if the index contains all collections of one name. The entry's id is then a path."""
+"""The prefix of an entry's place if the index contains all collections of one name."""
 
 RECORD_COLUMNS = "r.collection, r.id, r.data, r.created_at, r.updated_at"
 
@@ -62,6 +62,12 @@ class IndexKey:
     def place(self, collection: str) -> str:
         """Return the place of the entries of a collection's records."""
         return GROUP + self.collection if self.of_a_group else collection
+
+    def entry_id(self, collection: str, id_: str) -> str:
+        """Return the id of a record's entries: in a group a path, a text ordered id by id (`a` before `a!`)."""
+        if not self.of_a_group:
+            return id_
+        return f"{collection}/{id_}".replace("\0", "\0\1").replace("/", "\0\0")
 
     def columns(self) -> tuple[str, str, int]:
         """Return the columns of the index's definition."""

@@ -31,6 +31,7 @@ from pathlib import Path
 from signalbox.adapters.sqlite.events import Notices
 from signalbox.adapters.sqlite.file import (
     AHEAD_MICROSECONDS_MAX,
+    DELETED,
     MACHINE_CLOCK,
     Clock,
     Connection,
@@ -169,7 +170,8 @@ class SqliteStore:
         self._file, self._synchronous, self._clock, self._new_id = file, synchronous, clock, new_id
         self._process = getpid()
         self._triggers = lru_cache(maxsize=4_096)(lambda path: _triggered(triggers or {}, path))
-        self._idle = [Connection(file, synchronous)]
+        first = Connection(file, synchronous)
+        self._file_id, self._idle = first.file_id, [first]
         self._notices = Notices(file)
         self._turn = threading.Lock()
         self._waiting: deque[_Pending] = deque()
@@ -263,16 +265,19 @@ class SqliteStore:
                 steady = self._clock.steady()
                 connection.db.execute("BEGIN")
                 head = connection.head()
-            if self._offset(head) == head.offset:
+            if self._offset(head, steady) == head.offset:
                 return head, steady + head.offset
             connection.db.execute("ROLLBACK")
             with connection.writing() as db:
-                db.execute("UPDATE head SET offset = ?", (self._offset(connection.head()),))
+                db.execute("UPDATE head SET offset = ?", (self._offset(connection.head(), self._clock.steady()),))
                 db.execute("COMMIT")
 
-    def _offset(self, head: Head) -> int:
-        """Return the offset of the store's time: that of the file, or more if the machine's clock is ahead."""
-        ahead = self._clock.wall() - self._clock.steady()
+    def _offset(self, head: Head, steady: int) -> int:
+        """Return the offset of the store's time: that of the file, or more if the machine's clock is ahead.
+
+        It is also more if the last commit is ahead, after a boot: the store's time then continues from that commit.
+        """
+        ahead = max(self._clock.wall(), head.time) - steady
         return ahead if ahead > head.offset + AHEAD_MICROSECONDS_MAX else head.offset
 
     # --- committing ---
@@ -335,7 +340,7 @@ class SqliteStore:
             head = connection.head()
             if head.indexes != self._indexes.changes:
                 self._read_indexes(db)
-            time, offset, noticed = head.time, self._offset(head), False
+            time, offset, noticed = head.time, self._offset(head, self._clock.steady()), False
             for each in group:
                 later = max(time, self._clock.steady() + offset) + 1
                 try:
@@ -446,9 +451,13 @@ class SqliteStore:
 
     def _opened(self) -> Connection:
         try:
-            return Connection(self._file, self._synchronous)
+            connection = Connection(self._file, self._synchronous)
         except StoreFileError as error:
             raise Unavailable(str(error)) from error
+        if connection.file_id != self._file_id:
+            connection.close()
+            raise Unavailable(f"The store cannot be used: {DELETED}.")
+        return connection
 
 
 def _row(db: sqlite3.Connection, path: str) -> _Row | None:
@@ -504,7 +513,7 @@ def _replace_entries(db: sqlite3.Connection, indexes: Sequence[tuple[int, IndexK
         old = set(index.keys(before)) if before is not None else set()
         new = set(index.keys(after)) if after is not None else set()
         if old != new:
-            place, entry_id = index.place(collection), step.path if index.of_a_group else id_
+            place, entry_id = index.place(collection), index.entry_id(collection, id_)
             db.executemany(DELETE_ENTRY, [(number, place, key, entry_id) for key in old - new])
             db.executemany(INSERT_ENTRY, [(number, place, key, entry_id, record) for key in new - old])
 
@@ -519,7 +528,7 @@ def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
     [ends_at] = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
     rows = db.execute(SELECT_PIECE, (begins_after, ends_at, index.collection))
     entries = (
-        (number, index.place(collection), key, f"{collection}/{id_}" if index.of_a_group else id_, record)
+        (number, index.place(collection), key, index.entry_id(collection, id_), record)
         for record, collection, id_, text in rows
         for key in index.keys(decoded(text))
     )

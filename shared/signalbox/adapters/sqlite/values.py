@@ -93,7 +93,7 @@ def order_preserving_key(value: Any) -> bytes:
         return NAN_KEY if value != value else _RANKS[NUMBER_RANK] + _number(value)
     if value is None:
         return NULL_KEY
-    if kind is datetime:
+    if isinstance(value, datetime):
         return _RANKS[TIME_RANK] + _pack_time(microseconds(value) + _SIGN_BIT)
     if kind is list:
         return _RANKS[LIST_RANK] + b"".join(map(order_preserving_key, value)) + _END
