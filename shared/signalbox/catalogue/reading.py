@@ -190,7 +190,9 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     sections, places = _with_code(sections, root)
     parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
-        uses = sorted(_uses(sections, root), key=lambda use: use.origin.startswith("functions."))  # code comes first
+        uses = sorted(
+            _uses(sections, root, places), key=lambda use: use.origin.startswith("functions.")
+        )  # code comes first
         used = used_parts(uses, verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts
     functions = {
@@ -215,19 +217,29 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     )
 
 
-def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
-    """Iterate over the uses of the kit's parts, first those of the code. Raises `CatalogueError`."""
+def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[str, str]]) -> Iterator[Use]:
+    """Iterate over the uses of the kit's parts, first those of the code. Raises `CatalogueError`.
+
+    `places` are those of `Catalogue`.
+    """
+    folders = {name: _folder(root, name, entry) for name, entry in _entries(sections, "functions")}
+
+    def origin(section: str, name: str, entry: Mapping[str, Any]) -> str:
+        """Return the line of a decorator, or the entry that stands in the catalogue."""
+        lines = list(places.get(f"{section}.{name}", {}).values())
+        return f"{_shown(folders[entry['function']], root)}/{lines[0]}" if lines else f"{section}.{name}"
+
     for name, entry in _entries(sections, "functions"):
         if name not in FUNCTIONS:
             yield from _uses_of_code(root, name, entry)
     for name, schedule in _entries(sections, "schedules"):
         called = SCHEDULED if schedule.get("task") else FUNCTIONS.get(schedule.get("function", ""))
         if called and not any(name in part.schedules for part in PARTS.values()):
-            yield Use(called, f"schedules.{name}")
+            yield Use(called, origin("schedules", name, schedule))
     for name, trigger in _entries(sections, "triggers"):
         collection = str(trigger.get("document")).partition("/")[0]
         if trigger.get("function") not in FUNCTIONS and collection in OF_EVENTS:
-            yield Use(OF_EVENTS[collection], f"triggers.{name}")
+            yield Use(OF_EVENTS[collection], origin("triggers", name, trigger))
     for section, part in OF_SECTIONS.items():
         for name, _ in _entries(sections, section):
             yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
@@ -242,10 +254,10 @@ def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
 def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[Use]:
     """Iterate over the uses of the kit's parts by a function of the project."""
     folder, usage, where = _folder(root, name, entry), _usage(root, name, entry), f"functions.{name}"
-    shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
+    shown = _shown(folder, root)
 
     def origin(places: Mapping[str, str], key: str, entry_key: str) -> str:
-        return f"{shown.as_posix()}/{places[key]}" if key in places else f"{where}: {entry_key}"
+        return f"{shown}/{places[key]}" if key in places else f"{where}: {entry_key}"
 
     found = usage or Usage({}, {})
     for queue in {**found.queues, **dict.fromkeys(entry.get("enqueues", ()))}:
@@ -265,6 +277,10 @@ def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[U
     for called in entry.get("invokes", ()):
         if called in FUNCTIONS:
             yield Use(FUNCTIONS[called], origin(found.invokes, called, "invokes"), (called,))
+
+
+def _shown(folder: Path, root: Path) -> str:
+    return (folder.relative_to(root) if folder.is_relative_to(root) else folder).as_posix()
 
 
 def _api(content: Any) -> Sequence[str]:

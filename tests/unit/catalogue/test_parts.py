@@ -191,6 +191,11 @@ def test_entries_of_the_catalogue_have_their_parts(tmp_path: Path) -> None:
     assert functions_of(indexes) == {*OF_A_FLOW, *OF_DOCUMENTS}
 
 
+def test_the_part_of_scheduled_tasks_has_the_line_of_the_schedule(tmp_path: Path) -> None:
+    task = 'pass\n\n\n@app.schedule("0 6 * * *")\n@app.task\ndef count() -> None:\n    pass'
+    assert project(tmp_path, task=task).parts["scheduled_tasks"] == "functions/orders/main.py:12"
+
+
 def test_events_of_documents_and_yokes_that_the_project_handles_have_their_parts(tmp_path: Path) -> None:
     handler = '@app.on_document("{}/{{key}}")\ndef changed(event: object) -> None: ...\n\n\n@app.task\ndef charge'
     for collection, workers in (("documents", OF_DOCUMENTS), ("yokes", {"standing_count"}), ("orders", set[str]())):
@@ -200,6 +205,8 @@ def test_events_of_documents_and_yokes_that_the_project_handles_have_their_parts
         found = load(tmp_path / "signalbox.yaml")
         assert functions_of(found) >= workers, collection
         assert ("link_refresh" in found.functions) == (collection == "documents")
+        origin = {"documents": "documents", "yokes": "standings"}.get(collection, "")
+        assert not origin or found.parts[origin] == "functions/orders/main.py:7"
 
 
 def test_a_scheduled_task_has_the_function_that_enqueues_it_closed_to_people(tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
 """The parts that follow from a function's code are all that it needs: each use of the kit runs to its end on them.
 
-A function of the kit that is missing ends a run here, as it would fail in the cloud.
+A function of the kit that is missing ends a run here, as it would fail in the cloud. Each function enqueues only to the
+queues of its `enqueues`, to which alone its account may enqueue there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from signalbox.catalogue import parts, reading
+from signalbox.core.effects import Effect
 from signalbox.testing import Harness
-from signalbox.testing.simulated_cloud import UnknownFunction
+from signalbox.testing.held_task_queue import HeldTaskQueue
+from signalbox.testing.simulated_cloud import Platform, UnknownFunction
 
 MAIN = """
 from signalbox import Function, Lease, Request, Response, Unit, {names}
@@ -137,6 +141,72 @@ SCENARIOS: Mapping[str, Scenario] = {
 THEN = {"copies": ["POST change", "GET copy"], "counts": ["GET count"]}
 
 
+PRINTERS = """
+from signalbox import Function
+
+app = Function("printers")
+
+
+@app.task
+def printed(n: int) -> int:
+    return n
+
+
+printers = app.entry_point()
+"""
+PRINTED = 'Call("printers", "printed", {"n": n})'
+OF_TWO_FUNCTIONS: Mapping[str, tuple[Scenario, str]] = {
+    "waits": (SCENARIOS["waits"]._replace(names="Call, semaphore"), "held.call(n=n)"),
+    "a batch": (SCENARIOS["a batch"]._replace(names="Call, batch"), "work.call(n=n)"),
+    "a batch under permits": (
+        SCENARIOS["a batch under permits"]._replace(names="Call, batch, semaphore"),
+        "work.call(n=n)",
+    ),
+    "a batch of a flow": (SCENARIOS["a batch of a flow"]._replace(names="Call, flow"), "work.call(n=n)"),
+}
+
+
+@contextmanager
+def rights_watched() -> Iterator[list[tuple[str, str]]]:
+    """Yield the functions that have enqueued without a right, each with the queue."""
+    calls: list[tuple[str, Collection[str]]] = []
+    refused: list[tuple[str, str]] = []
+    call, create = Platform.call, HeldTaskQueue.create
+
+    def called(platform: Platform, function: str, path: str, **request: Any) -> Any:
+        calls.append((function, reading.load().functions[function].enqueues))
+        try:
+            return call(platform, function, path, **request)
+        finally:
+            calls.pop()
+
+    def created(queue: HeldTaskQueue, effects: Sequence[Effect]) -> Collection[str]:
+        for function, enqueues in calls[-1:]:
+            refused.extend((function, each.queue) for each in effects if each.queue not in enqueues)
+        return create(queue, effects)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Platform, "call", called)
+        patch.setattr(HeldTaskQueue, "create", created)
+        yield refused
+
+
+@pytest.mark.parametrize("name", OF_TWO_FUNCTIONS)
+def test_tasks_of_another_function_end_their_part_of_the_work_with_its_own_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scenario, own = OF_TWO_FUNCTIONS[name]
+    for folder, code in (("orders", MAIN.format(**scenario._asdict()).replace(own, PRINTED)), ("printers", PRINTERS)):
+        (tmp_path / "functions" / folder).mkdir(parents=True)
+        (tmp_path / "functions" / folder / "main.py").write_text(code)
+    (tmp_path / "signalbox.yaml").write_text("functions: {orders: {}, printers: {}}\n")
+    monkeypatch.chdir(tmp_path)
+    with rights_watched() as refused, Harness() as harness:
+        assert harness.post("orders").status == 202
+        harness.run()
+        assert (harness.tasks, refused) == ([], [])
+
+
 def ran(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
     """Run a scenario in a project with only the parts that follow from its code, and return what has run."""
     scenario = SCENARIOS[name]
@@ -160,7 +230,9 @@ def ran(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
 def test_each_use_of_the_kit_runs_on_the_parts_that_follow_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    assert ran(tmp_path, monkeypatch, name) == SCENARIOS[name].ran
+    with rights_watched() as refused:
+        assert ran(tmp_path, monkeypatch, name) == SCENARIOS[name].ran
+    assert refused == []
 
 
 @pytest.mark.parametrize("name", [name for name, each in SCENARIOS.items() if each.part not in ("flows", "objects")])
