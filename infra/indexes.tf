@@ -29,7 +29,7 @@ locals {
     flows                 = ["checked_at", "due_at", "state"]
     histories             = []
     log                   = []
-    mailbox               = ["since"]
+    mailbox               = ["since", "unread"]
     objects               = []
     outbox                = []
     outbox_refused        = []

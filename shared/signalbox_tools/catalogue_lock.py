@@ -16,7 +16,7 @@ from typing import Any
 from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.catalogue.entries import Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, Function, url_segment
-from signalbox.catalogue.parts import FUNCTIONS, PARTS, SWEEP
+from signalbox.catalogue.parts import FUNCTIONS, SWEEP, collections_of
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import line_of, values_of
 from signalbox.core.kit_names import queue_account
@@ -69,7 +69,7 @@ def rows_of(catalogue: Catalogue) -> dict[str, Any]:
         "indexes": {name: _index(index) for name, index in catalogue.indexes.items()},
         "history": [dict(values_of(history)) for _, history in sorted(catalogue.history.items())],
         "document_writers": catalogue.document_writers,
-        "collections": sorted({each for name in catalogue.parts for each in PARTS[name].collections}),
+        "collections": collections_of(catalogue.parts),
         "shared": _shared(catalogue),
     }
 

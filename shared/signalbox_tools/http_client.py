@@ -40,8 +40,18 @@ def send(
     except httpx.HTTPError as error:
         raise HttpError(f"{method} {url}: {error}") from error
     if not response.is_success:
-        raise HttpError(f"{method} {url}: {response.status_code} {response.text}")
+        raise HttpError(f"{method} {url}: {response.status_code} {_reason(response)}")
     return response.content
+
+
+def _reason(response: httpx.Response) -> str:
+    """Return the detail of a problem, or else the whole body."""
+    try:
+        problem = response.json()
+    except ValueError:
+        return response.text
+    detail = problem.get("detail") if isinstance(problem, dict) else ""
+    return str(detail or response.text)
 
 
 def send_json(method: str, url: str, body: object, *, timeout_seconds: float) -> bytes:

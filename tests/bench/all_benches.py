@@ -1,11 +1,13 @@
 """Run all benches and write what they measured to `docs/benchmarks.md`, with a plot: ``make bench``.
 
 python -m tests.bench.all_benches --only objects flows
+make bench STORE=emulator
 
-Each bench runs in its own process, one after another, on a machine that should do nothing else. The page is written
-after each bench. A bench that is not run, crashes or prints no figures keeps its old section. All benches take about
-half an hour. The exit code is 1 if a bench crashed, printed no figures, or has a check that does not hold. A bench with
-such a check gets a new section all the same.
+`STORE` is the store of the local stack, if it is not the default. Each bench runs in its own process, one after
+another, on a machine that should do nothing else. The page is written after each bench. A bench that is not run,
+crashes or prints no figures keeps its old section. All benches take about half an hour. The exit code is 1 if a bench
+crashed, printed no figures, or has a check that does not hold. A bench with such a check gets a new section all the
+same.
 """
 
 import argparse
@@ -49,6 +51,17 @@ when and with which versions it was measured: compare values only within a secti
 value.
 
 ![Ratios](benchmarks.svg)
+
+The systems that are compared do not keep the same. By their settings in these benches, what was acknowledged survives:
+
+| | its processes are killed | the machine loses power |
+| --- | --- | --- |
+| the kit on its store in a file | yes | not the last commits; with `SYNCHRONOUS=FULL`, yes |
+| the kit on Google's emulator | tasks, not documents | not the last tasks |
+| DBOS on SQLite or PostgreSQL | yes | yes |
+| Restate, which syncs its log | yes | yes |
+| Celery on Redis, which syncs its file each second | yes | not the last second |
+| durabletask, in memory | no | no |
 """
 COLUMNS = "| what | measured | anchor | ratio |\n| --- | --- | --- | --- |\n"
 
@@ -56,7 +69,8 @@ COLUMNS = "| what | measured | anchor | ratio |\n| --- | --- | --- | --- |\n"
 def machine() -> str:
     """Return the line that says what was measured where."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    cores = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    store = os.environ.get("STORE", "by default")
+    cores = f"store {store}; {os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     return f"{datetime.now(UTC):%Y-%m-%d}; {cores}; Python {platform.python_version()}; {packages}."
 
 

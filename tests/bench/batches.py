@@ -1,4 +1,4 @@
-"""Measure batches of growing size on the local stack, compared with a Celery chord on Redis and DBOS on SQLite.
+"""Measure batches of growing size on the local stack, compared with Celery, DBOS, durabletask and Restate.
 
 python -m tests.bench.batches --sizes 100 1000 5000 20000 --queues 2 --rivals 100 1000 5000
 
@@ -10,9 +10,11 @@ with one commit of Firestore's client.
 Units go through `--queues` queues in turn, as batches may name several. One delivers 500 units a second here as in the
 cloud, and 500 at once: 5,000 units through one cannot end in less than 9 s, whatever the functions take.
 
-A rival that needs longer than `--rival-seconds` is stopped, and larger batches are not given to it. The rivals need a
-network or a package cache, and Redis, once: `uv` makes an environment for each, outside the project. All of it takes
-some four minutes. Numbers of a laptop compare with each other, not with the cloud.
+The rivals are a Celery chord on Redis, a queue of DBOS on SQLite, the activities of a durabletask orchestration (in
+memory), and calls of Restate. A rival that needs longer than `--rival-seconds` is stopped, and larger batches are not
+given to it. The rivals need a network or a package cache once: `uv` makes an environment for each, outside the project.
+Celery also needs Redis, and Restate its server (`tests/bench/restate_server.py`). All of it takes some five minutes.
+Numbers of a laptop compare with each other, not with the cloud.
 """
 
 import argparse
@@ -32,7 +34,7 @@ from examples.demo.batches import order
 from signalbox.catalogue import reading as catalogues
 from signalbox_tools.local.stack import Stack
 from signalbox_tools.local.store import firestore_emulator
-from tests.bench import bare_task_function
+from tests.bench import bare_task_function, restate_server
 from tests.bench.bare_tasks import FUNCTION, BareTasks
 from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
@@ -148,6 +150,15 @@ def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: 
         _print(ran.line(rival, units))
         if ran.seconds and units in own:
             _print(Figure(f"{units:,} units", own[units].rate, "units/s", rival, units / ran.seconds).line())
+    for units in sizes if restate_server.are_installed() else ():
+        with restate_server.serving("restate_flows.mjs") as call:
+            call("Flow", "fan", body=WARM_UP)
+            began = time.monotonic()
+            call("Flow", "fan", body=units)
+            seconds = time.monotonic() - began
+        _print(rival_processes.Ran(seconds).line("restate", units))
+        if units in own:
+            _print(Figure(f"{units:,} units", own[units].rate, "units/s", "restate", units / seconds).line())
 
 
 def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
@@ -178,9 +189,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000, 5_000, 20_000])
     parser.add_argument("--queues", type=int, default=2, help="that units go through (default: %(default)s)")
     parser.add_argument("--per-task", type=int, help="units that one task runs (default: one)")
-    parser.add_argument(
-        "--rivals", type=int, nargs="*", help="run Celery and DBOS too (with 100, 1,000 and 5,000 units)"
-    )
+    parser.add_argument("--rivals", type=int, nargs="*", help="run the rivals too (with 100, 1,000 and 5,000 units)")
     parser.add_argument("--rival-seconds", type=float, default=90.0, help="for one batch (default: %(default)s)")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:

@@ -201,10 +201,15 @@ def lines(stage: Stage, calls_count: int, waiting: int) -> Iterator[str]:
     what = f"calls by {CALLERS} callers"
     yield Figure(what, together.rate, "calls/s", "a bare loop with as many callers", contended.rate).line()
     yield drained(stage, waiting).line(first.rate)
-    if restate_server.are_installed():
-        yield restated(calls_count // 4 or 1, 1, 1).line(first.rate)
-        for objects in (1, many):
-            yield restated(calls_count, CALLERS, objects).line(first.rate)
+    for what, own, callers, objects in (
+        ("calls by one caller", alone, 1, 1),
+        (f"calls by {CALLERS} callers", together, CALLERS, 1),
+        (f"calls by {CALLERS} callers of {many:,} objects", on_many, CALLERS, many),
+    ):
+        if restate_server.are_installed():
+            theirs = restated(calls_count if callers > 1 else calls_count // 4 or 1, callers, objects)
+            yield theirs.line(first.rate)
+            yield Figure(what, own.rate, "calls/s", "Restate", theirs.rate).line()
     for objects in (1, many) if durable_entities.are_installed() else ():
         seconds = durable_entities.signalled(calls_count, CALLERS, objects)
         yield Measured("durabletask", CALLERS, objects, seconds, calls=calls_count).line(first.rate)

@@ -14,7 +14,7 @@ import pytest
 from signalbox.adapters.sqlite import file as sqlite_file
 from signalbox.adapters.sqlite import store as sqlite_store
 from signalbox.adapters.sqlite.events import EventLog
-from signalbox.adapters.sqlite.file import MACHINE_CLOCK, VERSION, Clock, Connection, StoreFileError
+from signalbox.adapters.sqlite.file import MACHINE_CLOCK, VERSION, Clock, Connection, StoreFileError, cannot_be_used
 from signalbox.adapters.sqlite.plans import IndexKey, plan
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Change, Conflict, Delete, Increment, Must, Put, Query
@@ -331,14 +331,18 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(file: Path, damage: str) ->
     assert file.read_bytes() == damaged
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
-def test_a_folder_that_is_not_writable_is_refused(file: Path) -> None:
-    file.parent.chmod(0o500)
-    try:
-        with pytest.raises(StoreFileError, match="must be writable"):
-            SqliteStore(file)
-    finally:
-        file.parent.chmod(0o700)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("SQLITE_READONLY", "the file and its folder must be writable"),
+        ("SQLITE_FULL", "the disk is full"),
+        ("SQLITE_CORRUPT", "signalbox data clear"),
+    ],
+)
+def test_a_file_that_sqlite_cannot_open_is_refused_with_the_remedy(file: Path, name: str, said: str) -> None:
+    error = sqlite3.OperationalError("no")
+    error.sqlite_errorname = name
+    assert said in cannot_be_used(file, error)
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.adapters.sqlite.events import EventLog
+from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Must, Put, Query
 from signalbox.core.records.queries import Condition
@@ -72,8 +73,8 @@ def test_after_a_power_cut_the_file_has_the_first_commits_whole(running: Path, t
 
 
 @pytest.mark.parametrize(("level", "number"), [("NORMAL", 1), ("FULL", 2)])
-def test_every_connection_has_the_level_of_its_store(tmp_path: Path, level: str, number: int) -> None:
-    store = SqliteStore(tmp_path / "store.sqlite", synchronous=level)  # type: ignore[arg-type]
+def test_every_connection_has_the_level_of_its_store(tmp_path: Path, level: Synchronous, number: int) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite", synchronous=level)
     with closing(store), store._connected() as one, store._connected() as other:
         levels = [each.db.execute("PRAGMA synchronous").fetchone()[0] for each in (one, other)]
     assert levels == [number, number]

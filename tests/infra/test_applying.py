@@ -29,5 +29,5 @@ def test_outputs_name_where_everything_is(deployed: Workspace) -> None:
     assert outputs["base_url"] == "https://us-central1-demo-project.cloudfunctions.net/"
     assert outputs["database"] == "signalbox-prod"
     assert outputs["queues"]["tasks"] == "projects/demo-project/locations/us-central1/queues/tasks"
-    assert outputs["accounts"]["sweep"] == "fn-sweep@demo-project.iam.gserviceaccount.com"
+    assert outputs["accounts"]["sweep"] == "kit-functions@demo-project.iam.gserviceaccount.com"
     assert outputs["accounts"]["queue tasks"] == "qu-tasks@demo-project.iam.gserviceaccount.com"

@@ -61,8 +61,8 @@ yokes            | ann signalbox-deployer                        | kit-functions
 ACCOUNTS = """
 fn-accounts       | objects tasks                                   | signalbox-prod
 fn-machines       | admit batches flows links tasks                 | signalbox-prod
-fn-philosophers   | admit links tasks                               | signalbox-prod
-fn-quilt          | batches links tasks                             | signalbox-prod
+fn-philosophers   | admit batches links tasks                       | signalbox-prod
+fn-quilt          | admit batches links tasks                       | signalbox-prod
 fn-shop           | admit batches flows links objects tasks         | signalbox-prod
 fn-social-code    | admit batches flows links standings tasks       | signalbox-prod
 fn-social-sandbox |                                                 |

@@ -52,5 +52,6 @@ def test_the_state_is_found_again_and_environments_do_not_see_each_other(clone: 
     listed = [
         clone(folder, name).run("state", "list").stdout for folder, name in (("second", "dev"), ("third", "prod"))
     ]
-    assert sorted(listed[0].splitlines())[-2:] == [f'{ACCOUNT}["{name}"]' for name in ("build", "scheduler")]
+    accounts = ("build", "events", "functions", "scheduler")
+    assert sorted(listed[0].splitlines())[-4:] == [f'{ACCOUNT}["{name}"]' for name in accounts]
     assert listed[1] == ""

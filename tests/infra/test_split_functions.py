@@ -15,7 +15,8 @@ from tests.infra.applied_state import AppliedState
 from tests.infra.conftest import PAGE, open_three
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.stack_from_state import settings_of
-from tests.infra.test_iam import rights, row_of, rows
+from tests.infra.test_applied_catalogue import with_the_rights_of_their_account
+from tests.infra.test_iam import callers_of, rights, row_of, rows
 from tests.infra.workspace import Resource, Workspace
 
 pytestmark = pytest.mark.slow
@@ -23,13 +24,21 @@ pytestmark = pytest.mark.slow
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
 
-TABLE = """
-philosophers       | allUsers ann signalbox-deployer | admit links tasks | signalbox-prod
-philosophers-tasks | qu-tasks                        | admit links       | signalbox-prod
-quilt              | allUsers ann signalbox-deployer | batches links tasks | signalbox-prod
-quilt-tasks        | qu-tasks                        | batches links tasks | signalbox-prod
-shop               | allUsers ann signalbox-deployer | admit batches flows links objects tasks | signalbox-prod
-shop-tasks         | ev-shop qu-flows qu-objects qu-tasks | admit batches flows links objects tasks | signalbox-prod
+CALLERS = {
+    "philosophers": "allUsers ann signalbox-deployer",
+    "philosophers-tasks": "qu-tasks",
+    "quilt": "allUsers ann signalbox-deployer",
+    "quilt-tasks": "qu-tasks",
+    "shop": "allUsers ann signalbox-deployer",
+    "shop-tasks": "kit-events qu-tasks",
+}
+ACCOUNTS = """
+fn-philosophers       | admit links tasks   | signalbox-prod
+fn-philosophers-tasks | admit links         | signalbox-prod
+fn-quilt              | batches links tasks | signalbox-prod
+fn-quilt-tasks        | batches links tasks | signalbox-prod
+fn-shop               | admit batches flows links objects tasks | signalbox-prod
+fn-shop-tasks         | admit batches flows links objects tasks | signalbox-prod
 """
 
 
@@ -62,7 +71,8 @@ def found(first: Workspace, asked_for: Catalogue) -> AppliedState:
 
 def test_each_half_is_called_by_and_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
     held = set(rights(resources))
-    assert [row_of(name, held) for name, *_ in rows(TABLE)] == rows(TABLE)
+    assert {name: callers_of(name, held) for name in CALLERS} == CALLERS
+    assert [row_of(account, held) for account, *_ in rows(ACCOUNTS)] == rows(ACCOUNTS)
 
 
 def test_the_halves_are_those_that_the_local_stack_serves(
@@ -93,7 +103,7 @@ def test_events_are_delivered_to_the_half_for_tasks_which_alone_knows_their_acco
     [destination] = resources['google_eventarc_trigger.document["shop-ordered"]'].values["destination"]
     assert destination["cloud_run_service"][0]["service"] == "shop-tasks"
     accounts = [from_environment(found.environments[name]).events_account for name in ("shop", "shop_tasks")]
-    assert accounts == ["", "ev-shop@demo-project.iam.gserviceaccount.com"]
+    assert accounts == ["", "kit-events@demo-project.iam.gserviceaccount.com"]
     assert found.catalogue.triggers["shop-ordered"].handler == "ordered"
 
 
@@ -115,7 +125,7 @@ def test_tasks_are_sent_to_the_private_half_by_every_function(found: AppliedStat
 def test_what_was_applied_reads_back_as_the_catalogue(
     found: AppliedState, asked_for: Catalogue, tmp_path: Path
 ) -> None:
-    for name, each in asked_for.functions.items():
+    for name, each in with_the_rights_of_their_account(asked_for.functions).items():
         deployed = dataclasses.asdict(found.catalogue.functions[name])
         wanted = dataclasses.asdict(each)
         for field in ("invoked_by", "enqueues", "tasks"):

@@ -60,6 +60,7 @@ class Workspace:
         self.environment: dict[str, str] = {}
         self._given = VARIABLES | variables
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
+        add_examples(self.infra / "environments")
         shutil.copytree(zips, folder / "dist")
         for root in (self.infra, self.infra / "bootstrap"):
             (root / "backend_override.tf").write_text(google.states.backend())
@@ -147,6 +148,12 @@ class Workspace:
         """Return the command line's part that sets the variables, with some `more`."""
         given = {name: value for name, value in {**self._given, **more}.items() if value is not None}
         return [self._file, *(f"-var={name}={_text(value)}" for name, value in given.items())]
+
+
+def add_examples(environments: Path) -> None:
+    """Let the environment dev of a copy deploy the kit's examples, as its own file does not."""
+    file = environments / "dev.tfvars.json"
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "examples": True}), "utf-8")
 
 
 def _unwanted(path: str, names: list[str]) -> list[str]:

@@ -44,6 +44,7 @@ from tests.simulation.faults.flows import (
     turns,
 )
 from tests.simulation.faults.flows import bulk_acts as bulk_acts
+from tests.simulation.faults.flows import rewinds as rewinds
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -66,6 +67,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "outbox": outbox.FAULTS,
     "rates": rates.FAULTS,
     "resources": resources.FAULTS,
+    "rewinds": rewinds.FAULTS,
     "sections": sections.FAULTS,
     "semaphores": semaphores.FAULTS,
     "standings": standings.FAULTS,

@@ -50,6 +50,7 @@ from tests.simulation.reached_counts import (
     RESTORED,
     RESUMED,
     RETRIED_BY_KEY,
+    REWOUND,
     RUN_AGAIN,
     SHARES_GRANTED,
     SHORTENED,
@@ -77,6 +78,7 @@ SEEDS = {
     "outbox": 300,
     "rates": 300,
     "resources": 150,
+    "rewinds": 60,
     "sections": 150,
     "semaphores": 80,
     "batches": 600,
@@ -116,6 +118,7 @@ REACHED_IN = {
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "rates": (BURST_LOWERED, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
     "resources": (DELETIONS_REFUSED, DEPENDENTS_DELETED, EVENTS_LATE, LISTED_BY_COPIES, OUTAGES, TASKS_REFUSED),
+    "rewinds": (REWOUND,),
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (
         ACQUIRES_IN_LINE,

@@ -1,11 +1,12 @@
 """Read the syntax tree of one file: the tasks, objects, flows and handlers that it declares, and the queues it uses.
 
-A name counts if the file imports it from `signalbox`, even under another name (``sem = semaphore``).
+A name counts if the file imports it from `signalbox`, even under another name (``sem = semaphore``) or through another
+file of the function. A name that is passed on counts as if it were called there, with all of its methods, since its
+calls are not followed.
 """
 
 import ast
 import builtins
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -54,19 +55,33 @@ OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """The queues that the methods of a public name enqueue to: ``flow.lock(…)``, ``standings(…).declare(…)``."""
 
+OF_FILLED: Mapping[str, tuple[str, ...]] = {
+    "Lease": SEMAPHORE_QUEUES,
+    "SectionRun": SEMAPHORE_QUEUES,
+    "Unit": BATCH_QUEUES,
+}
+"""The queues that the end of a task enqueues to, by the annotation of the argument that the kit fills."""
+
+MAKES_UNITS = frozenset({"batch", "populate", "sub_batch"})
+"""The functions and methods whose ``semaphore=…`` or ``rate=…`` are for the units of a batch."""
+
 INVOKE = "invoke"
 BY_NAME = frozenset({"getattr", "import_module", "__import__"})
 """Functions that read a module, or a name of it, by a text."""
 
-SUBJECTS = frozenset(
+OPEN = frozenset({"client", "core", "testing"})
+"""The packages of `signalbox` that a function may import: their code uses no part of the kit."""
+
+HOMONYMS = frozenset({"documents", "flows", "objects", "standings"})
+"""The packages of `signalbox` that have the name of something public."""
+
+INNER = frozenset(
     {
-        *("batches", "critical_sections", "documents", "flows", "history", "links", "mailboxes", "objects", "rates"),
-        *("resources", "semaphores", "standings", "tasks", "transforms"),
+        *("adapters", "batches", "catalogue", "critical_sections", "document_events", "function", "history", "links"),
+        *("mailboxes", "rates", "resources", "semaphores", "tasks", "transforms"),
     }
 )
-"""The packages of `signalbox` whose code belongs to a part of the kit; its public names are those of `signalbox`."""
-
-HIDDEN = re.compile(rf"{KIT}\.(\*|({'|'.join(sorted(SUBJECTS))})(\.|$))")
+"""The other packages of `signalbox`."""
 
 WITHOUT_RIGHTS = frozenset(
     {
@@ -136,17 +151,31 @@ class Module:
 
     `apps` are the names of ``Function(…)`` in all files of the function (`with_apps`). Methods such as `task` count on
     these names only. If `apps` is empty, the code gets its function from elsewhere, and they count on any name.
+    `uses_kit` is whether any of these files imports the kit.
     """
 
     def __init__(self, path: str, tree: ast.Module) -> None:
         self._path = path
         self._nodes = list(ast.walk(tree))
+        self._for_types = {
+            id(inner)
+            for node in self._nodes
+            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
         self._kit = dict(self._kit_names())
         self._follow_assignments()
         self.apps: frozenset[str] = frozenset()
-        self._read_only = {
-            id(node.value) for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in READ_ONLY
-        }
+        self.uses_kit = bool(self._kit)
+        self._owners = {id(node.value): node for node in self._nodes if isinstance(node, ast.Attribute)}
+        self._calls = {id(node.func): node for node in self._nodes if isinstance(node, ast.Call)}
+
+    @property
+    def name(self) -> str:
+        """The last part of the name under which other files import this one."""
+        path = self._path.removesuffix(".py").removesuffix("/__init__")
+        return path.rpartition("/")[2]
 
     def tasks(self) -> dict[str, str]:
         """Return the places of the functions decorated as tasks, and of scheduled flows, which a task starts."""
@@ -241,6 +270,16 @@ class Module:
                 found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
         return found
 
+    def called(self) -> dict[str, str]:
+        """Return the places of the first ``Call("NAME", …)`` of each function, by NAME, if NAME is a constant."""
+        found: dict[str, str] = {}
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) == "Call")
+        for call in calls:
+            for name in [*call.args[:1], *(each.value for each in call.keywords if each.arg == "function")]:
+                if isinstance(name, ast.Constant):
+                    found.setdefault(str(name.value), f"{self._path}:{call.lineno}")
+        return found
+
     def through(self) -> dict[str, str]:
         """Return the places of ``flow.callback(…, through="NAME")``, by NAME, if NAME is a constant."""
         found: dict[str, str] = {}
@@ -278,11 +317,11 @@ class Module:
         found: dict[str, str] = {}
         for node in self._nodes:
             used: list[str] = []
-            if isinstance(node, ast.ImportFrom) and node.module == KIT:
+            if isinstance(node, ast.ImportFrom) and node.module == KIT and id(node) not in self._for_types:
                 used = [alias.name for alias in node.names]
             elif isinstance(node, ast.Attribute):
                 used = [self._kit_name(node)]
-            for name in set(used) - WITHOUT_RIGHTS - {""}:
+            for name in set(used) - WITHOUT_RIGHTS - OPEN - {""}:
                 found.setdefault(name, f"{self._path}:{getattr(node, 'lineno', 1)}")
         return found
 
@@ -293,10 +332,21 @@ class Module:
         """
         found: dict[str, str] = {}
         for node in self._nodes:
-            for module in _modules_read(node):
-                if HIDDEN.match(module):
+            if id(node) not in self._for_types:
+                for module in (*_modules_read(node), *self._modules_reached(node)):
                     found.setdefault(module, f"{self._path}:{getattr(node, 'lineno', 1)}")
         return found
+
+    def _modules_reached(self, node: ast.AST) -> Iterator[str]:
+        """Iterate over what an expression reads of the kit's module, unless it is a public name: ``kit.batches``.
+
+        The module itself, passed on, may be asked for any name.
+        """
+        if isinstance(node, ast.Name) and self._kit.get(node.id) == KIT and id(node) not in self._owners:
+            if isinstance(node.ctx, ast.Load) and id(node) not in self._renamed:
+                yield f"{KIT}.*"
+        elif isinstance(node, ast.Attribute) and _is_hidden(self._kit_name(node)):
+            yield f"{KIT}.{node.attr}"
 
     def each_user(self) -> str:
         """Return the place of the first resource with ``each_user=True``, or an empty text."""
@@ -342,6 +392,7 @@ class Module:
             if len(crons) > 1:
                 more = ", ".join(map(repr, crons[1:]))
                 raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
+            options.pop("overlap", "")  # the function itself applies the rule
             name = options.pop("name", url_segment(task.name))
             if name in found:
                 raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
@@ -372,7 +423,19 @@ class Module:
         decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
         names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR | FAILURE_DECORATOR
-        return next((f"{self._path}:{call.lineno}" for call in calls if self._is_decorator(call, names)), "")
+        made: list[ast.expr] = [call for call in calls if self._is_decorator(call, names)]
+        passed = [  # task = app.task
+            node
+            for node in self._nodes
+            if isinstance(node, ast.Attribute) and self.apps and id(node) not in {*decorators, *self._calls}
+        ]
+        made += [node for node in passed if self._is_decorator(node, names)]
+        made += [node for node in self._nodes if isinstance(node, ast.Call) and self._is_read_by_name(node)]
+        return f"{self._path}:{min(each.lineno for each in made)}" if made else ""
+
+    def _is_read_by_name(self, call: ast.Call) -> bool:
+        """Return whether a call is ``getattr(app, …)``, of an `app` of the function."""
+        return _last_name(call) == "getattr" and bool(call.args) and _name_of(call.args[0]) in self.apps
 
     def queues(self) -> dict[str, str]:
         """Return the places of the first use of each queue."""
@@ -383,26 +446,51 @@ class Module:
         return found
 
     def _queues_of(self, node: ast.AST) -> Iterator[str]:
-        if isinstance(node, ast.Call) and id(node) not in self._read_only:
-            for called in (node.func, *node.args):  # an argument: partial(semaphore, "printer")
-                yield from QUEUES.get(self._kit_name(called), ())
-            yield from self._queues_of_method(node.func)
+        if isinstance(node, ast.Name | ast.Attribute):
+            yield from self._queues_of_name(node)
+        elif isinstance(node, ast.Call):
+            yield from self._queues_of_result(node)
             yield from (FLOWS_QUEUE,) if self._kit and self._is_decorator(node, CALLBACKS) else ()
-            yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
-            yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
+            yield from SEMAPHORE_QUEUES if self.uses_kit and _needs_permits(node) else ()
             yield from _queue_named(node)
         elif isinstance(node, FUNCTIONS) and any(map(self._is_task_decorator, node.decorator_list)):
-            annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
             for decorator in node.decorator_list:
                 yield from self._queues_of_decorator(decorator)
-            if any(annotation is not None and self._filled_with(annotation) == "Unit" for annotation in annotations):
-                yield from BATCH_QUEUES
+            for parameter, _ in _parameters(node):
+                if (annotation := _unquoted(parameter.annotation)) is not None:
+                    yield from OF_FILLED.get(self._filled_with(annotation), ())
         elif self._handles_failures(node):
             yield TASKS_QUEUE
         elif self._is_object_class(node):
             yield from OBJECT_QUEUES
         elif self._is_flow(node):
             yield from FLOW_QUEUES
+
+    def _queues_of_name(self, node: ast.Name | ast.Attribute) -> Iterator[str]:
+        """Iterate over the queues of a public name or of a method, where it is called or passed on."""
+        if not isinstance(node.ctx, ast.Load):
+            return
+        call, public = self._calls.get(id(node)), self._kit_name(node)
+        reads = call is not None and (owner := self._owners.get(id(call))) is not None and owner.attr in READ_ONLY
+        yield from () if reads else QUEUES.get(public, ())
+        if public in OF_METHODS and call is None:
+            yield from self._queues_of_methods(public, node)
+        if isinstance(node, ast.Attribute) and self.uses_kit and node.attr == "enqueue":
+            yield TASKS_QUEUE
+        made = _name_of(node) if self._kit_name(_owner(node)) == "flow" or _name_of(node) == "populate" else public
+        if call is None and self.uses_kit and made in MAKES_UNITS:  # its arguments are elsewhere
+            yield from SEMAPHORE_QUEUES
+
+    def _queues_of_result(self, call: ast.Call) -> Iterator[str]:
+        """Iterate over the queues of the methods of ``standings(KIND)``."""
+        if (public := self._kit_name(call.func)) in OF_METHODS:
+            yield from self._queues_of_methods(public, call)
+
+    def _queues_of_methods(self, public: str, node: ast.AST) -> Iterator[str]:
+        """Iterate over the queues of the method of a public name that is read here: all of them if it is passed on."""
+        methods, owner = OF_METHODS[public], self._owners.get(id(node))
+        for queues in methods.values() if owner is None else (methods.get(owner.attr, ()),):
+            yield from queues
 
     def _queues_of_decorator(self, decorator: ast.expr) -> Iterator[str]:
         """Iterate over the queue that a task's decorator names.
@@ -412,13 +500,6 @@ class Module:
         if isinstance(decorator, ast.Call):
             named = list(_queue_named(decorator, names=TASK_DECORATOR | DOCUMENT_DECORATOR))
             yield from named or ([TASKS_QUEUE] if self._is_decorator(decorator, DOCUMENT_DECORATOR) else [])
-
-    def _queues_of_method(self, node: ast.expr) -> tuple[str, ...]:
-        """Return the queues of ``flow.NAME(…)`` and ``standings(KIND).NAME(…)``."""
-        if not isinstance(node, ast.Attribute):
-            return ()
-        of = node.value.func if isinstance(node.value, ast.Call) else node.value
-        return OF_METHODS.get(self._kit_name(of), {}).get(node.attr, ())
 
     def _is_task_decorator(self, node: ast.expr) -> bool:
         return self._is_decorator(node, TASK_DECORATOR | DOCUMENT_DECORATOR) or (
@@ -467,7 +548,8 @@ class Module:
     def _kit_name(self, node: ast.expr) -> str:
         """Return the public name of the kit that an expression refers to, or an empty text."""
         if isinstance(node, ast.Attribute):
-            return node.attr if self._kit.get(ast.unparse(node.value)) == KIT else ""
+            of = ast.unparse(node.value)
+            return node.attr if self._kit.get(of) == KIT else self._kit.get(f"{of}.{node.attr}", "")
         return self._kit.get(node.id, "") if isinstance(node, ast.Name) else ""
 
     def _follow_assignments(self) -> None:
@@ -479,12 +561,28 @@ class Module:
             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
             if isinstance(target, ast.Name)
         ]
+        self._renamed = {id(value) for _, value in assignments}
         known = -1
         while known < len(self._kit):
             known = len(self._kit)
             for name, value in assignments:
                 if of := self._kit_name(value):
                     self._kit.setdefault(name, of)
+
+    @property
+    def public_names(self) -> Mapping[str, str]:
+        """The names of the kit that the file has, by its own names for them: another file may import these."""
+        return self._kit
+
+    def import_public_names(self, modules: Sequence["Module"]) -> int:
+        """Add the names of the kit that the file imports from others. Return how many are new."""
+        before = len(self._kit)
+        for node in self._nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for name, of in _names_given(node, {each.name: each.public_names for each in modules}):
+                    self._kit.setdefault(name, of)
+        self._follow_assignments()
+        return len(self._kit) - before
 
     def makers(self) -> set[str]:
         """Return the names of the functions that contain ``Function(…)``."""
@@ -530,33 +628,72 @@ class Module:
             if isinstance(node, ast.ImportFrom) and node.module == KIT:
                 yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
             elif isinstance(node, ast.Import):
-                yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+                names = [alias for alias in node.names if alias.name == KIT or not alias.asname]
+                yield from ((each.asname or KIT, KIT) for each in names if each.name.partition(".")[0] == KIT)
+
+
+def _names_given(
+    node: ast.Import | ast.ImportFrom, modules: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Iterate over the names of the kit that an import takes from files of the function, by the names that it gives."""
+    of_file = modules.get(_last_part(node.module or ""), {}) if isinstance(node, ast.ImportFrom) else {}
+    for alias in node.names:
+        given_name = alias.asname or alias.name
+        if alias.name in of_file:
+            yield given_name, of_file[alias.name]
+        if alias.name == "*":
+            yield from of_file.items()
+        for name, of in modules.get(_last_part(alias.name), {}).items():
+            if "." not in name:
+                yield f"{given_name}.{name}", of
 
 
 def _modules_read(node: ast.AST) -> list[str]:
-    """Return the modules that a node imports, or reads by a text; ``NAME.*`` if it may read any name of NAME."""
+    """Return the inner modules of the kit that a node imports, or reads by a text.
+
+    ``signalbox.*`` stands for any name of the kit.
+    """
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        return [
-            f"{node.module}.*" if any(alias.name == "*" for alias in node.names) and node.module == KIT else node.module
-        ]
+        if node.module == KIT:
+            return [f"{KIT}.{name}" for name in sorted({alias.name for alias in node.names} & {*INNER, "*"})]
+        return [node.module] if _is_inner(node.module) else []
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
+        return [alias.name for alias in node.names if _is_inner(alias.name)]
+    text: ast.expr | None = None
     if isinstance(node, ast.Call) and node.args and _last_name(node) in BY_NAME:
-        first = node.args[0]
-        if isinstance(first, ast.Constant):
-            return [f"{KIT}.*" if first.value == KIT else str(first.value)]
-        return [f"{KIT}.*"] if isinstance(first, ast.Name) and first.id == KIT else []
-    return []
+        text = node.args[0]
+    elif isinstance(node, ast.Subscript):  # sys.modules["signalbox"]
+        text = node.slice if _name_of(node.value) == "modules" else None
+    if isinstance(text, ast.Constant) and text.value == KIT:
+        return [f"{KIT}.*"]
+    return [str(text.value)] if isinstance(text, ast.Constant) and _is_inner(str(text.value)) else []
+
+
+def _is_hidden(name: str) -> bool:
+    """Return whether a name of the kit's module is one behind which there are others."""
+    return name in INNER or name.startswith("__")
+
+
+def _is_inner(module: str) -> bool:
+    """Return whether a module is one of the kit's whose code uses parts of the kit."""
+    first, *inside = module.split(".")
+    return first == KIT and bool(inside) and inside[0] in INNER | HOMONYMS
 
 
 def with_apps(modules: Sequence[Module]) -> Sequence[Module]:
-    """Return the files of one function, each with the names of ``Function(…)`` in all of them."""
+    """Return the files of one function, each with the names of ``Function(…)`` in all of them.
+
+    A file also has the names of the kit that it imports from the others.
+    """
+    while sum([module.import_public_names(modules) for module in modules]):
+        pass
     known = set[str]()
     makers = {name for module in modules for name in module.makers()}
     while more := {name for module in modules for name in module.apps_beyond(known, makers)} - known:
         known |= more
     for module in modules:
         module.apps = frozenset(known)
+        module.uses_kit = any(each.public_names for each in modules)
     return modules
 
 
@@ -633,14 +770,12 @@ def _yields(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _needs_permits(call: ast.Call) -> bool:
-    """Return whether a call creates a batch whose units need permits: ``populate(…, semaphore=…)``, ``rate=…``."""
-    name = ast.unparse(call.func).rpartition(".")[2]
-    needs = any(keyword.arg in ("semaphore", "rate") for keyword in call.keywords)
-    return name in ("populate", "sub_batch", "batch") and needs
+    """Return whether a call creates a batch whose units need permits: ``populate(…, semaphore=…)``, ``rate=…``.
 
-
-def _is_enqueue(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "enqueue"
+    They may also be among ``**options``.
+    """
+    needs = any(keyword.arg in ("semaphore", "rate", None) for keyword in call.keywords)
+    return _last_name(call) in MAKES_UNITS and needs
 
 
 def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:
@@ -652,4 +787,8 @@ def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Itera
 
 def _last_name(call: ast.Call) -> str:
     """Return the last part of the name that is called: ``replace`` for ``dataclasses.replace(…)``."""
-    return ast.unparse(call.func).rpartition(".")[2]
+    return _last_part(ast.unparse(call.func))
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition(".")[2]

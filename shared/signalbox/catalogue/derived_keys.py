@@ -4,13 +4,13 @@ The code is parsed, not run. The tasks are the functions decorated with ``@app.t
 the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The queues
 follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch with
-``semaphore=`` or ``rate=`` also to the queues of a semaphore; ``call.enqueue()`` to `tasks`; a call of an object to
-`objects`, of a flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also
-enqueues to `tasks`, since its turns send the calls of methods and the commands of flows, and one with flows to
-`batches`, which act on all runs that match. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue
-that the code names (``queue="slow"``) also counts. The rules of an open function are decorated with
-``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names. It writes to the buckets of
-``@app.flow(archive="gs://BUCKET/PREFIX")``.
+``semaphore=`` or ``rate=`` also to the queues of a semaphore, and so does a task under a lease, which gives it back;
+``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a flow to `flows`; a declaration of standings to
+`standings`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of methods and
+the commands of flows, and one with flows to `batches`, which act on all runs that match. ``flow.lock`` and
+``flow.batch`` count as a semaphore and a batch. A queue that the code names (``queue="slow"``) also counts. The rules
+of an open function are decorated with ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)``
+names. It writes to the buckets of ``@app.flow(archive="gs://BUCKET/PREFIX")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
@@ -21,8 +21,8 @@ among them. The kit may also fill an argument whose annotation cannot be resolve
 The arguments of a task with a decorator from elsewhere are unknown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +31,14 @@ from signalbox.catalogue.declared_in_code import Module, parsed, with_apps
 from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.catalogue.parts import FUNCTIONS as OF_THE_KIT
 from signalbox.core.given import given
-from signalbox.core.kit_names import LINKS_QUEUE
+from signalbox.core.kit_names import (
+    ADMIT_QUEUE,
+    BATCHES_QUEUE,
+    FLOWS_QUEUE,
+    LINKS_QUEUE,
+    OBJECTS_QUEUE,
+    TASKS_QUEUE,
+)
 from signalbox.core.lazy_dataclasses import dataclass
 
 MAIN = "main.py"
@@ -79,6 +86,8 @@ class Usage:
     """The place of ``app.callbacks()``, or an empty text."""
     archives: Mapping[str, str] = field(default_factory=dict)
     """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``Call("NAME", …)``, by NAME."""
     hidden: Mapping[str, str] = field(default_factory=dict)
     """The places where it imports names of the kit that parsing cannot follow, by module."""
 
@@ -117,6 +126,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
     invokes: dict[str, str] = {}
     rights: dict[str, str] = {}
     archives: dict[str, str] = {}
+    called: dict[str, str] = {}
     hidden: dict[str, str] = {}
     through: dict[str, str] = {}
     callbacks = ""
@@ -143,6 +153,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         invokes = {**module.invoked(), **invokes}
         rights = {**module.rights(), **rights}
         archives = {**module.archives(), **archives}
+        called = {**module.called(), **called}
         hidden = {**module.hidden(), **hidden}
         through = {**module.through(), **through}
         callbacks = callbacks or module.callbacks()
@@ -168,6 +179,7 @@ def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
         through,
         callbacks,
         archives,
+        called,
         hidden,
     )
 
@@ -210,6 +222,26 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     return {**names, **given(parameters=known or None), **entry}, {
         key: ", ".join(dict.fromkeys(filter(None, where.values()))) for key, where in found.items()
     }
+
+
+OF_CALLERS = frozenset({ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE})
+"""The queues of work of which a task of another function may be a part: it ends a lease, a unit or a step."""
+
+
+def with_callers(name: str, usage: Usage, usages: Mapping[str, Usage], named_by_callers: Collection[str]) -> Usage:
+    """Return the declarations of a function with the queues that its tasks need as a part of others' work.
+
+    Callers over HTTP may name any task as a part of theirs: `named_by_callers` are the queues of this work.
+    """
+    callers = {other: each for other, each in usages.items() if name in each.called and other != name}
+    needed = {
+        queue: f"{other}/{each.called[name]}"
+        for other, each in callers.items()
+        for queue in each.queues
+        if queue in OF_CALLERS and usage.tasks
+    }
+    by_api = dict.fromkeys(sorted(named_by_callers) if usage.tasks else (), "")
+    return replace(usage, queues={**by_api, **needed, **usage.queues})
 
 
 def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:

@@ -45,8 +45,12 @@ class Part:
     queue: str = ""
     needs: tuple[str, ...] = ()
     api: tuple[str, ...] = ()
+    api_needs: tuple[str, ...] = ()
+    """The parts that a caller's request may name, which code names itself."""
     triggers: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
+    ended_by_tasks: tuple[str, ...] = ()
+    """The queues to which a task enqueues that ends a piece of this work, such as a lease or a unit."""
     collections: tuple[str, ...] = ()
     """The collections of its records, whose indexes are settings of a deployment."""
 
@@ -73,15 +77,20 @@ PARTS: dict[str, Part] = {
         queue=ADMIT_QUEUE,
         needs=("tasks",),
         api=("semaphores", "semaphore_wait", "semaphore_signal", "semaphore_renew"),
+        ended_by_tasks=(ADMIT_QUEUE, TASKS_QUEUE),
         collections=("critical_sections", "rate_waits", "rates", "releases", "semaphores", "waiters"),
     ),
-    "rates": Part(needs=("semaphores",), api=("rates",)),
-    "critical_sections": Part(needs=("semaphores",), api=("critical_section",)),
+    "rates": Part(needs=("semaphores",), api=("rates",), ended_by_tasks=(ADMIT_QUEUE, TASKS_QUEUE)),
+    "critical_sections": Part(
+        needs=("semaphores",), api=("critical_section",), ended_by_tasks=(ADMIT_QUEUE, TASKS_QUEUE)
+    ),
     "batches": Part(
         workers=(BATCH_EXPAND,),
         queue=BATCHES_QUEUE,
         needs=("tasks",),
         api=("batches", "batch_complete", "smoke"),
+        api_needs=("semaphores",),
+        ended_by_tasks=(BATCHES_QUEUE, TASKS_QUEUE),
         collections=("batches", "completions", "counters", "pages", "units"),
     ),
     "objects": Part(queue=OBJECTS_QUEUE, needs=("tasks",), collections=("mailbox", "objects")),
@@ -122,6 +131,9 @@ OF_NAMES = {
 
 OF_SECTIONS = {"semaphores": "semaphores", "rates": "rates", "history": "documents"}
 """The part of each section of the catalogue whose entries use one."""
+
+OF_EVENTS = {"documents": "documents", "yokes": "standings"}
+"""The parts of collections of the kit whose events a function of the project may handle."""
 
 FUNCTIONS = {function: name for name, part in reversed(PARTS.items()) for function in (*part.workers, *part.api)}
 """The part of each function of the kit. A function of two parts is attributed to the first one in `PARTS`."""
@@ -193,6 +205,11 @@ def used(uses: Iterable[Use], *, verified: bool = True) -> Used:
     if parts:
         parts.setdefault(SWEEP, next(iter(parts)))
     return Used({name: parts[name] for name in PARTS if name in parts}, frozenset(called))
+
+
+def collections_of(parts: Iterable[str]) -> list[str]:
+    """Return the collections of parts, sorted."""
+    return sorted({collection for name in parts for collection in PARTS[name].collections})
 
 
 def absent(function: str) -> str:

@@ -21,13 +21,22 @@ from typing import Any, TypeVar, get_origin
 import yaml
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
-from signalbox.catalogue.derived_keys import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
+from signalbox.catalogue.derived_keys import (
+    FROM_CODE,
+    Usage,
+    check_writer,
+    completed,
+    trigger_name,
+    usage_of,
+    with_callers,
+)
 from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import Function, missing, url_segment
 from signalbox.catalogue.parts import (
     ALL,
     APIS,
     FUNCTIONS,
+    OF_EVENTS,
     OF_NAMES,
     OF_QUEUES,
     OF_SECTIONS,
@@ -181,7 +190,8 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     sections, places = _with_code(sections, root)
     parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
-        used = used_parts(_uses(sections, root), verified=_are_documents_verified(sections))
+        uses = sorted(_uses(sections, root), key=lambda use: use.origin.startswith("functions."))  # code comes first
+        used = used_parts(uses, verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
@@ -214,14 +224,19 @@ def _uses(sections: Mapping[str, Any], root: Path) -> Iterator[Use]:
         called = SCHEDULED if schedule.get("task") else FUNCTIONS.get(schedule.get("function", ""))
         if called and not any(name in part.schedules for part in PARTS.values()):
             yield Use(called, f"schedules.{name}")
+    for name, trigger in _entries(sections, "triggers"):
+        collection = str(trigger.get("document")).partition("/")[0]
+        if trigger.get("function") not in FUNCTIONS and collection in OF_EVENTS:
+            yield Use(OF_EVENTS[collection], f"triggers.{name}")
     for section, part in OF_SECTIONS.items():
         for name, _ in _entries(sections, section):
             yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
     for name, index in _entries(sections, "indexes"):
         if index.get("collection") == "documents":
             yield Use("documents", f"indexes.{name}")
-    for name in _api(sections.get("api")):
+    for name in _api(sections["api"]):
         yield Use(name, "api", PARTS[name].api)
+        yield from (Use(needed, f"api: {name}") for needed in PARTS[name].api_needs)
 
 
 def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[Use]:
@@ -254,13 +269,28 @@ def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[U
 
 def _api(content: Any) -> Sequence[str]:
     """Return the parts in the value of `api`. Raises `CatalogueError`."""
+    content = content or []
     if content == ALL:
         return tuple(PARTS)
     listed = isinstance(content, list) and all(isinstance(each, str) for each in content)
     refuse(not listed, f"api is {content!r}; write {ALL}, or a list of {', '.join(APIS)}")
     for name in content:
-        refuse(name not in APIS, f"api names {name!r}{closest(name, APIS)}; choose from {', '.join(APIS)}")
+        refuse(name == ALL, f"api names {ALL} in a list; write  api: {ALL}")
+        refuse(name not in APIS, f"api names {name!r}{_meant(name)}; choose from {', '.join(APIS)}")
+        refuse(content.count(name) > 1, f"api names {name} twice")
     return tuple(content)
+
+
+def _meant(name: str) -> str:
+    """Return which part has a function of this name, or is named nearly so."""
+    part = FUNCTIONS.get(name.replace("-", "_"), "")
+    return f", a function of {part}" if part in APIS else closest(name, APIS)
+
+
+def _called_parts(sections: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parts that callers use over HTTP. Raises `CatalogueError`."""
+    declared = (section for section in OF_SECTIONS if section in PARTS and sections.get(section))
+    return frozenset((*_api(sections.get("api")), *declared))
 
 
 def _with_only(sections: Mapping[str, Any], used: Used) -> dict[str, Any]:
@@ -366,10 +396,12 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
             triggers[url_segment(name)] = {"function": name, "event": EVENTS[0], "document": pattern}
             places[f"triggers.{url_segment(name)}"] = {"document": place}
     called = {each.get("function") for each in schedules.values() if not each.get("task")}
+    queues = {queue for part in _called_parts(sections) for queue in PARTS[part].ended_by_tasks}
     for name, usage in read.items():
         where = f"functions.{name}"
         try:
-            functions[name], places[where] = completed(functions[name], usage, scheduled=name in called)
+            found = with_callers(name, usage, read, queues)
+            functions[name], places[where] = completed(functions[name], found, scheduled=name in called)
         except CatalogueError as error:
             raise CatalogueError(f"{where}: {error}") from None
         _check_callbacks(functions, read, name, usage)

@@ -142,6 +142,7 @@ class RunShown(TypedDict):
     none."""
 
     forked_from: NotRequired[dict[str, Json]]
+    retried: NotRequired[dict[str, Json]]
 
 
 class StandingShown(TypedDict):

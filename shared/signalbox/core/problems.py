@@ -8,7 +8,7 @@ alone raises is in that subject's `problems.py`. `adapters/http/responses.py` re
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
 
@@ -37,6 +37,9 @@ class Problem(Exception):
 
     status = 400
     title = "Bad request"
+
+    MEMBERS: ClassVar[tuple[str, ...]] = ()
+    """The attributes of the kit's own problems that the answer has, too, unless they are empty."""
 
     detail: str
     field: str | None

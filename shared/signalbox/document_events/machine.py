@@ -43,6 +43,9 @@ the one before it:
     handled      -         after a gap      yes       Unavailable
     handled      -         after a gap      no        begins
 
+The planned times of a schedule whose tasks must not overlap are such events, without an event before. If a time is to
+be skipped, it is left out instead of `Unavailable` while another one is held.
+
 "after a gap": the version before it is newer than the event that was begun last. "patience": the event was written less
 than `EACH_WAIT_SECONDS` ago. An event may have no predecessor that ever arrives, so the wait must end.
 
@@ -70,6 +73,7 @@ class Turn(Enum):
     BEGINS = "the handler runs"
     OVERTAKEN = "a later event of the document was begun"
     HANDLED = "the handler has returned for this event"
+    SKIPPED = "another event is being handled, and this one is not to wait"
 
 
 def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
@@ -91,11 +95,12 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 class Each:
     """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Without the place, the event waits for none.
+    Without the place, the event waits for none. With `skips`, an event is left out while another one is being handled.
     """
 
     after: int | None
     waits_until: datetime
+    skips: bool = False
 
     def must_wait(self, begun: Begun, now: datetime) -> bool:
         """Return whether the event before may still be handled first."""
@@ -104,9 +109,9 @@ class Each:
         return not begun.handled or begun.place < self.after
 
 
-def each_of(place: int, after: int | None) -> Each:
+def each_of(place: int, after: int | None, *, skips: bool = False) -> Each:
     """Return the rule for an event at a place, with its wait: from its write, or from the version that it deletes."""
-    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS))
+    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), skips)
 
 
 def begin(
@@ -134,6 +139,8 @@ def begin(
         return Decision(begun, Turn.HANDLED)
     if begun.is_held(now):
         if begun.holder != holder:
+            if each and each.skips and not is_same:
+                return Decision(begun, Turn.SKIPPED)
             raise Unavailable("another event of this document is being handled")
         return Decision(begun, Turn.BEGINS)
     if each and not is_same and not is_earlier and each.must_wait(begun, now):

@@ -26,7 +26,8 @@ class OrderedEvent:
     """An event that a handler handles in order: the paths of record and document, the event's id, and its place.
 
     `each` is whether no event is left out. `after` is the place of the event before, if it is known and the handler
-    receives it.
+    receives it. `skips` is whether the event is left out while another one is being handled. A planned time of a
+    schedule is such an event, too.
     """
 
     path: str
@@ -35,6 +36,7 @@ class OrderedEvent:
     place: int | None
     each: bool = False
     after: int | None = None
+    skips: bool = False
 
 
 @dataclass(frozen=True, slots=True)

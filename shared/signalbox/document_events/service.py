@@ -16,7 +16,11 @@ from signalbox.document_events import machine
 from signalbox.document_events.machine import Turn, place_of_read
 from signalbox.document_events.model import BEGUN_AT, Begun, OrderedEvent
 
-NOT_RUN = {Turn.OVERTAKEN: "event overtaken", Turn.HANDLED: "event handled already"}
+NOT_RUN = {
+    Turn.OVERTAKEN: "event overtaken",
+    Turn.HANDLED: "event handled already",
+    Turn.SKIPPED: "scheduled time left out",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Turn, Hold | None]]:
         record, begun = read[0], Begun.from_record(read[0].data)
-        each = machine.each_of(place, event.after) if event.each else None
+        each = machine.each_of(place, event.after, skips=event.skips) if event.each else None
         decided = machine.begin(begun, event.id, place, holder, record.read_time, hold_seconds, each)
         if decided.answer is not Turn.BEGINS:
             return Decision((), (decided.answer, None))

@@ -56,6 +56,7 @@ from signalbox.flows.problems import (
     CallbackExpired,
     CannotFork,
     CannotQuery,
+    CannotRetry,
     FlowEnded,
     FlowRunning,
     NoCallback,
@@ -70,6 +71,7 @@ from signalbox.flows.requests import (
     EventName,
     FlowEventRequest,
     FlowName,
+    FlowRetryRequest,
     FlowsActionRequest,
     FlowStartRequest,
     ForkRequest,
@@ -77,7 +79,7 @@ from signalbox.flows.requests import (
     ReasonRequest,
     RunId,
 )
-from signalbox.flows.service import lists, messages, queries, reads, starts, suspensions
+from signalbox.flows.service import lists, messages, queries, reads, retries, starts, suspensions
 from signalbox.flows.shown import (
     CallbackSentShown,
     FlowAddressShown,
@@ -88,6 +90,7 @@ from signalbox.flows.shown import (
     FlowLogShown,
     FlowLogWithSpansShown,
     FlowQueriesShown,
+    FlowRetryShown,
     FlowsBatchShown,
     FlowSpanShown,
     FlowsShown,
@@ -138,7 +141,7 @@ SPANS = Parameter(
     "Also the timeline of the commands, which a replay of the code finds out. It reads no further records.",
 )
 
-LAST_EVENT = "[0-9A-Za-z_-]{1,64}[.][0-9]{1,10}"
+LAST_EVENT = "[0-9A-Za-z_-]{1,64}([.][0-9]{1,3})?[.][0-9]{1,10}"
 
 LAST_EVENT_ID = Parameter(
     "last_event_id",
@@ -233,7 +236,7 @@ class FlowRoutes:
         example={"action": "cancel", "label": "tenant:a", "reason": "the tenant has left"},
     )
     def act_on_flows(self, ports: Ports, request: Request, flow: FlowName) -> Response:
-        """Cancel, resume, terminate or delete all runs of a flow that match now, as a batch that shows its progress.
+        """Cancel, resume, retry, terminate or delete all runs of a flow that match now, as a batch with its progress.
 
         The batch has a unit for each run, whose result is `done`, or `skipped` if the run no longer matches. If a run
         refuses the action, its unit fails. Runs that begin to match later are not included. A repeat under an
@@ -425,6 +428,28 @@ class FlowRoutes:
         return Response(201 if started.created else 200, FlowAddressShown.of_address(started.address))
 
     @declared.on(
+        "POST",
+        f"{RUN}/retry",
+        headers=(IDEMPOTENCY_KEY,),
+        body=FlowRetryRequest,
+        answers={200: Answer(FlowRetryShown, "Of a dry run, or a repeat."), 202: FlowRetryShown},
+        refuses=(NoFlow, CannotRetry),
+        example={"from_entry": 2, "reason": "the price of cake was missing"},
+    )
+    def retry_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
+        """Let a run that has failed, or is stuck, continue under its id, with the code that is deployed now.
+
+        The failed commands of its last `await` run again; or the run goes on after `from_entry` entries of its log. Its
+        parent still waits for it. What the dropped entries have done outside is not undone: `dry_run` lists them. A
+        repeat under the same key changes nothing. 409 has a `reason`, one word.
+        """
+        address = self._address(Access(request, "retry", flow, id))
+        body, key = FlowRetryRequest.from_request(_body(request)), request.caller_key or ports.store.new_id()
+        options = retries.RetryOptions(body.from_entry, body.family, body.timeout_seconds, body.reason)
+        done = retries.retry(ports, self._local(), address, key, options, dry_run=body.dry_run)
+        return Response(200 if body.dry_run or done.repeated else 202, FlowRetryShown.of(done))
+
+    @declared.on(
         "POST", f"{RUN}/suspend", body=ReasonRequest, answers={200: FlowAddressShown}, refuses=(NoFlow, FlowEnded)
     )
     def suspend_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -453,7 +478,7 @@ class FlowRoutes:
 
 STREAMS = event_streams.Places()
 
-SEEN = re.compile(r"([0-9A-Za-z_-]{1,64})\.([0-9]{1,10})")
+SEEN = re.compile(r"([0-9A-Za-z_-]{1,64}(?:\.[0-9]{1,3})?)\.([0-9]{1,10})")
 """The id of an event: the id of the run's execution, and the number of its log entries that were sent."""
 
 
@@ -476,7 +501,7 @@ def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces
     while time.monotonic() < ends_at:
         try:
             header = reads.get(ports, address)
-            sent = min(sent, header.log.length) if header.execution_id == execution else 0
+            sent = min(sent, header.log_length) if header.execution_id == execution else 0
             entries = reads.entries_after(ports.store, header, sent)
         except Unavailable as error:
             ports.log.info("unavailable", reason=str(error))

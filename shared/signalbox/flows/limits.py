@@ -72,6 +72,9 @@ class FlowLimits(Limits):
     flow_label_bytes_max: int = 200
     """Bytes of a label's value. Firestore indexes at most 1,500 bytes of a value."""
 
+    flow_rewinds_max: int = 100
+    """Retries in place of one run. The header keeps the keys of all of them."""
+
     flow_tail_bytes_max: int = 100_000
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 
@@ -204,6 +207,9 @@ class FlowLimits(Limits):
 
     flow_removal_commits_max: int = 20
     """Commits of one removal in one sweep. The next sweep continues it, after the other removals that are due."""
+
+    flow_removed_at_once_max: int = 90
+    """Messages and chunks of a run that is removed in one commit. Their leases fit into one outbox record of 100."""
 
     flow_removal_page: int = 300
     """Records that one commit of a removal deletes."""

@@ -1,6 +1,6 @@
 """The problems that only flows raise."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from signalbox.core.problems import NotFound, Problem
@@ -27,6 +27,36 @@ class FlowExists(Problem):
 class CannotFork(Problem):
     status = 409
     title = "The run cannot be forked at this entry"
+
+
+class CannotRetry(Problem):
+    """A run cannot be retried in place. `reason` is one word for it, `entries` are the numbers of entries it is about.
+
+    If another entry can be named, `from_entry` is that one. `parent` is the run that does not wait any more, as
+    FLOW/ID, and `first_key` the key of the retry that was carried out instead.
+    """
+
+    MEMBERS = ("reason", "entries", "from_entry", "parent", "first_key")
+
+    status = 409
+    title = "The run cannot be retried in place"
+
+    def __init__(
+        self,
+        detail: str,
+        reason: str = "",
+        *,
+        field: str | None = None,
+        entries: Sequence[int] = (),
+        from_entry: int | None = None,
+        parent: str = "",
+        first_key: str = "",
+        retry_after_seconds: int = 0,
+    ) -> None:
+        headers = {"Retry-After": str(retry_after_seconds)} if retry_after_seconds else {}
+        super().__init__(detail, field=field, headers=headers)
+        self.reason, self.entries, self.from_entry = reason, list(entries), from_entry
+        self.parent, self.first_key = parent, first_key
 
 
 class NoQuery(NotFound):

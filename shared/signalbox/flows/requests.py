@@ -82,13 +82,35 @@ class ForkRequest(RunOptions):
     """The number of entries that it takes over."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRetryRequest(RequestBody):
+    """A retry in place. Without a body, the failed commands of the last `await` run again, and all else stays."""
+
+    problem = BadFlow
+
+    from_entry: Annotated[int | None, Described({"minimum": 0})] = None
+    """The number of entries of the log that stay. 0 begins the generation again."""
+
+    family: bool = False
+    """Of a sub-flow whose parent has received the failure: retry the highest run that has failed because of it."""
+
+    timeout_seconds: Annotated[float | None, TIMEOUT] = None
+    """A new time-out, counted from the retry. A run whose deadline is over needs one."""
+
+    reason: str = ""
+    """The status shows the first 200 letters."""
+
+    dry_run: bool = False
+    """Only answer what would be dropped and run again, or why not."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowsActionRequest(RequestBody):
     """An action on all runs that `state`, `label` and `prefix` choose; at least one of them is required."""
 
     problem = BadFlow
 
-    action: Annotated[str, _text("action", enum=["cancel", "resume", "terminate", "delete"])]
+    action: Annotated[str, _text("action", enum=["cancel", "resume", "retry", "terminate", "delete"])]
 
     state: Annotated[str | None, _text("state", enum=list(STATES))] = None
 
@@ -99,7 +121,7 @@ class FlowsActionRequest(RequestBody):
     """The beginning of the ids of the runs."""
 
     reason: str = ""
-    """The reason of a cancel or a termination. A long one is cut."""
+    """The reason of a cancel, a retry or a termination. A long one is cut."""
 
     dry_run: bool = False
     """Return only the number of the runs."""

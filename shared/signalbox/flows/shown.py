@@ -9,6 +9,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import ABSENT
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.rewinds import RetryAnswer
 from signalbox.flows.machine.timeline import ABANDONED, DONE, FAILED, HELD, PENDING, RELEASED, Span
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import STATES, FlowHeader
@@ -166,6 +167,15 @@ class ForkedFromShown:
     entries: Count
 
 
+@dataclass(frozen=True, slots=True)
+class RetriedShown:
+    """Of a run that was retried in place: how often, and the time and the reason of the last time."""
+
+    times: Count
+    at: datetime
+    reason: str | None = None
+
+
 NONE: Mapping[str, FlowHeader] = {}
 
 
@@ -219,13 +229,16 @@ class FlowStatusShown:
 
     forked_from: ForkedFromShown | None = None
 
+    retried: RetriedShown | None = None
+
     @classmethod
     def of(cls, header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, traces: bool = True) -> Self:
         """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up.
 
         `traces`: with stack traces, which have lines of the code. An open function shows none.
         """
-        origin = header.origins[-1] if header.origins else None
+        origin = next((of for of in reversed(header.origins) if of.id != header.address.key), None)
+        last = header.retries[-1] if header.retries else None
         return cls(
             flow=header.address.name,
             id=header.address.key,
@@ -234,7 +247,7 @@ class FlowStatusShown:
             ended_at=header.end.at if header.end else None,
             waiting_for=waits_shown(header, stuck),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
-            log_length=header.log.length,
+            log_length=header.log_length,
             generation=header.generation,
             progress=header.progress,
             labels=header.labels,
@@ -243,6 +256,7 @@ class FlowStatusShown:
             suspended=SuspendedShown(**header.suspended) if header.suspended else None,
             trace=header.trace if traces else "",
             forked_from=ForkedFromShown(origin.id, origin.entries) if origin else None,
+            retried=RetriedShown(header.rewinds, last.at, last.reason or None) if last else None,
         )
 
 
@@ -256,11 +270,11 @@ def waits_shown(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowEntryShown:
-    """A command that ended, an event that came, or a cancel."""
+    """A command that ended, an event that came, a cancel, or a failed result that a retry has blanked."""
 
     at: datetime
 
-    entry: Annotated[str, Described({"enum": ["done", "event", "cancel"]})]
+    entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
 
     path: str | None = None
     """The command's place among the code's waits."""
@@ -452,6 +466,77 @@ class FlowWatchEventShown:
 
     data: str
     """JSON."""
+
+
+# --- retries ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedEntryShown:
+    """An entry of a log, by its number."""
+
+    number: Count
+    """Its number in the log, from 1 on. `from_entry` one less keeps the entries before it."""
+
+    at: datetime
+
+    entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
+
+    command: str | None = None
+    """The kind and the name of the command that ended: what a dropped one has done outside is not undone."""
+
+    name: str | None = None
+    """The name of an event. An event that is dropped is given back: the run receives it again, as a new entry."""
+
+    error: OutcomeProblemShown | None = None
+
+    @classmethod
+    def of(cls, number: int, entry: Message) -> Self:
+        if isinstance(entry, Result):
+            error = outcome_members(entry.outcome).get("error")
+            return cls(number=number, at=time_of(entry), entry=entry.kind, command=entry.wait.signature, error=error)
+        names = {name: value for name, value in entry.shown().items() if name in ("command", "name")}
+        return cls(number=number, at=time_of(entry), entry=entry.kind, **names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRetryShown(FlowAddressShown):
+    """The run that is retried: with `family`, perhaps an ancestor of the one that was asked for."""
+
+    execution_id: str
+    """Its next execution."""
+
+    keeps: Count | None
+    """The number of entries of the log that stay. Null in the answer to a repeat."""
+
+    runs_again: tuple[NumberedEntryShown, ...]
+    """The failed entries that become blank: their commands run again. The log keeps their places."""
+
+    drops: Annotated[tuple[NumberedEntryShown, ...], Described({"maxItems": LIMITS.flow_log_page})]
+    """The entries behind those that stay. Their effects are not undone; what the code still waits for runs again."""
+
+    dropped: Count
+    """The number of all dropped entries."""
+
+    cancels: tuple[str, ...]
+    """The commands for which a stuck run waits. They are cancelled, and scheduled again where the code waits for them.
+    """
+
+    repeated: bool
+    """Whether an earlier request with the same key has carried out the retry. This one changed nothing."""
+
+    @classmethod
+    def of(cls, done: RetryAnswer) -> Self:
+        return cls(
+            **done.address.to_json(),
+            execution_id=done.execution_id,
+            keeps=None if done.repeated else done.keep,
+            runs_again=tuple(NumberedEntryShown.of(*each) for each in done.blanked),
+            drops=tuple(NumberedEntryShown.of(*each) for each in done.dropped[: LIMITS.flow_log_page]),
+            dropped=len(done.dropped),
+            cancels=tuple(done.pending),
+            repeated=done.repeated,
+        )
 
 
 # --- queries ---

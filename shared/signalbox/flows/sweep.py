@@ -25,6 +25,7 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.due_records import due_records
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import (
@@ -293,10 +294,20 @@ def end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -
 def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutOfTime = NEVER) -> bool:
     """Remove the records of an ended flow, whose header was read; return False if time was over before the last commit.
 
-    The header, which an ended flow never changes, guards each commit. Once it is removed, the id may be in use again,
-    and messages and log under it may belong to a new run. The sweeper completes a removal that was not finished. Raises
-    `Conflict` if another process was faster.
+    The header guards each commit. Once it is removed, the id may be in use again, and messages and log under it may
+    belong to a new run. A removal of several commits first marks the header: a retry of the run would find only a part
+    of its records. The sweeper completes a removal that was not finished. Raises `Conflict` if another process was
+    faster.
     """
+    header = header_of(read, address)
+    assert header is not None, "only a flow that has ended is removed"
+    if not header.removing:
+        if (records := _few_records(ports, address)) is not None:
+            messages, chunks = records
+            writes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
+            delete_messages(ports, address, read, messages, *writes)
+            return True
+        read = mark_removing(ports, read, header)
     unchanged = Change(read.path, {}, read.guard)
     while messages := _messages(ports, collection_of(address.base)):
         delete_messages(ports, address, read, messages, unchanged)
@@ -310,6 +321,22 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
     return True
 
 
+def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Sequence[Snapshot]] | None:
+    """Return the messages and the chunks of a run if one commit can delete them, else None."""
+    messages = _messages(ports, collection_of(address.base))
+    chunks_max = LIMITS.flow_removed_at_once_max - len(messages)
+    chunks = ports.store.query(Query(f"{address.base}/log", limit=chunks_max + 1)) if chunks_max > 0 else ()
+    return (messages, chunks) if 0 < chunks_max >= len(chunks) else None
+
+
+def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
+    """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
+    put = header_write(read, replace(header, removing=True), read.read_time)
+    committed = ports.store.commit([put])
+    [result] = committed.results
+    return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
+
+
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:
     """Return a page of the records of a mailbox, without its header."""
     page = ports.store.query(Query(collection, limit=MAILBOXES_LIMITS.turn_tasks_max + 1))
@@ -317,7 +344,7 @@ def _messages(ports: Ports, collection: str) -> list[Snapshot]:
 
 
 def delete_messages(
-    ports: Ports, address: FlowAddress, read: Snapshot, records: Sequence[Snapshot], unchanged: Write
+    ports: Ports, address: FlowAddress, read: Snapshot, records: Sequence[Snapshot], *with_them: Write
 ) -> None:
     """Delete as many messages as one commit can, and release the leases that they granted."""
     page = records[: MAILBOXES_LIMITS.turn_tasks_max]
@@ -328,4 +355,4 @@ def delete_messages(
     header = header_of(read, address)
     assert header is not None, "only a flow that has ended is removed"
     effects = [release_effect(address.base, header.function, lease) for lease in leases if lease]
-    outbox.commit(ports, [unchanged, *(Delete(record.path) for record in page)], effects)
+    outbox.commit(ports, [*with_them, *(Delete(record.path) for record in page)], effects)

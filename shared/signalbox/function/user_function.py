@@ -6,9 +6,10 @@ imported only by functions that use them.
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial, wraps
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.coroutines import result_of
@@ -76,6 +77,7 @@ from signalbox.tasks.model.contexts import (
     OfGroup,
     OfStep,
     OfUnit,
+    Plain,
     TaskSubject,
     is_of_completion,
     parsed,
@@ -113,6 +115,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Class = TypeVar("Class", bound=type)
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+Overlap = Literal["allow", "queue", "skip"]
+"""What becomes of the task of a planned time while the task of another one runs."""
 
 
 class RegisterTask(Protocol):
@@ -164,6 +170,7 @@ class Function:
         self._objects: ObjectHost | None = None
         self._flows: FlowHost | None = None
         self._scheduled_flows: set[str] = set()
+        self._overlaps: dict[str, Overlap] = {}
         self._has_flow_routes = False
 
     @property
@@ -284,6 +291,7 @@ class Function:
         arguments: Mapping[str, Any] | None = None,  # noqa: ARG002  as is this one
         local_every_seconds: float | None = None,  # noqa: ARG002  as is this one
         name: str = "",  # noqa: ARG002  as is this one
+        overlap: Overlap = "allow",
     ) -> "Callable[[Scheduled], Scheduled]":
         """Enqueue a task, or start a flow, at the times of a cron expression. Write it above the other decorator.
 
@@ -294,13 +302,23 @@ class Function:
         so its arguments are constants: `arguments` of the task, `local_every_seconds`, the interval on a laptop instead
         of the times of `cron`, and `name`, for a second schedule of one task.
 
+        With ``overlap="queue"`` a task waits while the task of another time runs, and with ``"skip"`` it is left out
+        then. A task that is between two attempts does not run. For the runs of a flow, use `flow.lock`.
+
         Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
-        flow's name.
+        flow's name, or for an impossible `overlap`.
         """
+
+        if overlap not in get_args(Overlap):
+            raise ValueError(f"overlap is {overlap!r}; write one of {', '.join(get_args(Overlap))}")
 
         def register(scheduled: "Scheduled") -> "Scheduled":
             if isinstance(scheduled, Task):
+                if self._overlaps.setdefault(scheduled.name, overlap) != overlap:
+                    raise ValueError(f"the schedules of {scheduled.name} have several rules for an overlap: write one")
                 return scheduled
+            if overlap != "allow":
+                raise ValueError("overlap is for the schedule of a task: use flow.lock in the code of the flow")
             name = getattr(scheduled, "name", None)
             if self._flows is None or name not in self._flows.local.names:
                 raise TypeError("write @app.schedule above @app.task or @app.flow: it schedules the task or the flow")
@@ -611,8 +629,14 @@ class Function:
                 self._in_order(ports, delivered, run)
 
     def _in_order(self, ports: Ports, delivered: Delivered[Context], run: Callable[[], None]) -> None:
-        """Run a task. The task of an event whose handler keeps the order waits for its turn, or is left out."""
-        handler = self._handlers.get(delivered.task)
+        """Run a task. The task of an event whose handler keeps the order waits for its turn, or is left out.
+
+        So does the task of a schedule whose times must not overlap.
+        """
+        handler, context = self._handlers.get(delivered.task), delivered.context
+        overlap = self._overlaps.get(delivered.task, "allow")
+        if overlap != "allow" and isinstance(context, Plain) and context.scheduled_at:
+            return self._alone(ports, delivered, context.scheduled_at, overlap == "skip", run)
         if handler is None or not handler.in_order:
             return run()
         from signalbox.document_events import model, service  # only for functions with such a handler
@@ -622,6 +646,17 @@ class Function:
         place, after = delivered.payload.get("place"), delivered.payload.get("after")
         ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
+
+    def _alone(
+        self, ports: Ports, delivered: Delivered[Context], at: datetime, skips: bool, run: Callable[[], None]
+    ) -> None:
+        """Run the task of a planned time while no task of another one runs. Otherwise it waits, or is left out."""
+        from signalbox.document_events import machine, model, service  # only for functions with such a schedule
+
+        name = f"{self.name}/{delivered.task}"
+        record, place = model.path_of(self.name, delivered.task, "its schedules"), machine.place_of(at, None)
+        planned = model.OrderedEvent(record, name, delivered.operation, place, each=True, skips=skips)
+        return service.run(ports, planned, settings().timeout_of(self.name), run)
 
     def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run the mailbox of an object or of a flow."""

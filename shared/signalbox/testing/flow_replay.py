@@ -17,7 +17,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, FlowHeader, Origin, ParentFlow
 from signalbox.flows.model.log import StoredLog
-from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -41,7 +41,8 @@ def replay(flow: Flow[Any, Any], log: Mapping[str, Any]) -> None:
 
 
 def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
-    incarnation, _, generation = log["execution_id"].rpartition("-")
+    incarnation, _, execution = log["execution_id"].rpartition("-")
+    generation, _, rewinds = execution.partition(".")
     parent = FlowAddress(log["parent"]["flow"], log["parent"]["id"]) if "parent" in log else None
     return FlowHeader(
         FlowAddress(log["flow"], log["id"]),
@@ -51,6 +52,7 @@ def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
         incarnation=incarnation,
         parent=ParentFlow(parent.base, "", Wait("", "")) if parent else None,
         generation=int(generation),
+        rewinds=int(rewinds or 0),
         begun=True,
         start_at=_time(log["begun_at"]),
         log=StoredLog(held=entries),
@@ -70,6 +72,8 @@ def entry_of(shown: Mapping[str, Any]) -> Message:
             return Event(shown["name"], shown["value"], at)
         case Cancel.kind:
             return Cancel(shown["reason"], at)
+        case Blank.kind:
+            return Blank(shown["path"], shown["command"], at)
     return Result(Wait("", shown["path"], signature=shown["command"]), CallOutcome.from_json(shown), at)
 
 

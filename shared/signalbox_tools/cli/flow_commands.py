@@ -258,6 +258,41 @@ def resume_runs(
     _on_runs(lambda run: run.resume(), "resume", place, function, flow, ids, state, label, yes)
 
 
+@flows.command("retry")
+@_of_runs
+@click.option("--from-entry", type=int, help="How many entries of the log stay. Without it, what failed runs again.")
+@click.option("--family", is_flag=True, help="Of a sub-flow: retry the highest run that has failed because of it.")
+@click.option("--timeout-seconds", type=float, help="A new time-out, counted from now.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be dropped and run again.")
+@click.option("--reason", help="The status shows it.")
+@of_a_place
+def retry_runs(
+    function: str,
+    flow: str,
+    ids: tuple[str, ...],
+    state: str,
+    label: str,
+    yes: bool,
+    from_entry: int | None,
+    family: bool,
+    timeout_seconds: float | None,
+    dry_run: bool,
+    reason: str | None,
+    **place: str,
+) -> None:
+    """Let runs that have failed, or are stuck, continue in place. Nothing that they have done is undone."""
+    options: dict[str, Any] = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
+    if dry_run:
+        with opened(**place) as client:
+            for id_ in ids:
+                show(client.flow(function, flow).run(id_).retry(from_entry, dry_run=True, **options))
+        return
+    of_all = "" if from_entry is not None or family or timeout_seconds is not None else "retry"
+    _on_runs(
+        lambda run: run.retry(from_entry, **options), of_all, place, function, flow, ids, state, label, yes, reason
+    )
+
+
 @flows.command("delete")
 @_of_runs
 @of_a_place

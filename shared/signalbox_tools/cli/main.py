@@ -113,7 +113,7 @@ def new(folder: Path, github: bool, api: str) -> None:
     from signalbox_tools.setup.new_function_templates import CannotMake
 
     with _refusals(CannotMake, refusal=WrongInput):
-        parts = [name.strip() for name in api.split(",") if name.strip()]
+        parts = list(dict.fromkeys(name.strip() for name in api.split(",") if name.strip()))
         click.echo(new_project.make(folder, github=github, api=parts), nl=False)
 
 

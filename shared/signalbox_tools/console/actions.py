@@ -29,6 +29,7 @@ class Action:
       the value on the page.
     - `fields` are further fields of the body. A field is a number if its name is in `NUMBERS`, otherwise a text.
     - `is_of_seen` is whether the call is made only if the resource still has the entity tag that the page showed.
+    - `previews` is whether the dialog first shows the answer to a dry run, which lists what is dropped and runs again.
     - `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """
 
@@ -40,6 +41,7 @@ class Action:
     value: str = ""
     is_of_seen: bool = False
     fields: tuple[str, ...] = ()
+    previews: bool = False
     on_all: str = ""
 
     def matches(self, method: str, segments: Sequence[str]) -> bool:
@@ -53,7 +55,7 @@ class Action:
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
         fields = [{"name": name, "number": name in NUMBERS} for name in self.fields]
-        shown |= given(fields=fields or None, on_all=self.on_all or None)
+        shown |= given(fields=fields or None, previews=self.previews or None, on_all=self.on_all or None)
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 
@@ -96,6 +98,26 @@ ACTIONS: Mapping[str, Action] = {
         "Another run begins with the first entries of this log. Commands pending there run again, in that run.",
         fields=("id", "from_entry"),
     ),
+    "retry": Action(
+        "Retry",
+        "POST",
+        f"{RUN}/retry",
+        "The run continues in place, under its id: what failed in its last await runs again, and all else stays.",
+        reason="body",
+        previews=True,
+        on_all="retry",
+    ),
+    "retry-from": Action(
+        "Retry from here",
+        "POST",
+        f"{RUN}/retry",
+        "The run continues in place, under its id, after the first `from_entry` entries of its log. The entries behind "
+        "them are dropped. What they have done outside (steps, locks, sub-flows, messages, callbacks) is not undone; "
+        "their events are received again.",
+        reason="body",
+        fields=("from_entry",),
+        previews=True,
+    ),
     "terminate": Action(
         "Terminate",
         "POST",
@@ -118,7 +140,7 @@ ACTIONS: Mapping[str, Action] = {
         "All that match",
         "POST",
         "/{function}/flows/{flow}/:act",
-        "A batch resumes, cancels, terminates or deletes each run that matches now.",
+        "A batch resumes, retries, cancels, terminates or deletes each run that matches now.",
     ),
     "retry-failure": Action(
         "Retry", "POST", "/failures/{id}/retry", "The task is enqueued again with the same payload."

@@ -24,12 +24,13 @@ from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.plan_summary import FUNCTION, QUEUE, Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run
 
+QUEUE_ACCOUNT = re.compile(r'google_service_account\.queue\["[\w-]+"\]')
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
 FILTER = "--filter="
 ALL, FIRST = "--page-size=1000", "--limit=1"
 """With a filter all tasks must be read: gcloud reads as many as the limit, and filters these."""
 
-REFUSAL = """Tasks wait for functions or in queues that this plan destroys, and would be lost:
+REFUSAL = """Tasks wait for functions, in queues or with accounts that this plan destroys, and would be lost:
 {tasks}
 Deploy this change after they have run. To list them (`gcloud tasks delete` deletes one):
 {commands}"""
@@ -121,7 +122,8 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
     """Iterate over queues with the reason to ask for their tasks, and the command that lists these tasks."""
     gone = _by_region(plan, FUNCTION)
     lost = _by_region(plan, QUEUE)
-    for region in sorted(gone.keys() | lost.keys()):
+    accounts = sorted(each["email"] for name, each in plan.lost_values.items() if QUEUE_ACCOUNT.fullmatch(name))
+    for region in sorted(gone.keys() | lost.keys() | ({target.region} if accounts else set())):
         services, queues = sorted(gone.get(region, ())), lost.get(region, set())
         own = {*map(target.service, target.catalogue.queues), *queues}
         found = project_facts.queues(target, run, region)
@@ -129,9 +131,13 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
             where = (f"--queue={queue}", f"--location={region}", f"--project={target.project}")
             if queue in queues:
                 yield queue, "at all", ("gcloud", "tasks", "list", *where)
-            elif services:
+                continue
+            # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
+            if accounts:
+                carried = f'{FILTER}httpRequest.oidcToken.serviceAccountEmail~"^({"|".join(accounts)})$"'
+                yield queue, f"with {', '.join(accounts)}", ("gcloud", "tasks", "list", *where, carried)
+            if services:
                 address = f"^https://({'|'.join(services)})-[0-9]+[.]{region}[.]run[.]app/"
-                # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.
                 command = ("gcloud", "tasks", "list", *where, f'{FILTER}httpRequest.url~"{address}"')
                 yield queue, f"for {', '.join(services)}", command
 

@@ -1,4 +1,4 @@
-"""The whole kit on this machine: Firestore, Cloud Tasks, events, schedules and all functions, from one catalogue.
+"""The deployment on this machine: Firestore, Cloud Tasks, events, schedules and all functions, from one catalogue.
 
     with Stack(folder=Path(".local")) as stack:
         httpx.put(stack.base_url + "documents/x", json={"a": 1})

@@ -6,13 +6,14 @@ The project's code is parsed and never imported, because an import would fail at
 import ast
 import difflib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import yaml
 
 import signalbox
 from signalbox.catalogue.kit_indexes import searched_fields
+from signalbox.catalogue.parts import collections_of
 from signalbox.catalogue.project import PACKAGES, Project
 from signalbox.catalogue.reading import Catalogue
 from signalbox_tools.catalogue_lock import lock_of
@@ -37,12 +38,13 @@ def new_indexes(project: Project, catalogue: Catalogue) -> list[str]:
     They are compared with the catalogue's lock and with the Terraform files of the last plan or deployment.
     """
     file, copy = lock_of(project.catalogue), project.infra / "indexes.tf"
-    before = (yaml.safe_load(file.read_text("utf-8")) or {}).get("indexes") or {} if file.is_file() else None
-    own = [] if before is None else [name for name in catalogue.indexes if name not in before]
+    before = (yaml.safe_load(file.read_text("utf-8")) or {}) if file.is_file() else None
+    own = [] if before is None else [name for name in catalogue.indexes if name not in (before.get("indexes") or {})]
     if not (project.own and copy.is_file()):
         return own
-    known, now = (set(_settings(each.read_text("utf-8"))) for each in (copy, project.kit.infra / "indexes.tf"))
-    return own + sorted(now - known)
+    now = collections_of(catalogue.parts)
+    known = set(_settings(copy.read_text("utf-8"), (before or {}).get("collections", now)))
+    return own + sorted(set(_settings((project.kit.infra / "indexes.tf").read_text("utf-8"), now)) - known)
 
 
 def saved_plans(project: Project) -> Iterator[tuple[str, str]]:
@@ -65,9 +67,10 @@ def _summary(project: Project, file: Path) -> str:
     return "; ".join([first.rstrip("."), *named, *old])
 
 
-def _settings(text: str) -> Iterator[str]:
+def _settings(text: str, collections: Collection[str]) -> Iterator[str]:
     for collection, fields in searched_fields(text):
-        yield from (f"{collection}.{field}" for field in ("*", *fields))
+        if collection in collections:
+            yield from (f"{collection}.{field}" for field in ("*", *fields))
 
 
 def _sources(root: Path) -> Iterator[Path]:

@@ -1,17 +1,22 @@
-"""Measure flows on a local stack with Google's Firestore emulator, compared with DBOS, durabletask and Restate.
+"""Measure flows on a local stack, compared with DBOS, Celery, durabletask and Restate.
 
 In the table, the steps of `flows` are tasks, and those of `inline` are inline steps.
 
 python -m tests.bench.flows --steps 30 --rounds 5 --flows 1000
 
+The store is the one that a stack chooses (`STORE`). Task steps are
+compared with steps that a queue or a server delivers (a queue of DBOS, calls of Restate, a chain of Celery), inline
+steps with steps that run in the process of their workflow.
+
 `chain`: steps one after another in one flow. A step lasts from the beginning of its code to that of the next step's.
 `of it queue`: from the time at which a step's task is due to the beginning of its code. The rest is the flow's own
 turn: two round trips to the store, the replay, and the creation of the next task. `first step`: from the call that
-starts a flow to its first step. A list or a batch: from the step before it to the step after it. `1,000 flows`: all at
+starts a flow to its first step. `a flow`: from the call to the result of a flow of one step. `a step`: the mean of a
+chain, of all chains. A list or a batch: from the step before it to the step after it. `1,000 flows`: all at
 once, started by 16 clients; `their first`: from the start of each to its first step. Each system first runs a
 chain that is not measured.
 
-DBOS and durabletask (on its in-memory backend, which stores nothing) run steps in the process of their workflows. `uv`
+durabletask runs on its in-memory backend, which stores nothing. Celery needs a `redis-server` on the PATH. `uv`
 makes an environment for each outside the project, which needs a network or a package cache once. DBOS runs on SQLite,
 and also on PostgreSQL if that is installed (`postgresql.py`). Restate, whose server runs permanently, is left out if it
 is not installed (`tests/bench/restate_server.py`). Numbers of a laptop compare with each other, not with the cloud.
@@ -23,36 +28,47 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from signalbox_tools.local.store import firestore_emulator
 from tests.bench import restate_server
 from tests.bench.flows import postgresql, restate_flows
 from tests.bench.flows.kit_flows import measure, stepping
 from tests.bench.flows.measures import Measures, figures, lines
+from tests.bench.rivals.rival_processes import PACKAGES
 
-DBOS = ("dbos_flows", "dbos==3.4.0")
-DURABLETASK = ("durabletask_flows", "durabletask==1.12.0")
+DBOS = ("dbos_flows", ("dbos==3.4.0",))
+DURABLETASK = ("durabletask_flows", ("durabletask==1.12.0",))
+CELERY = ("celery_flows", PACKAGES["celery_chord"])
 FOLDER = Path(__file__).parents[1] / "rivals"
 SECONDS_MAX = 600.0
 
 
-def rivals(sizes: list[int]) -> Iterator[tuple[str, Measures | str]]:
-    """Measure each rival; iterate over its name and its measures, or the reason why it has none."""
-    yield "DBOS/SQLite", in_python(*DBOS, sizes)
+Rival = tuple[str, str, Measures | str]
+"""The kind of a rival's steps, its name, and its measures or the reason why it has none."""
+
+
+def rivals(sizes: list[int]) -> Iterator[Rival]:
+    """Measure each rival, whose steps are compared with the kit's steps of the same kind."""
+    yield "task", "DBOS queue", in_python(*DBOS, sizes, "queue")
+    yield "task", "Celery chain", in_python(*CELERY, sizes)
+    yield "inline", "DBOS/SQLite", in_python(*DBOS, sizes, "steps")
     if programs := postgresql.programs():
         with postgresql.serving(programs) as url:
-            yield "DBOS/PostgreSQL", in_python(*DBOS, sizes, url)
-    yield "durabletask", in_python(*DURABLETASK, sizes)
+            yield "inline", "DBOS/PostgreSQL", in_python(*DBOS, sizes, "steps", url)
+    yield "inline", "durabletask", in_python(*DURABLETASK, sizes)
     if restate_server.are_installed():
-        yield "Restate", restate_flows.measure(*sizes)
+        yield "task", "Restate calls", restate_flows.measure(*sizes, calls=True)
+        yield "inline", "Restate", restate_flows.measure(*sizes)
+    else:
+        yield "inline", "Restate", "not measured: it is not installed"
 
 
-def in_python(script: str, package: str, sizes: list[int], *others: str) -> Measures | str:
+def in_python(script: str, packages: Sequence[str], sizes: list[int], *others: str) -> Measures | str:
     """Run a rival that is a Python package; return its measures, or the reason why it has none."""
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable, "--with", package]
+    command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable]
+    command += [part for package in packages for part in ("--with", package)]
     try:
         ended = subprocess.run(
             [*command, "python", str(FOLDER / f"{script}.py"), *map(str, sizes), *others],
@@ -81,13 +97,13 @@ def table(sizes: list[int], *, alone: bool) -> Iterator[str]:
     own, inline = on_a_new_stack(sizes), on_a_new_stack(sizes, inline=True)
     yield from lines("flows", own, own)
     yield from lines("inline", inline, own)
-    for name, found in () if alone else rivals(sizes):
+    measured = {"task": own, "inline": inline}
+    for kind, name, found in () if alone else rivals(sizes):
         if not isinstance(found, Measures):
             yield f"{name:<16}{found}"
             continue
-        yield from lines(name, found, own)
-        for steps, measured in {"task": own, "inline": inline}.items():
-            yield from figures(steps, measured, name, found)
+        yield from lines(name, found, measured[kind])
+        yield from figures(kind, measured[kind], name, found)
 
 
 def main() -> int:
@@ -99,8 +115,6 @@ def main() -> int:
     parser.add_argument("--flow-steps", type=int, default=3, help="steps of each of these (default: %(default)s)")
     parser.add_argument("--no-rivals", action="store_true", help="measure the kit alone")
     chosen = parser.parse_args()
-    if firestore_emulator.find_installed() is None:
-        sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
     sizes = [chosen.steps, chosen.rounds, chosen.width, chosen.flows, chosen.flow_steps]
     for line in table(sizes, alone=chosen.no_rivals):
         sys.stdout.write(f"{line}\n")

@@ -74,6 +74,7 @@ def measure(
         at_once_steps=flow_steps,
         at_once_seconds=seconds,
         crowded=crowded,
+        alone=[_seconds(client, chain, steps=1) for _ in range(rounds)],
         dispatches=[] if inline else [began - due for times in chains for due, began in times[1:]],
     )
 
@@ -82,6 +83,13 @@ def _run(client: httpx.Client, flow: str, **arguments: int) -> tuple[float, list
     """Run a flow; return when it was started, and what it returned."""
     path, at = _start(client, flow, **arguments)
     return at, _ended(client, path)["result"]
+
+
+def _seconds(client: httpx.Client, flow: str, **arguments: int) -> float:
+    """Run a flow; return the seconds until its caller has the result."""
+    began = time.monotonic()
+    _run(client, flow, **arguments)
+    return time.monotonic() - began
 
 
 def _start(client: httpx.Client, flow: str, **arguments: int) -> tuple[str, float]:

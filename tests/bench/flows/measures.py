@@ -15,7 +15,8 @@ class Measures:
 
     `fan_outs` has the seconds from the step before a fan-out to the step after it, by the fan-out. `at_once` flows of
     `at_once_steps` steps each took `at_once_seconds`, and `crowded` seconds to the first step of each. `dispatches` are
-    the seconds that the chains' steps spent in the queue, if known.
+    the seconds that the chains' steps spent in the queue, if known. `alone` has the seconds of flows of one step, from
+    the call that starts one to its result.
     """
 
     chains: Sequence[Sequence[float]]
@@ -26,6 +27,7 @@ class Measures:
     at_once_seconds: float
     crowded: Sequence[float]
     dispatches: Sequence[float] = ()
+    alone: Sequence[float] = ()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
@@ -36,6 +38,11 @@ class Measures:
     def steps(self) -> list[float]:
         """The seconds of each step of the chains: from its beginning to the beginning of the next."""
         return [after - before for chain in self.chains for before, after in pairwise(chain)]
+
+    @property
+    def step_means(self) -> list[float]:
+        """The mean seconds of a step of each chain."""
+        return [(chain[-1] - chain[0]) / (len(chain) - 1) for chain in self.chains if len(chain) > 1]
 
     @property
     def chain_rate(self) -> float:
@@ -57,6 +64,8 @@ def lines(name: str, measured: Measures, base: Measures) -> list[str]:
         _line(name, "chain", chain),
         *([_line(name, "of it queue", _share(measured))] if measured.dispatches else []),
         _line(name, "first step", centiles(measured.first)),
+        *([_line(name, "a flow", centiles(measured.alone))] if measured.alone else []),
+        _line(name, "a step", centiles(measured.step_means)),
         *(
             _line(name, what, f"{median(seconds):>9,.2f} s there and back")
             for what, seconds in measured.fan_outs.items()
@@ -83,7 +92,7 @@ def _share(measured: Measures) -> str:
 
 
 def centiles(seconds: Sequence[float]) -> str:
-    """Return the median and the 99th percentile, in milliseconds."""
+    """Return the median, and the 90th and 99th percentiles, in milliseconds."""
     known = [*seconds] * 2 if len(seconds) == 1 else seconds
     cut = quantiles(known, n=100, method="inclusive")
-    return f"p50 {1000 * cut[49]:>8,.1f} ms  p99 {1000 * cut[98]:>8,.1f} ms"
+    return "  ".join(f"p{centile} {1000 * cut[centile - 1]:>8,.1f} ms" for centile in (50, 90, 99))

@@ -23,7 +23,7 @@ def paint(square: int) -> dict[str, int]:
 def all_of(units: int) -> int:
     """Enqueue the units and wait for each."""
     handles = [DBOS.enqueue_workflow(QUEUE, paint, number) for number in range(units)]
-    return len([handle.get_result() for handle in handles])
+    return len([handle.get_result(polling_interval_sec=0.1) for handle in handles])
 
 
 def main() -> None:

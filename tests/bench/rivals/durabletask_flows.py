@@ -59,11 +59,18 @@ class Runs:
         at, id_ = self.start(code, size)
         return at, self.result(id_)
 
+    def seconds(self) -> float:
+        """Return the seconds of an orchestration of one step."""
+        began = time.monotonic()
+        self.run(chain, 1)
+        return time.monotonic() - began
+
 
 def measured(runs: Runs, steps: int, rounds: int, width: int, flows: int, flow_steps: int) -> dict[str, object]:
     """Measure chains, fan-outs, and flows at once."""
     runs.run(chain, steps)
     chains = [runs.run(chain, steps) for _ in range(rounds)]
+    alone = [runs.seconds() for _ in range(rounds)]
     fans = [after - before for _, (before, after) in (runs.run(fan, width) for _ in range(rounds))]
     began = time.time()
     started = [runs.start(chain, flow_steps) for _ in range(flows)]
@@ -72,6 +79,7 @@ def measured(runs: Runs, steps: int, rounds: int, width: int, flows: int, flow_s
         "chains": [times for _, times in chains],
         "first": [times[0] - at for at, times in chains],
         "fan_outs": {f"fan-out {width}": fans},
+        "alone": alone,
         "at_once": flows,
         "at_once_steps": flow_steps,
         "at_once_seconds": time.time() - began,

@@ -20,6 +20,11 @@ const flow = restate.service({
       for (let number = 0; number < steps; number++) times.push(await step(context));
       return times;
     },
+    calls: async (context, steps) => {
+      const times = [];
+      for (let number = 0; number < steps; number++) times.push(await context.serviceClient(flow).unit());
+      return times;
+    },
     fan: async (context, width) => {
       const first = await step(context);
       const units = Array.from({ length: width }, () => context.serviceClient(flow).unit());

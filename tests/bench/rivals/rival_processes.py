@@ -12,6 +12,7 @@ from pathlib import Path
 PACKAGES = {
     "celery_chord": ("celery==5.7.0", "redis==8.1.0", "packaging==26.3"),
     "dbos_queue": ("dbos==3.4.0",),
+    "durabletask_units": ("durabletask==1.12.0",),
 }
 WORKERS = 2
 

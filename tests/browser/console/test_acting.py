@@ -78,6 +78,22 @@ def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Consol
     assert state_of(harness, "o-2-2") == "completed"
 
 
+def test_a_failed_run_is_retried_from_the_row_of_its_failed_step_by_clicks(console: Console, harness: Harness) -> None:
+    order = {"order": "o-1", "item": "cup", "count": 1, "amount": 0}
+    harness.post("shop/flows/checkout/o-1", json={"arguments": order})
+    harness.travel(60, raise_errors=False)
+    assert state_of(harness, "o-1", "checkout") == "failed"
+    console.open("flows/shop/checkout/o-1", "checkout/o-1")
+    console.page.click("details.failed summary")
+    console.page.click("button[data-action=retry-from]")
+    console.page.wait_for_selector("#action-preview li")
+    assert "1: step shop.charge" in console.page.inner_text("#action-preview")
+    console.page.fill("dialog [name=reason]", "another try")
+    console.page.click("dialog [name=confirm]")
+    console.page.wait_for_selector("#action:not([open])", state="attached")
+    assert harness.get("shop/flows/checkout/o-1").json["retried"]["reason"] == "another try"
+
+
 def confirm_all(page: Page, button: str, count: int, reason: str) -> None:
     """Press a button for all that match, wait for their number, and confirm it."""
     page.click(f"button[data-action={button}]")

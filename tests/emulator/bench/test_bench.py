@@ -153,6 +153,7 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
         "      1 units     2.00 s       0/s   celery_chord",
         "     10 units   stopped after 1 s   celery_chord",
         *(f"{units:>7} units     0.50 s {units * 2:>7}/s   dbos_queue" for units in (1, 10, 100)),
+        *(f"{units:>7} units     0.50 s {units * 2:>7}/s   durabletask_units" for units in (1, 10, 100)),
     ]
 
 
@@ -164,12 +165,16 @@ def test_flows_are_measured_in_chains_fan_outs_and_many_at_once() -> None:
         ["flows", "chain"],
         ["flows", "of"],
         ["flows", "first"],
+        ["flows", "a"],
+        ["flows", "a"],
         ["flows", "list"],
         ["flows", "batch"],
         ["flows", "2"],
         ["flows", "their"],
         ["inline", "chain"],
         ["inline", "first"],
+        ["inline", "a"],
+        ["inline", "a"],
         ["inline", "list"],
         ["inline", "2"],
         ["inline", "their"],

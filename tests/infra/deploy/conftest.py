@@ -14,7 +14,7 @@ from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.identity_gate import gate
 from tests.infra.deploy.user_clone import Clone, fake_environment
 from tests.infra.google_provider.server import GoogleProvider
-from tests.infra.workspace import INFRA, Workspace
+from tests.infra.workspace import INFRA, Workspace, add_examples
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def gcloud(tmp_path: Path) -> Gcloud:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> deployment_target.Target:
-    """Return an environment of the project whose file is a copy; nothing is packaged, and a smoke test passes."""
+    """Return an environment with examples, whose file is a copy; nothing is packaged, and a smoke test passes."""
     monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     monkeypatch.setattr(smoke, "passes", lambda *_: True)
     (tmp_path / "infra").mkdir()
@@ -42,6 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> deployment_target.
         if each.name != "environments":
             (tmp_path / "infra" / each.name).symlink_to(each)
     shutil.copytree(INFRA / "environments", tmp_path / "infra" / "environments")
+    add_examples(tmp_path / "infra" / "environments")
     return deployment_target.read(PROJECT, "dev", root=tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Workspace
 
 DEV = deployment_target.read(PROJECT, "dev")
+DEV = replace(DEV, settings={**(DEV.settings or {}), "examples": True})
 PLACE = dead_letter_subscriptions.Place(
     f"projects/{PROJECT}/topics/dev-signalbox-dead-events",
     f"projects/{PROJECT}/subscriptions/dev-signalbox-dead-events",

@@ -1,6 +1,7 @@
 """The smoke test names each step that fails, and deletes everything it created."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -218,3 +219,33 @@ def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.Monk
     statuses.append(400)
     assert not declared_limits.ensured(site, said.append)
     assert "The semaphores and rates of the catalogue are not all set: PUT semaphores/printer: 400" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("api", "steps"),
+    [
+        ("[]", ["a call without a token is refused"]),
+        (
+            "[semaphores]",
+            ["a call without a token is refused", "a semaphore's permit is taken, refused and given back"],
+        ),
+        (
+            "[batches]",
+            [
+                "a call without a token is refused",
+                "a batch is completed from outside",
+                "a batch is completed by tasks of a function that only queues call",
+            ],
+        ),
+    ],
+)
+def test_the_test_uses_what_is_deployed_for_callers(tmp_path: Path, api: str, steps: list[str]) -> None:
+    main = tmp_path / "functions" / "orders" / "main.py"
+    main.parent.mkdir(parents=True)
+    main.write_text('from signalbox import Function\n\napp = Function("orders")\norders = app.entry_point()\n')
+    (tmp_path / "signalbox.yaml").write_text(f"api: {api}\nfunctions: {{orders: {{}}}}\n")
+    site = smoke.Site(deployment_target.read(PROJECT, "dev", root=tmp_path), "http://x/", ACCOUNT, Script())
+    with deployment_client.DeploymentClient("http://x/", lambda _: "") as client:
+        found = [name for name, _ in smoke._steps(site, site.target.catalogue, client, "run")]
+    assert [name for name in found if name != "the schedule sweep ran"] == steps
+    assert ("the schedule sweep ran" in found) == (api != "[]"), "nothing is durable without a part"

@@ -534,6 +534,25 @@ def test_a_function_or_a_queue_that_is_replaced_elsewhere_counts_as_lost_with_it
     assert "--filter" not in listed[1], "every task of a lost queue is lost"
 
 
+def test_an_account_of_queues_is_not_destroyed_while_a_task_carries_it(place: deployment_target.Target) -> None:
+    """The queue continues with another account, and the tasks that it has could not be delivered."""
+    old = "qu-dev-flows@my-project.iam.gserviceaccount.com"
+    change: dict[str, object] = {"actions": ["delete"], "before": {"account_id": "qu-dev-flows", "email": old}}
+    changes = {'google_service_account.queue["flows"]': change}
+    script = Script(**{"terraform show": planned(changes)}, **QUEUES, **{"gcloud tasks list": ""})
+    script.answers["gcloud tasks list --queue=dev-flows"] = OLD
+    with pytest.raises(
+        Aborted, match=r"(?s)with accounts that this plan destroys.*lost:\n  dev-flows: https://dev-quilt"
+    ):
+        Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
+    assert len(listed) == 2, "one call for each queue of the environment"
+    [expression] = re.findall(r"--filter=(\S+)", listed[0])
+    tasks = [{"httpRequest": {"oidcToken": {"serviceAccountEmail": each}}} for each in (old, f"another-{old}")]
+    assert real_gcloud.selects(expression, tasks) == [True, False]
+    assert script.count("terraform apply") == 0
+
+
 def test_a_function_that_is_replaced_under_its_own_address_keeps_its_tasks(place: deployment_target.Target) -> None:
     same = {"name": "dev-shop", "location": "us-central1"}
     change: dict[str, object] = {"actions": ["delete", "create"], "before": same, "after": same}

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+from signalbox.catalogue.parts import FUNCTIONS
 from signalbox.catalogue.reading import load
 from signalbox_tools.deploy import deployment_target
 from signalbox_tools.deploy.deployment_client import poll
@@ -112,7 +113,9 @@ def test_the_names_that_are_looked_up_beforehand_are_those_that_terraform_create
     last = {kind: {name.rpartition("/")[2] for each, name in site.made if each == kind} for kind, _ in site.made}
     assert last["google_cloudfunctions2_function"] == {place.service(name) for name in names}
     assert last["google_firestore_database"] == {place.database}
-    accounts = {f"fn-{place.service(name)}@{PROJECT}.iam.gserviceaccount.com" for name in names}
+    own = {f"fn-{place.service(name)}" for name in names if name not in FUNCTIONS}
+    kits = f"kit-{place.name_prefix}functions"
+    accounts = {f"{account}@{PROJECT}.iam.gserviceaccount.com" for account in {*own, kits}}
     assert accounts - last["google_service_account"] == set()
 
 
@@ -197,7 +200,8 @@ def test_the_end_of_one_environment_leaves_the_other_as_it_was(site: Site, stack
     shutil.rmtree(site.kit.folder / "dist")  # a clone that has packaged nothing can tear down too
     destroyed = site.kit.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
     assert (destroyed.returncode, "What stays:" in destroyed.stdout) == (0, True), destroyed.stdout
-    assert {kind for kind, _ in site.made} == {"google_cloud_tasks_queue"}, "their names would be taken for days"
+    kept = {kind for kind, _ in site.made} - {"google_firestore_field"}  # they go with the database
+    assert kept == {"google_cloud_tasks_queue"}, "their names would be taken for days"
     assert site.before <= frozenset(site.google.cloud.existing)
 
 

@@ -1,7 +1,8 @@
 """A clone of the project in which its own commands run as a new user types them, on fakes of the cloud.
 
 Terraform is the real one. Its provider, its state's bucket and gcloud are fakes, and what answers the smoke test
-is the local stack behind a gate. The clone's Python is the one that runs the tests.
+is the local stack behind a gate. The clone's Python is the one that runs the tests. Its environment dev
+has the examples.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from tests.infra.workspace import add_examples
 from tests.started_commands import started
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -36,6 +38,7 @@ class Clone:
         self.folder = folder
         self.environment = environment
         shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns(*LEFT), symlinks=True)
+        add_examples(folder / "infra" / "environments")
         _with_python(folder / ".venv")
 
     def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -193,7 +193,6 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_cloud_scheduler_job": _within("jobs"),
     "google_cloud_tasks_queue": _within("queues"),
     "google_cloud_tasks_queue_iam_binding": _member,
-    "google_cloud_tasks_queue_iam_member": _member,
     "google_cloudfunctions2_function": _function,
     "google_compute_backend_service": _global("backendServices"),
     "google_compute_global_address": _global("addresses"),

@@ -13,7 +13,6 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
     "google_artifact_registry_repository_iam_member",
     "google_cloud_run_service_iam_member",
     "google_cloud_tasks_queue_iam_binding",
-    "google_cloud_tasks_queue_iam_member",
     "google_firestore_field",
     "google_project_iam_audit_config",
     "google_logging_project_bucket_config",
@@ -100,7 +99,6 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_cloud_scheduler_job": frozenset({"name", "region", "project"}),
     "google_cloud_tasks_queue": frozenset({"name", "location", "project"}),
     "google_cloud_tasks_queue_iam_binding": frozenset({"name", "location", "role"}),
-    "google_cloud_tasks_queue_iam_member": frozenset({"name", "location", "role", "member"}),
     "google_cloudfunctions2_function": frozenset({"name", "location", "project"}),
     "google_billing_budget": frozenset({"billing_account"}),
     "google_compute_backend_service": frozenset({"name", "load_balancing_scheme", "project"}),
@@ -181,7 +179,6 @@ API_OF: dict[str, tuple[str, ...]] = {
     "google_cloud_scheduler_job": ("cloudscheduler.googleapis.com",),
     "google_cloud_tasks_queue": ("cloudtasks.googleapis.com",),
     "google_cloud_tasks_queue_iam_binding": ("cloudtasks.googleapis.com",),
-    "google_cloud_tasks_queue_iam_member": ("cloudtasks.googleapis.com",),
     "google_cloudfunctions2_function": (
         "cloudfunctions.googleapis.com",
         "cloudbuild.googleapis.com",

@@ -370,7 +370,13 @@ def test_methods_named_as_decorators_count_on_a_function_only(tmp_path: Path, co
 
 @pytest.mark.parametrize(
     "call",
-    ["app.task(print)", "def more(hub: Function): hub.task(print)", "from other import app as hub\nhub.object(int)"],
+    [
+        "app.task(print)",
+        "def more(hub: Function): hub.task(print)",
+        "from other import app as hub\nhub.object(int)",
+        "step = app.task\n@step\ndef pack(): ...",
+        "@getattr(app, 'flow')\nasync def order(): ...",
+    ],
 )
 def test_a_task_that_is_made_otherwise_is_refused_with_its_place(tmp_path: Path, call: str) -> None:
     with pytest.raises(

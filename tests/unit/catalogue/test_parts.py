@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
 
+import signalbox
+from signalbox.catalogue.declared_in_code import HOMONYMS, INNER, OPEN
 from signalbox.catalogue.parts import APIS, FUNCTIONS, OF_QUEUES, PARTS, Use, absent, used
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
@@ -42,10 +45,26 @@ USES = [
     ("from signalbox import semaphore", 'semaphore("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
     ("from signalbox import rate", 'rate("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
     ("from signalbox import batch", 'batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
+    ("from signalbox import batch", 'batch("a").populate([], **OPTIONS)', {"semaphore_admit"}),
     ("from signalbox import documents", 'documents.put("a", {})', OF_DOCUMENTS),
     ("from signalbox import documents", "store = [documents]", OF_DOCUMENTS),
     ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
     ("from signalbox import yokes", 'yokes("likes").put("a", "b")', {"standing_count", "standing_fold", "standings"}),
+]
+
+PASSED_ON = [
+    ("from signalbox import semaphore", '{"made": semaphore}["made"]("s")'),
+    ("from signalbox import semaphore", 'dict(made=semaphore)["made"]("s")'),
+    ("from signalbox import semaphore", '(lambda made=semaphore: made("s"))()'),
+    ("from signalbox import semaphore, batch", '(semaphore if charge else batch)("s")'),
+    ("", 'flow.lock.__call__("s")'),
+    ("", "lock = flow.lock"),
+    ("", 'getattr(flow, "lock")("s")'),
+    ("", "charge(flow)"),
+    ("", 'flow.batch([], **{"semaphore": "s"})'),
+    ("from signalbox import batch", 'made = batch("b").populate; made([], semaphore="s")'),
+    ("from signalbox import batch", 'batch("b").populate([], **{"rate": "r"})'),
+    ("from signalbox import sub_batch", "charge(sub_batch)"),
 ]
 
 
@@ -148,6 +167,12 @@ def test_the_functions_for_callers_follow_from_api(tmp_path: Path, name: str) ->
     assert people == set(PARTS[name].api) - {"smoke"}
 
 
+def test_batches_of_callers_may_have_units_that_wait_for_permits(tmp_path: Path) -> None:
+    found = project(tmp_path, "api: [batches]\nfunctions: {orders: {}}\n")
+    assert functions_of(found) == {*OF_A_FLOW, "batches", "batch_complete", "smoke", "semaphore_admit"}
+    assert found.parts["semaphores"] == "api: batches"
+
+
 def test_all_is_the_kits_whole_catalogue(tmp_path: Path) -> None:
     found, kits = project(tmp_path, "api: all\nfunctions: {orders: {}}\n"), load()
     of_the_kit = {name: each for name, each in kits.functions.items() if kits.is_of_the_kit(each)}
@@ -164,6 +189,17 @@ def test_entries_of_the_catalogue_have_their_parts(tmp_path: Path) -> None:
     assert functions_of(history) == {*OF_A_FLOW, *OF_DOCUMENTS}
     indexes = project(tmp_path, f"{base}indexes: {{names: {{collection: documents, fields: [a, b]}}}}\n")
     assert functions_of(indexes) == {*OF_A_FLOW, *OF_DOCUMENTS}
+
+
+def test_events_of_documents_and_yokes_that_the_project_handles_have_their_parts(tmp_path: Path) -> None:
+    handler = '@app.on_document("{}/{{key}}")\ndef changed(event: object) -> None: ...\n\n\n@app.task\ndef charge'
+    for collection, workers in (("documents", OF_DOCUMENTS), ("yokes", {"standing_count"}), ("orders", set[str]())):
+        project(tmp_path)
+        main = tmp_path / "functions" / "orders" / "main.py"
+        main.write_text(main.read_text().replace("@app.task\ndef charge", handler.format(collection), 1))
+        found = load(tmp_path / "signalbox.yaml")
+        assert functions_of(found) >= workers, collection
+        assert ("link_refresh" in found.functions) == (collection == "documents")
 
 
 def test_a_scheduled_task_has_the_function_that_enqueues_it_closed_to_people(tmp_path: Path) -> None:
@@ -189,6 +225,9 @@ def test_if_only_the_kit_writes_documents_no_function_handles_their_events(tmp_p
     ("entry", "message"),
     [
         ("api: [semaphors]\nfunctions: {orders: {}}\n", r"api names 'semaphors'; did you mean 'semaphores'\?"),
+        ("api: [semaphore-wait]\nfunctions: {orders: {}}\n", r"api names 'semaphore-wait', a function of semaphores; "),
+        ("api: [all, tasks]\nfunctions: {orders: {}}\n", r"api names all in a list; write  api: all$"),
+        ("api: [tasks, tasks]\nfunctions: {orders: {}}\n", r"api names tasks twice$"),
         ("api: yes\nfunctions: {orders: {}}\n", r"api is True; write all, or a list of documents, transforms"),
         (
             "functions: {orders: {}, documents: {memory: 2Gi}}\n",
@@ -209,6 +248,10 @@ def test_an_entry_that_would_have_no_effect_is_refused(tmp_path: Path, entry: st
         project(tmp_path, entry)
 
 
+def test_an_empty_api_names_no_function(tmp_path: Path) -> None:
+    assert functions_of(project(tmp_path, "api:\nfunctions: {orders: {}}\n")) == OF_A_FLOW
+
+
 def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path: Path) -> None:
     found = project(
         tmp_path, "functions: {orders: {}, batch_expand: {memory: 1Gi}}\nqueues: {flows: {concurrent_max: 4}}\n"
@@ -224,6 +267,14 @@ def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path
         ("from signalbox import *", "batch", r"main\.py:3 reads signalbox\.\*"),
         ("import signalbox", 'getattr(signalbox, "ba" + "tch")', r"main\.py:9 reads signalbox\.\*"),
         ("import importlib", 'importlib.import_module("signalbox")', r"main\.py:9 reads signalbox\.\*"),
+        ("from signalbox import batches", 'batches.api.batch("b")', r"main\.py:3 reads signalbox\.batches"),
+        ("import signalbox.client", 'signalbox.batches.api.batch("b")', r"main\.py:9 reads signalbox\.batches"),
+        ("from signalbox.function import resource_function", "pass", r"main\.py:3 reads signalbox\.function"),
+        ("from signalbox.adapters.ports import ports", "pass", r"main\.py:3 reads signalbox\.adapters\.ports"),
+        ("import signalbox as kit", 'getattr(kit, "batch")', r"main\.py:9 reads signalbox\.\*"),
+        ("import signalbox as kit", 'vars(kit)["batch"]', r"main\.py:9 reads signalbox\.\*"),
+        ("import signalbox as kit", 'kit.__dict__["batch"]', r"main\.py:9 reads signalbox\.__dict__"),
+        ("import sys", 'sys.modules["signalbox"]', r"main\.py:9 reads signalbox\.\*"),
     ],
 )
 def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
@@ -232,6 +283,111 @@ def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
     catalogue = project(tmp_path, imports=imports, task=task)
     with pytest.raises(PackagingError, match=f"{read}.*: import the names that it uses from signalbox"):
         check_all(catalogue, KIT.root)
+
+
+def test_each_package_of_the_kit_is_one_that_functions_may_import_or_may_not() -> None:
+    folders = {each.parent.name for each in Path(signalbox.__file__).parent.glob("*/__init__.py")}
+    assert folders == OPEN | HOMONYMS | INNER
+    assert {name for name in folders if not isinstance(getattr(signalbox, name, signalbox), ModuleType)} == HOMONYMS
+
+
+@pytest.mark.parametrize(("imports", "task"), PASSED_ON)
+def test_a_name_that_is_passed_on_counts_with_all_that_it_can_do(tmp_path: Path, imports: str, task: str) -> None:
+    found = project(tmp_path, imports=imports, task=task)
+    assert "semaphore_admit" in found.functions
+    assert {"admit", "tasks"} <= set(found.functions["orders"].enqueues)
+
+
+@pytest.mark.parametrize(
+    ("helper", "imports", "task"),
+    [
+        ("from signalbox import semaphore", "from helper import semaphore as sem", 'sem("s")'),
+        ("from signalbox import semaphore", "import helper", 'helper.semaphore("s")'),
+        ("from signalbox import semaphore", "import helper as other", 'other.semaphore("s")'),
+        ("from signalbox import semaphore", "from helper import *", 'semaphore("s")'),
+        ("import signalbox as kit", "from helper import kit", 'kit.semaphore("s")'),
+        ("from signalbox import flow\nimport main", "from helper import flow as made", 'made.lock("s")'),
+        ('def populate(made):\n    made.populate([], rate="r")', "from helper import populate", "populate(1)"),
+    ],
+)
+def test_a_name_counts_that_comes_through_another_file(tmp_path: Path, helper: str, imports: str, task: str) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "helper.py").write_text(f"{helper}\n")
+    assert {"admit", "tasks"} <= set(project(tmp_path, imports=imports, task=task).functions["orders"].enqueues)
+
+
+def test_a_call_that_another_file_enqueues_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\nfrom helper import fire\napp = Function("orders")\n'
+        "fire(app)\norders = app.entry_point()\n"
+    )
+    (folder / "helper.py").write_text("def fire(call):\n    call.enqueue()\n")
+    (tmp_path / "signalbox.yaml").write_text("functions: {orders: {}}\n")
+    assert load(tmp_path / "signalbox.yaml").functions["orders"].enqueues == ("tasks",)
+
+
+@pytest.mark.parametrize("filled", ["Lease", "SectionRun"])
+def test_a_task_that_runs_under_permits_gives_them_back(tmp_path: Path, filled: str) -> None:
+    task = f"pass\n\n\n@app.task\ndef held(given: {filled}) -> None:\n    pass"
+    found = project(tmp_path, imports=f"from signalbox import {filled}", task=task)
+    assert {"admit", "tasks"} <= set(found.functions["orders"].enqueues)
+    assert "semaphore_admit" in found.functions
+
+
+@pytest.mark.parametrize(
+    ("imports", "task", "needed"),
+    [
+        ("Call, semaphore", 'semaphore("s").wait(Call("printers", "printed", {}))', {"admit", "flows"}),
+        ("Call, batch", 'batch("b").populate([Call(function="printers", task="printed")])', {"batches", "flows"}),
+        ("Call", 'Call("printers", "printed", {})', {"flows"}),
+    ],
+)
+def test_a_function_whose_tasks_are_a_part_of_anothers_work_enqueues_to_its_queues(
+    tmp_path: Path, imports: str, task: str, needed: set[str]
+) -> None:
+    folder = tmp_path / "functions" / "printers"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("printers")\n@app.task\ndef printed(): ...\n'
+        "printers = app.entry_point()\n"
+    )
+    both = "functions: {printers: {}, orders: {}}\n"
+    found = project(tmp_path, both, imports=f"from signalbox import {imports}", task=task)
+    assert set(found.functions["printers"].enqueues) == {*needed, "batches", "tasks"}
+    assert found.places["functions.printers"]["enqueues"] == "orders/main.py:9"
+    assert found.parts["flows"].startswith("functions/orders/main.py:")
+    own = project(tmp_path, "functions: {printers: {enqueues: []}, orders: {}}\n", task=task)
+    assert own.functions["printers"].enqueues == ()
+
+
+@pytest.mark.parametrize(
+    ("section", "needed"),
+    [
+        ("api: [semaphores]", {"admit", "tasks"}),
+        ("semaphores: {s: {permits: 1}}", {"admit", "tasks"}),
+        ("api: [batches]", {"batches", "tasks"}),
+        ("api: [documents, tasks]", set()),
+    ],
+)
+def test_a_task_that_callers_may_name_as_a_part_of_their_work_enqueues_to_its_queues(
+    tmp_path: Path, section: str, needed: set[str]
+) -> None:
+    folder = tmp_path / "functions" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text(
+        'from signalbox import Function\napp = Function("orders")\n@app.task\ndef printed(): ...\n'
+        "orders = app.entry_point()\n"
+    )
+    (tmp_path / "signalbox.yaml").write_text(f"{section}\nfunctions: {{orders: {{}}}}\n")
+    assert set(load(tmp_path / "signalbox.yaml").functions["orders"].enqueues) == needed
+
+
+def test_an_import_for_types_only_uses_no_part(tmp_path: Path) -> None:
+    imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from signalbox import documents, yokes"
+    assert functions_of(project(tmp_path, imports=imports)) == OF_A_FLOW
 
 
 def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:

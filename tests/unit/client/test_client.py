@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox.client import ApiError, AsyncClient, Client, LeaseLost, PreconditionFailed, Unavailable, call
+from signalbox.client import ApiError, AsyncClient, Client, LeaseLost, NotFound, PreconditionFailed, Unavailable, call
 from signalbox.client.aio import semaphores as aio_semaphores
 from signalbox.client.blocking import semaphores as blocking_semaphores
 from signalbox.client.blocking import transport as blocking_transport
@@ -679,3 +679,12 @@ def test_what_a_local_stack_receives_passes_no_proxy_of_the_environment(
     with Client(f"http://{host}:8080/") as client:
         client.documents.get("x")
     assert asked == ["ConnectionPool" if is_sent_past_a_proxy else "HTTPProxy"]
+
+
+def test_googles_404_of_a_function_of_the_kit_names_the_entry_to_add() -> None:
+    page = httpx.MockTransport(lambda _: httpx.Response(404, text="<html>Page not found</html>"))
+    with Client(URL, token=lambda _: "", transport=page) as client:
+        with pytest.raises(NotFound, match=r"404 Not deployed: documents is not deployed .* add `api: \[documents\]`"):
+            client.documents.get("x")
+        with pytest.raises(NotFound, match="Page not found"):
+            client.request("GET", "shop/x")

@@ -102,7 +102,7 @@ def test_a_long_removal_continues_behind_the_others_that_are_due() -> None:
     with_many_messages(shop, "small", 0)
     ended(shop)
     shop.world.pass_time(WEEK)
-    with replaced(flow_removal_page=2, flow_removal_commits_max=2):
+    with replaced(flow_removal_page=2, flow_removal_commits_max=2, flow_removed_at_once_max=2):
         assert sweep.sweep(shop.ports) == 2
         assert listed(shop) == ["talkative~large"]
         for _ in range(4):
@@ -131,7 +131,7 @@ def test_a_removal_ends_when_its_time_is_over_and_a_stuck_flow_does_not_wait_for
 
         return out_of_time
 
-    with replaced(flow_removal_page=1):
+    with replaced(flow_removal_page=1, flow_removed_at_once_max=1):
         sweep.sweep(shop.ports, budget)
     assert [task.payload["mailbox"] for task in shop.world.tasks] == ["flows/broken~b"]
     assert len(spent) == 2

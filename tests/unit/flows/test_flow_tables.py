@@ -21,10 +21,10 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.log import StoredLog
-from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
 from signalbox.flows.model.waits import Wait
-from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooManyEvents
-from signalbox.flows.service import messages, reads, starts, suspensions
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowEnded, FlowRunning, TooManyEvents
+from signalbox.flows.service import messages, reads, retries, starts, suspensions
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.storage import count_start
@@ -49,6 +49,7 @@ ERRORS: dict[str, type[Exception]] = {
     "TooManyEvents": TooManyEvents,
     "FlowRunning": FlowRunning,
     "CannotFork": CannotFork,
+    "CannotRetry": CannotRetry,
     "OtherBody": OtherBody,
 }
 
@@ -63,7 +64,8 @@ class Case:
 
     def __post_init__(self) -> None:
         if self.state != "none":
-            self.deploy(self.broken if self.state == "stuck" else self.waiting)
+            fails = self.failing if self.condition == "it has failed" else self.waiting
+            self.deploy(self.broken if self.state == "stuck" else fails)
             self.shop.start("work", number=0)
         if self.state in ("stuck", "ended"):
             self.shop.event("work", "go" if self.state == "stuck" else "end")
@@ -71,7 +73,8 @@ class Case:
         if self.state == "suspended":
             suspensions.suspend(self.shop.ports, ADDRESS, "a test")
         self.deploy(self.sound)
-        assert self.now == {"ended": "completed"}.get(self.state, self.state)
+        ended = "failed" if self.condition == "it has failed" else "completed"
+        assert self.now == {"ended": ended}.get(self.state, self.state)
 
     @property
     def now(self) -> str:
@@ -87,6 +90,10 @@ class Case:
     async def waiting(self, number: int = 0) -> Any:
         await flow.first(flow.event("go"), flow.event("end"))
         return number
+
+    async def failing(self, number: int = 0) -> Any:
+        await self.waiting(number)
+        raise Problem("no")
 
     async def broken(self, number: int = 0) -> Any:
         await flow.first(flow.event("go"), flow.event("end"))
@@ -144,6 +151,8 @@ class Case:
                 starts.fork(ports, self.shop.flows, ADDRESS, wanted)
             case "resume":
                 suspensions.resume(ports, ADDRESS)
+            case "retry":
+                retries.retry(ports, self.shop.flows, ADDRESS, "key", retries.RetryOptions(0))
             case "delete":
                 sweep.delete(ports, ADDRESS)
             case "sweep":
@@ -178,7 +187,7 @@ def test_each_row_of_the_header_s_table_holds(command: str, state: str, conditio
 def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
     covered = {(command, state) for command, state, _, _ in HEADER_ROWS}
     states = ("none", "running", "suspended", "stuck", "ended")
-    commands = ("start", "event", "cancel", "terminate", "suspend", "fork", "resume", "delete")
+    commands = ("start", "event", "cancel", "terminate", "suspend", "fork", "retry", "resume", "delete")
     expected = {(command, state) for command in commands for state in states}
     expected |= {("turn", state) for state in states[1:]} | {("sweep", state) for state in states[3:]}
     assert covered == expected
@@ -312,6 +321,8 @@ def entry_of(driver: Driver, entry: str, condition: str) -> Message:
         return Event("x", 7, BEGIN)
     if entry == "cancel":
         return Cancel("enough", BEGIN)
+    if entry == "blank":
+        return Blank("0", "step shop.a", BEGIN)
     if condition == "another command is pending under its path":
         return Result(Wait("", "0", signature="step shop.other"), CallOutcome(1), BEGIN)
     if condition == "no command is pending under its path":
@@ -368,6 +379,7 @@ def test_each_row_of_the_driver_s_table_holds(entry: str, condition: str, become
     path = applied.wait.path if isinstance(applied, Result) else "0"
     expected = {
         "not pending": path in before and path not in driver.pending,
+        "pending": path in driver.pending,
         "held": "0" in driver.held,
         "the other is pending": len(before & set(driver.pending)) == 1,
         "kept": driver.kept == {"x": [7]},

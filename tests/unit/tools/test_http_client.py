@@ -13,7 +13,7 @@ from signalbox_tools.local.child_processes import free_port
 class Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(503 if body == b"fail" else 200)
+        self.send_response(503 if b"fail" in body else 200)
         self.end_headers()
         self.wfile.write(body)
 
@@ -43,3 +43,10 @@ def test_another_status_and_no_response_are_errors(address: str) -> None:
         send("POST", address, content=b"fail", timeout_seconds=5)
     with pytest.raises(HttpError, match="POST"):
         send("POST", f"http://127.0.0.1:{free_port()}/", timeout_seconds=5)
+
+
+def test_a_problem_is_shown_by_its_detail(address: str) -> None:
+    with pytest.raises(HttpError, match=r"503 say when$"):
+        send("POST", address, content=b'{"title": "fail", "detail": "say when"}', timeout_seconds=5)
+    with pytest.raises(HttpError, match=r'503 \["fail"\]$'):
+        send("POST", address, content=b'["fail"]', timeout_seconds=5)

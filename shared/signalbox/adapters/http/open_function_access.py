@@ -24,8 +24,8 @@ class Access:
 
     - `name`: the name of the flow or of the class.
     - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``query``, ``event``, ``cancel``,
-      ``terminate``, ``suspend``, ``resume``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``, ``call``,
-      ``get_call`` or ``delete``.
+      ``terminate``, ``suspend``, ``resume``, ``retry``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``,
+      ``call``, ``get_call`` or ``delete``.
     - `id`: the run's id or the object's key; empty for ``list``, ``act_on_all``, and a ``start`` that draws the id.
     - `member`: the name of the event, the query or the method, or the id of the call for ``get_call``; empty for other
       actions and for a list of queries.

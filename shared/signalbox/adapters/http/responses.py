@@ -102,6 +102,7 @@ def problem_body(problem: Problem) -> Body:
     members: Body = {} if problem.field is None else {"field": problem.field}
     if isinstance(problem, InvalidFields):
         members["errors"] = [{"field": error.field, "detail": error.detail} for error in problem.errors]
+    members |= {name: value for name in problem.MEMBERS if (value := getattr(problem, name)) not in (None, "", [])}
     return _body(problem.status, problem.slug(), problem.title, detail=problem.detail, **members)
 
 

@@ -150,7 +150,7 @@ class Connection:
             )
         except sqlite3.Error as error:
             self._lock.close()
-            raise StoreFileError(_cannot_be_used(file, error)) from error
+            raise StoreFileError(cannot_be_used(file, error)) from error
         try:
             with self.exclusive():
                 self.db.execute("PRAGMA journal_mode = WAL")
@@ -161,7 +161,7 @@ class Connection:
             [self.file_id] = self.db.execute("SELECT file_id FROM head").fetchone()
         except sqlite3.Error as error:
             self.close()
-            raise StoreFileError(_cannot_be_used(file, error)) from error
+            raise StoreFileError(cannot_be_used(file, error)) from error
         except BaseException:
             self.close()
             raise
@@ -247,7 +247,8 @@ def _advice(error: OSError) -> str:
     return " Its folder must be writable." if error.errno in {EACCES, EPERM, EROFS, ENOENT} else ""
 
 
-def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+def cannot_be_used(file: Path, error: sqlite3.Error) -> str:
+    """Return a message with the remedy of an error at opening."""
     match getattr(error, "sqlite_errorname", ""):
         case "SQLITE_NOTADB" | "SQLITE_CORRUPT":
             return (
@@ -255,7 +256,7 @@ def _cannot_be_used(file: Path, error: sqlite3.Error) -> str:
                 "signalbox data clear"
             )
         case "SQLITE_READONLY" | "SQLITE_READONLY_DIRECTORY" | "SQLITE_CANTOPEN" | "SQLITE_PERM":
-            return f"{file} cannot be written ({error}). The file and its folder must be writable."
+            return f"{file} cannot be written ({error}): the file and its folder must be writable."
         case "SQLITE_FULL" | "SQLITE_IOERR_WRITE":
             return f"{file} cannot be written ({error}): the disk is full."
         case _:

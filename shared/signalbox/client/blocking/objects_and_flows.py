@@ -197,6 +197,28 @@ class Run:
         function, _, flow, _ = self._address
         return Run(self._transport, function, flow, id)
 
+    def retry(
+        self,
+        from_entry: int | None = None,
+        *,
+        family: bool = False,
+        timeout_seconds: float | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> dict[str, Json]:
+        """Let the run continue in place after a failure, and return what is dropped and what runs again.
+
+        The failed commands of its last `await` run again, or the log is cut after `from_entry` entries. A `dry_run`
+        changes nothing. With `family`, the highest run that has failed because of this sub-flow is retried. Raises
+        `Conflict`, whose problem has a `reason`.
+        """
+        options = given(from_entry=from_entry, timeout_seconds=timeout_seconds, reason=reason)
+        flags = given(family=family or None, dry_run=dry_run or None)
+        headers = keyed(key or str(uuid.uuid4()))
+        done = self._transport.send("POST", *self._address, "retry", body=options | flags, headers=headers)
+        return done.shaped(dict)
+
     def suspend(self, reason: str | None = None) -> None:
         """Let the run take no further step until it is resumed. Raises `Conflict` if the run has ended."""
         self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))
@@ -314,7 +336,7 @@ class Flow:
         prefix: str | None = None,
         reason: str | None = None,
     ) -> Batch:
-        """Let the function cancel, resume, terminate or delete all runs that match now (`count` returns their number).
+        """Let the function cancel, resume, retry, terminate or delete all runs that match now (`count` tells how many).
 
         Returns the batch that does it: a unit for each run, whose result is ``done`` or ``skipped``. Runs that begin to
         match later are not among them. Raises `Conflict` for more than 20,000 runs.

@@ -17,7 +17,7 @@ from typing import Any
 
 from signalbox.core.problems import NewerFormat
 
-READS = 3
+READS = 4
 """The newest format that this release reads."""
 
 FORMAT = "format"

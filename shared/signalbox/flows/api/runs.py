@@ -34,8 +34,8 @@ from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
-from signalbox.flows.service import messages, queries, reads, starts, suspensions
-from signalbox.flows.shown import FlowLogShown, waits_shown
+from signalbox.flows.service import messages, queries, reads, retries, starts, suspensions
+from signalbox.flows.shown import FlowLogShown, FlowRetryShown, waits_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,7 +92,7 @@ class FlowStatus:
             outcome.get("error", {}),
             header.progress,
             json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
-            header.log.length,
+            header.log_length,
             dict(header.stuck or {}),
             dict(header.labels),
             header.deadline_at,
@@ -171,6 +171,33 @@ class FlowRun:
         Raises `NoFlow`.
         """
         suspensions.resume(runtime.ports(), self._address)
+
+    def retry(
+        self,
+        from_entry: int | None = None,
+        *,
+        family: bool = False,
+        timeout_seconds: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Let a run that has failed, or is stuck, continue in place: under its id, while its parent waits.
+
+        The failed commands of its last `await` run again, and everything else stays; or the log is cut after
+        `from_entry` entries. What the dropped entries have done outside is not undone: a `dry_run` changes nothing and
+        returns what would be dropped and run again. With `family`, the highest run that has failed because of this
+        sub-flow is retried. A run whose deadline is over needs another time-out. Calls with the same `key` retry once.
+
+        Raises `CannotRetry`, whose `reason` is one word, and `NoFlow`.
+        """
+        ports = runtime.ports()
+        id_ = key or idempotency_key("retry", self._address.base, from_entry, family) or ports.store.new_id()
+        options = retries.RetryOptions(from_entry, family, timeout_seconds, reason)
+        with REQUESTS.handled():
+            done = retries.retry(ports, _flows_of(self._address.name), self._address, id_, options, dry_run=dry_run)
+        answer: dict[str, Any] = json_of(FlowRetryShown.of(done))
+        return answer
 
     def status(self) -> FlowStatus:
         """Return the status of the run. Raises `NoFlow`."""

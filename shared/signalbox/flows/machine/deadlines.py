@@ -36,9 +36,15 @@ def with_deadline(header: FlowHeader, timeout_seconds: float | None, now: dateti
 
 
 def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Cancel]:
-    """Return the message that cancels a run at its deadline, with the message's id."""
+    """Return the message that cancels a run at its deadline, with the message's id. Each deadline of a run has one."""
     reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
-    return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)
+    return deadline_id(header), Cancel(reason)
+
+
+def deadline_id(header: FlowHeader) -> str:
+    """Return the id of the message of a run's last deadline, which its start or a retry has set."""
+    set_by = [header.deadline_rewind] if header.deadline_rewind else []
+    return name_of("deadline", header.address.base, header.incarnation, *set_by)
 
 
 def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:

@@ -30,6 +30,7 @@ schedules nothing: a turn compares the pending commands before and after, and it
     cancel  the first one, while a shield is awaited       is not resumed           cancelling
     cancel  a later one                                    is not resumed           cancelling
     cancel  the code has ended                             is not resumed           ended
+    blank   -                                              is not resumed           pending
 
 An execution that begins with a cancel, which the last execution has not received, receives it at its first `await`.
 
@@ -101,7 +102,7 @@ from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowContext, FlowHeader, Origin
 from signalbox.flows.model.labels import check_label
 from signalbox.flows.model.log import time_of
-from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -270,6 +271,8 @@ class Driver:
                 self.apply_result(entry)
             case Event():
                 self.apply_event(entry)
+            case Blank():
+                return self
             case Cancel() if not self.cancelling and self.ended is None:
                 self.cancelling = True
                 self.branches[0].cancel(cancelled(entry.reason))

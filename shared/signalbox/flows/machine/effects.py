@@ -114,9 +114,9 @@ def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect
 def archive_effect(header: FlowHeader, again: str = "") -> Effect:
     """Return the task that writes the archive of an ended run. `again` distinguishes repeats after a failed task."""
     base = header.address.base
-    payload = {"act": "archive", "flow": base, "run": header.incarnation}
-    name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"
-    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)
+    payload = {"act": "archive", "flow": base, "run": header.ended_as}
+    name = name_of("archive", base, header.incarnation, again, *header.rewind_parts)
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
 
 
 def stuck_notice(header: FlowHeader, stuck: Stuck, revision: int) -> tuple[Effect, ...]:
@@ -135,7 +135,7 @@ def end_notice(header: FlowHeader) -> tuple[Effect, ...]:
         return ()
     error, address = header.end.outcome.error or {}, header.address
     notice = FailureNotice("flow", "failed", address.name, address.key, error.get("type", ""), error.get("detail", ""))
-    return notice.tasks(header.function, address.base, header.incarnation)
+    return notice.tasks(header.function, address.base, header.ended_as)
 
 
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:

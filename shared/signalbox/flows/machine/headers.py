@@ -46,9 +46,17 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     written_by = max(revision, turn.header.written_by)
     kept = sum(map(len, turn.driver.kept.values()))
     kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
-    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
-    header = replace(header, kept=kept, kept_bytes=kept_bytes, kept_names=tuple(names), labels=_labels_after(turn))
+    header = replace(
+        turn.header,
+        written_by=written_by,
+        progress=turn.driver.progress,
+        stuck=None,
+        kept=kept,
+        kept_bytes=kept_bytes,
+        kept_names=tuple(names),
+        labels=_labels_after(turn),
+    )
     if turn.continued is not None:
         return _next_generation(header, turn.continued, turn.driver.due_cancel)
     driver = turn.driver

@@ -46,6 +46,11 @@ The states of the header; a flow has ended in state completed, failed or cancell
     terminate  running, stuck         -                               cancelled
     terminate  suspended              -                               cancelled
     terminate  ended                  -                               same
+    retry      none                   -                               NoFlow
+    retry      running, suspended     -                               CannotRetry
+    retry      stuck                  with `from_entry`               running
+    retry      ended                  it has failed                   running
+    retry      ended                  it has not failed               CannotRetry
     delete     none                   -                               NoFlow
     delete     running, suspended     -                               FlowRunning
     delete     stuck, ended           -                               none
@@ -106,7 +111,7 @@ from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Event, Message, Result, parent_key, sub_flow_address
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import CannotFork, FlowExists
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
@@ -124,6 +129,7 @@ class FlowTurn:
     - `carrier` is the delivery that runs inline steps after the commit, `running` has the claims of all inline steps,
       and `claimed` has the claims that the turn makes for the carrier.
     - `result` is the codec of the flow's result.
+    - `adopted` has the ids of sub-flows of earlier executions that an opening turn goes on with, by path.
     """
 
     header: FlowHeader
@@ -142,6 +148,7 @@ class FlowTurn:
     cancels_left: int = 0
     moves_claims: bool = False
     result: Codec = JSON
+    adopted: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def begin(
@@ -180,6 +187,52 @@ class FlowTurn:
             turn.close()
             raise
         return turn
+
+    @classmethod
+    def open(
+        cls,
+        definition: FlowDefinition,
+        header: FlowHeader,
+        kept: Sequence[Message],
+        dropped: Sequence[Message],
+        now: datetime,
+    ) -> Self:
+        """Return the opening turn of a rewound run, whose log is cut: `kept` entries stay, the others are `dropped`.
+
+        Events of dropped entries are applied again, as new ones, so what the code sends behind them is sent. The caller
+        must close the turn. Raises `Stuck`, or `CannotRetry` if the code holds a lock there that the run does not hold.
+        """
+        turn = cls._at_start(definition, header, Position.of(header), now)
+        try:
+            replay(turn.driver, header.start_at, kept, began_before=header.begun)
+            turn.leases = {path: dict(lease) for path, lease in header.leases.items()}
+            turn.check_locks(kept)
+            turn._update_pending()
+            for entry in dropped:
+                if isinstance(entry, Event):
+                    turn._apply(replace(entry, at=now))
+        except BaseException:
+            turn.close()
+            raise
+        return turn
+
+    def check_locks(self, kept: Sequence[Message]) -> None:
+        """Raise `CannotRetry` if the code holds a lock that the run does not hold any more."""
+        if self.driver.ended is not None:
+            return
+        for path, lease in self.driver.held.items():
+            if path in self.leases and self.leases[path]["granted"]["id"] == lease["granted"]["id"]:
+                continue
+            grants = (n for n, entry in enumerate(kept) if isinstance(entry, Result) and entry.wait.path == path)
+            before, semaphore = next(grants), lease["granted"]["semaphore"]
+            detail = f"The code holds {semaphore!r} there, which was released. Name entry {before}, before the lock."
+            raise CannotRetry(detail, "holds-lock", field="from_entry", from_entry=before)
+
+    def adopt(self, path: str, id_: str) -> Wait:
+        """Wait for a sub-flow that exists, instead of a new one. Return the wait."""
+        self.adopted[path] = id_
+        self.pending[path] = replace(self.pending[path], child=id_)
+        return self.pending[path]
 
     @classmethod
     def _at_start(
@@ -428,7 +481,8 @@ class FlowTurn:
     def scheduled(self) -> list[PendingCommand]:
         """The commands that the commit schedules, including retried steps."""
         waits = self.driver.pending
-        return [pending for path, pending in waits.items() if path not in self.before or path in self.retried]
+        known = self.before.keys() | self.adopted.keys()
+        return [pending for path, pending in waits.items() if path not in known or path in self.retried]
 
     @property
     def new_sub_flows(self) -> dict[str, FlowAddress]:

@@ -15,10 +15,12 @@ from signalbox.core.effects import name_of
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import call_without_leases, sorted_json, without_leases
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.labels import NO_LABELS, label_entry
 from signalbox.flows.model.log import NO_ENTRIES, StoredLog, entries_from_text
+from signalbox.flows.model.messages import Blank, Message, Result
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -30,6 +32,12 @@ ARCHIVED_ID_LETTERS = 120
 
 RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+
+REWINDS_FORMAT = 4
+"""The format of the header of a run that has failed or was retried: older code drops events without marking them."""
+
+RETRY_REASON_LETTERS = 200
+"""Letters of a retry's reason that the header keeps."""
 
 RUNNING_STEPS = "running"
 """The field of the header with the claims of inline steps."""
@@ -101,6 +109,56 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """A retry of the run that was carried out: the key of the request, the rewind that it made, its time and reason."""
+
+    key: str
+    rewind: int
+    at: datetime
+    reason: str = ""
+
+    def to_json(self) -> list[Any]:
+        return [self.key, self.rewind, rfc3339(self.at), self.reason]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        key, rewind, at, reason = value
+        return cls(key, rewind, datetime.fromisoformat(at), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """A rewind whose opening turn has not cut the log yet. The other members are those of the run before.
+
+    - `keep` is the number of entries that stay, and `blanks` has the numbers of those that become blank, from 1 on.
+    - `execution_id` is the execution that has written the log.
+    - `end` is None if the run was stuck.
+    """
+
+    keep: int
+    blanks: tuple[int, ...]
+    execution_id: str
+    end: End | None = None
+    patches: Mapping[str, int] = field(default_factory=dict)
+    origins: tuple[Origin, ...] = ()
+
+    def kept(self, log: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the entries of a log that stay, with the blanks among them."""
+        entries = enumerate(log[: self.keep], 1)
+        return tuple(Blank.of(e) if n in self.blanks and isinstance(e, Result) else e for n, e in entries)
+
+    def to_json(self) -> list[Any]:
+        end, origins = self.end.to_json() if self.end else None, [origin.to_json() for origin in self.origins]
+        return [self.keep, list(self.blanks), self.execution_id, end, dict(self.patches), origins]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        keep, blanks, execution_id, end, patches, origins = value
+        before = tuple(Origin(*origin) for origin in origins)
+        return cls(keep, tuple(blanks), execution_id, End.from_json(end) if end else None, patches, before)
+
+
+@dataclass(frozen=True, slots=True)
 class FlowHeader:
     """A flow as its last turn committed it.
 
@@ -117,6 +175,13 @@ class FlowHeader:
     - `written_by` is the revision of the code that wrote the header.
     - `stuck` is the reason why replay fails, if it does.
     - `trace` is the stack trace of the problem that ended the run.
+    - `deadline_rewind` is the rewind that has set the deadline, or 0 if the start has.
+    - `rewinds` counts the retries in place, and `retries` has the last of them.
+    - `rewound` is the last retry until its opening turn. Then the log still has all entries.
+    - `collects` is whether events that the end left unread may have to be applied before the mailbox.
+    - `adopted` has the ids of sub-flows of earlier executions that a retry goes on with, by the paths of their waits.
+    - `removing` is whether a removal of several commits has begun.
+    - `can_rewind` is whether the end was written by code that marks unread events.
     """
 
     address: FlowAddress
@@ -148,6 +213,14 @@ class FlowHeader:
     suspended: Mapping[str, str] | None = None
     origins: tuple[Origin, ...] = ()
     keeping: Keeping = AS_LONG_AS_NEEDED
+    deadline_rewind: int = 0
+    rewinds: int = 0
+    retries: tuple[Retry, ...] = ()
+    rewound: Rewound | None = None
+    collects: bool = False
+    adopted: Mapping[str, str] = field(default_factory=dict)
+    removing: bool = False
+    can_rewind: bool = True
 
     @property
     def kept_until(self) -> datetime:
@@ -157,16 +230,31 @@ class FlowHeader:
 
     @property
     def archive(self) -> str:
-        """The name of the file or object of the ended run's archive, or an empty text. Each run has another name."""
+        """The name of the file or object of the ended run's archive, or an empty text. Each end has another name."""
         if not self.keeping.archive or self.end is None:
             return ""
         place = f"{self.keeping.archive}/flow={self.address.name}/date={self.end.at:%Y-%m-%d}"
-        return f"{place}/{_in_file_name(self.address.key)[:ARCHIVED_ID_LETTERS]}~{self.incarnation}.ndjson"
+        return f"{place}/{_in_file_name(self.address.key)[:ARCHIVED_ID_LETTERS]}~{self.ended_as}.ndjson"
 
     @property
     def execution_id(self) -> str:
-        """The id of the current execution: the incarnation, drawn at the start, and the generation."""
-        return f"{self.incarnation}-{self.generation}"
+        """The id of the current execution: the incarnation, drawn at the start, the generation, and the rewinds."""
+        return execution_id_of(self.incarnation, self.generation, self.rewinds)
+
+    @property
+    def ended_as(self) -> str:
+        """The name of the run's end: the incarnation and the rewinds."""
+        return f"{self.incarnation}{self.rewind_suffix}"
+
+    @property
+    def rewind_suffix(self) -> str:
+        """The part of names that distinguishes the executions of one generation."""
+        return rewind_suffix_of(self.rewinds)
+
+    @property
+    def rewind_parts(self) -> tuple[int, ...]:
+        """The same for names that are hashes of their parts."""
+        return (self.rewinds,) if self.rewinds else ()
 
     @property
     def state(self) -> str:
@@ -189,7 +277,12 @@ class FlowHeader:
     @property
     def committed_positions(self) -> int:
         """The number of positions in the log that earlier turns have committed; the start is one."""
-        return 1 + self.log.length if self.begun else 0
+        return 1 + self.log_length if self.begun else 0
+
+    @property
+    def log_length(self) -> int:
+        """The number of entries of the log."""
+        return self.rewound.keep if self.rewound else self.log.length
 
     @property
     def depth(self) -> int:
@@ -204,7 +297,15 @@ class FlowHeader:
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
         waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}
-        return replace(self, end=end, stuck=None, suspended=None, **waits)
+        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, can_rewind=True, **waits)
+
+    def _not_rewound(self) -> Self:
+        """Return the header with its whole log again, if its opening turn has not cut the log."""
+        if self.rewound is None:
+            return self
+        before = self.rewound
+        drawn = Origin(self.address.key, before.execution_id, self.log.length)
+        return replace(self, rewound=None, patches=before.patches, origins=(*before.origins, drawn))
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of the header's record, except for the mailbox's fields.
@@ -249,11 +350,26 @@ class FlowHeader:
                 kept_days=self.keeping.days or None,
                 archive=self.keeping.archive or None,
             ),
+            **self._rewinds_record(),
         }
 
     def children_record(self) -> dict[str, str]:
         """Return the ids that the code has given to sub-flows, by the paths of their waits."""
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
+
+    def _rewinds_record(self) -> dict[str, Any]:
+        """Return the fields of retries, which only runs have that have failed or were retried."""
+        may_be_rewound = self.end is not None and self.end.state == FAILED and self.can_rewind
+        return given(
+            format=REWINDS_FORMAT if may_be_rewound or self.rewinds or self.removing else None,
+            rewinds=self.rewinds or None,
+            deadline_rewind=self.deadline_rewind or None,
+            retries=_json_if_any([retry.to_json() for retry in self.retries]),
+            rewound=_json_if_any(self.rewound.to_json() if self.rewound else None),
+            collects=self.collects or None,
+            adopted=_json_if_any(self.adopted),
+            removing=self.removing or None,
+        )
 
     def _claims_record(self) -> dict[str, Any]:
         """Return the fields of inline steps, which most headers do not have."""
@@ -264,7 +380,9 @@ class FlowHeader:
     @classmethod
     def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
         parent, end = data["parent"], json.loads(data["end"])
-        header = cls(
+        execution_id = execution_id_of(data["incarnation"], data["generation"], data.get("rewinds", 0))
+        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
+        return cls(
             address=address,
             function=data["function"],
             arguments=json.loads(data["arguments"]),
@@ -278,6 +396,7 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
+            pending=_pending(execution_id, *waits),
             running={path: Claim.from_json(claim) for path, claim in _stored(data, RUNNING_STEPS, {}).items()},
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
@@ -295,9 +414,23 @@ class FlowHeader:
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
             end=End.from_json(end) if end else None,
+            rewinds=data.get("rewinds", 0),
+            deadline_rewind=data.get("deadline_rewind", 0),
+            retries=tuple(map(Retry.from_json, _stored(data, "retries", []))),
+            rewound=Rewound.from_json(json.loads(data["rewound"])) if "rewound" in data else None,
+            collects=data.get("collects", False),
+            adopted=_stored(data, "adopted", {}),
+            removing=data.get("removing", False),
+            can_rewind=end is None or data.get(FORMAT, 1) >= REWINDS_FORMAT,
         )
-        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
-        return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def execution_id_of(incarnation: str, generation: int, rewinds: int) -> str:
+    return f"{incarnation}-{generation}{rewind_suffix_of(rewinds)}"
+
+
+def rewind_suffix_of(rewinds: int) -> str:
+    return f".{rewinds}" if rewinds else ""
 
 
 def _json_if_any(value: object) -> str | None:

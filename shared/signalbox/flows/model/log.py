@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
-from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -42,6 +42,9 @@ def _entry_from_json(stored: Sequence[Any]) -> Message:
             return Event(name, value, time)
         case Cancel.kind:
             return Cancel(parts[0], time)
+        case Blank.kind:
+            path, signature = parts
+            return Blank(path, signature, time)
     path, signature, outcome = parts
     attempt, error = outcome.get("attempt", 1), outcome.get("last_error", "")
     return Result(Wait("", path, attempt, signature, last_error=error), CallOutcome.from_json(outcome), time)

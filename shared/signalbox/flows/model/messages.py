@@ -101,8 +101,36 @@ class Cancel:
         return {"reason": self.reason}
 
 
-Message = Result | Event | Cancel
-"""A message in the mailbox, and an entry of the log once it has its time."""
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """The place of a failed result that a retry has taken out of the log. The code is not resumed by it.
+
+    `path` and `signature` are those of the command that failed. `at` is the time of the failure.
+    """
+
+    kind: ClassVar[str] = "blank"
+    path: str
+    signature: str
+    at: datetime | None = None
+
+    @classmethod
+    def of(cls, failed: Result) -> "Blank":
+        """Return the entry that takes the place of a failed result."""
+        return cls(failed.wait.path, failed.wait.signature, failed.at)
+
+    def body(self) -> dict[str, Any]:
+        return self.shown()
+
+    def entry(self) -> list[Any]:
+        return [self.path, self.signature]
+
+    def shown(self) -> dict[str, Any]:
+        """Return the entry as a log shows it."""
+        return {"path": self.path, "command": self.signature}
+
+
+Message = Result | Event | Cancel | Blank
+"""A message in the mailbox, and an entry of the log once it has its time. Only a log has a `Blank`."""
 
 
 def message_to_record(message: Message) -> dict[str, Any]:

@@ -44,8 +44,8 @@ def _to_be_replayed(
         if header.state == RUNNING:
             raise Unavailable("the code of the run has not been started")
         raise CannotQuery(f"The run is {header.state}, and its code has not been started.", field="id")
-    if header.log.length > LIMITS.flow_query_entries_max:
+    if header.log_length > LIMITS.flow_query_entries_max:
         most = f"{LIMITS.flow_query_entries_max:,}"
-        detail = f"The log has {header.log.length:,} entries, and a query replays at most {most}."
+        detail = f"The log has {header.log_length:,} entries, and a query replays at most {most}."
         raise CannotQuery(f"{detail} Return `flow.continue_as_new` earlier.", field="id")
     return flows.of(address.name), header, read_log(store, header).entries

@@ -63,7 +63,7 @@ def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Mess
 
     Chunks are read only if the header does not have all of these entries.
     """
-    if count >= header.log.held:
+    if count >= header.log.held and not header.rewound:
         return header.log.tail[count - header.log.held :]
     return read_log(store, header).entries[count:]
 

@@ -6,8 +6,8 @@ its next turn without a read, under the header of its last one.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import field
 from datetime import datetime
 from typing import Any
@@ -15,24 +15,40 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.ports import Committed, Conflict, Ports, Put, Snapshot, Store
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Change, Committed, Conflict, Ports, Put, Snapshot, Store, Write
 from signalbox.core.problems import Problem, TooLarge
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import NOBODY, Carrier
+from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.effects import release_effect, stuck_notice, wake_flow
+from signalbox.flows.machine.rewinds import adopted_header, earlier_sub_flows, is_earlier_sub_flow, plan_as_sub_flow
 from signalbox.flows.machine.stuck import Stuck, too_large
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
-from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Result, message_from_record
+from signalbox.flows.model.headers import FAILED, End, FlowHeader
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
 from signalbox.flows.model.waits import Claim
-from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, header_write, taken_messages
+from signalbox.flows.storage.commits import (
+    Commit,
+    Opening,
+    TurnCommit,
+    end_messages,
+    end_tasks,
+    header_of,
+    header_write,
+    rewind_writes,
+    taken_messages,
+    unread_messages,
+)
 from signalbox.flows.storage.listings import listing_writes
 from signalbox.flows.storage.log import LoadedLog, read_log
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox, revision_of
 
 
@@ -103,13 +119,17 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     """
     header = read.header
     if header is None or header.end:
-        _drop_all(ports, read, flows.function)
+        _drop_all(ports, read, flows.function, header)
         return Advanced(complete=True)
     if suspended := of_suspended(header):
         return suspended
     flows.check_revision(header.written_by)
     flows.of(header.address.name)
     header = flows.kept(header)
+    if header.rewound:
+        return open_run(ports, flows, read, header)
+    if header.collects:
+        read, header = with_unread(ports.store, read, header)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
@@ -127,6 +147,89 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         live = live_turn(turn, snapshot, commit, committed) if commit and committed else unchanged
     leaves_steps = commit is None and None in turn.wake_times()
     return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
+
+
+# --- the turns after a retry ---
+
+
+def with_unread(store: Store, read: FlowMailbox, header: FlowHeader) -> tuple[FlowMailbox, FlowHeader]:
+    """Return the mailbox with the events that the end of the run has left unread, which come before the others.
+
+    If there are none, return the mailbox as it is, and a header that does not ask for them any more.
+    """
+    unread = unread_messages(store, read.address.base, MAILBOXES_LIMITS.mailbox_page)
+    if not unread:
+        return read, replace(header, collects=False)
+    return replace(read, mailbox=replace(read.mailbox, waiting=unread, more=True)), header
+
+
+def open_run(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader) -> Advanced:
+    """Commit the opening turn of a rewound run. It takes nothing from the mailbox, and leaves a wake-up for that.
+
+    If the code does not fit the kept entries, or holds a lock there, a run that had failed ends again, and its parent
+    receives the failure again; a run that was stuck is stuck.
+    """
+    log, now = read_log(ports.store, header), read.mailbox.read_time
+    assert header.rewound is not None, "the run was rewound"
+    dropped = log.whole[header.rewound.keep :]
+    try:
+        with closing(FlowTurn.open(flows.of(header.address.name), header, log.entries, dropped, now)) as turn:
+            for result in (*read.ended, *([read.own] if read.own else [])):
+                turn.drop(result)
+            opening = adopt_sub_flows(ports.store, turn, log.whole)
+            refuse_sub_flows(ports.store, turn)
+            turn.claim_steps()
+            decided = TurnCommit(read.mailbox.header, turn, log, (), flows.revision, more=True, opens=opening)
+            commit = decided.commit(ports.store.new_id)
+    except (Stuck, Problem) as error:
+        stuck = error if isinstance(error, Stuck) else Stuck("flow-changed", error.detail)
+        if header.rewound.end is None:
+            mark_stuck(ports, read, header, stuck)
+        else:
+            _end_again(ports, read, header, header.rewound.end, stuck)
+        return Advanced(complete=True)
+    commit_turn(ports, commit)
+    return Advanced(complete=True)
+
+
+def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End, stuck: Stuck) -> None:
+    """End a rewound run with the failure that it had before, and the reason why it could not continue."""
+    error = dict(before.outcome.error or {})
+    reason = f" The retry could not continue: {stuck.detail}"
+    error["detail"] = f"{str(error.get('detail'))[: -len(reason)]}{reason}"[: CORE_LIMITS.error_letters_max]
+    base, function, now = header.address.base, header.function, read.mailbox.read_time
+    after = header.ended(End(FAILED, CallOutcome(error=error), now))
+    ports.log.error("run could not be retried", **header.address.to_json(), detail=stuck.detail, place=stuck.location)
+    own = [read.own.lease] if read.own and read.own.lease else []
+    releases = [release_effect(base, function, lease) for lease in own]
+    effects = [*releases, *end_tasks(after), wake_flow(base, function)]
+    commit_turn(ports, Commit([*rewind_writes(read.mailbox.header, header, after), *end_messages(after)], effects))
+
+
+def adopt_sub_flows(store: Store, turn: FlowTurn, log: Sequence[Message]) -> Opening:
+    """Go on with the failed sub-flows of the run's earlier executions, instead of new ones, by their default plans.
+
+    The opening turn's commit also rewinds them, and makes the new execution their parent's.
+    """
+    assert turn.now is not None, "the header was read"
+    candidates = earlier_sub_flows(turn, log)
+    if not candidates:
+        return Opening()
+    reads = store.read(*(header_path(address.base) for address in candidates.values()))
+    writes: list[Write] = []
+    effects: list[Effect] = []
+    for (path, address), read in zip(candidates.items(), reads, strict=True):
+        child, command = header_of(read, address), turn.driver.pending[path].command
+        assert isinstance(command, SubFlow), "only the addresses of sub-flows are read"
+        if child is None or not is_earlier_sub_flow(turn.header, child, path, command):
+            continue
+        plan = plan_as_sub_flow(child, read_log(store, child).whole, turn.now)
+        if plan is None:
+            continue
+        after = adopted_header(child, plan, turn.adopt(path, address.key), turn.header.execution_id, turn.now)
+        writes += rewind_writes(read, child, after)
+        effects.append(wake_flow(address.base, child.function))
+    return Opening(writes, effects)
 
 
 def of_suspended(header: FlowHeader) -> Advanced | None:
@@ -234,14 +337,14 @@ def _turn(
         turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
         for result in read.ended:
             turn.take(result)
-        taken, is_cancel_due = take_page(turn, mailbox.waiting[:count], own)
+        taken, unread, is_cancel_due = take_page(turn, mailbox.waiting[:count], own)
         if not mailbox.more and count >= len(mailbox.waiting):
             turn.see_all()
         refuse_sub_flows(ports.store, turn)
         turn.claim_steps()
         changes = taken or turn.changes_anything or turn.dropped_leases
         more = mailbox.more or is_cancel_due or len(taken) + turn.cancels_left < len(mailbox.waiting)
-        decided = TurnCommit(mailbox.header, turn, log, taken, flows.revision, more)
+        decided = TurnCommit(mailbox.header, turn, log, taken, flows.revision, more, unread=unread)
         commit = decided.commit(ports.store.new_id) if changes else None
     if not _has_steps_to_run(turn):
         turn.close()
@@ -271,26 +374,29 @@ def refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
 
 def take_page(
     turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None
-) -> tuple[Sequence[StoredMessage], bool]:
+) -> tuple[Sequence[StoredMessage], Collection[str], bool]:
     """Apply messages until the turn is over. Cancels are applied before the events of the page.
 
-    Return the applied messages. A cancel that must wait for the code of an inline step is not applied; also return
-    whether such a cancel is due at once.
+    Return the applied messages, and the ids of those that the code has not read, since it has ended. A cancel that must
+    wait for the code of an inline step is not applied; also return whether such a cancel is due at once.
     """
     taken: list[StoredMessage] = []
     left: list[StoredMessage] = []
+    unread: list[str] = []
     for stored in cancels_before_events(page):
         if turn.is_over:
-            return taken, False
+            return taken, unread, False
         message = message_from_record(stored.data)
         if turn.must_wait(message):
             left.append(stored)
             continue
+        if turn.driver.ended is not None:
+            unread.append(stored.id)
         turn.take(message)
         taken.append(stored)
     if own and not turn.is_over:
         turn.take(own)
-    return taken, is_cancel_due(turn, left)
+    return taken, unread, is_cancel_due(turn, left)
 
 
 def is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
@@ -308,14 +414,21 @@ def cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessa
     return [*sorted(begin, key=lambda message: message.data["kind"] == Event.kind), *rest]
 
 
-def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
-    """Remove the messages of a flow that has ended or does not exist, and release the leases in them."""
+def _drop_all(ports: Ports, read: FlowMailbox, function: str, header: FlowHeader | None) -> None:
+    """Remove the messages of a flow that has ended or does not exist, and release the leases in them.
+
+    The header guards the removal: a retry may continue the run meanwhile. Events of a run that has failed are marked,
+    so that a retry finds them.
+    """
     base = read.address.base
     leases = leases_of(read.mailbox.waiting)
     effects = [release_effect(base, function, lease) for lease in leases] + next_wake(base, function, read)
-    writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
-    if writes or effects:
-        commit_turn(ports, Commit(writes, effects))
+    has_failed = header is not None and header.end is not None and header.end.state == FAILED
+    unread = [message.id for message in read.mailbox.waiting] if has_failed else []
+    dropped = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time, unread))
+    guard = [Change(read.mailbox.header.path, {}, read.mailbox.header.guard)] if header and dropped else []
+    if dropped or effects:
+        commit_turn(ports, Commit([*guard, *dropped], effects))
 
 
 def next_wake(base: str, function: str, read: FlowMailbox) -> list[Effect]:

@@ -1,14 +1,16 @@
 """The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from logging import LogRecord
+from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, RecordedSpan, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.ports import REMOVE, Change, Delete, Put, Snapshot, Write
+from signalbox.core.ports import REMOVE, Change, Delete, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge
+from signalbox.core.records.queries import Order
 from signalbox.core.times import EPOCH
 from signalbox.core.write_checks import check_commit
 from signalbox.flows.limits import LIMITS
@@ -18,15 +20,18 @@ from signalbox.flows.machine.headers import check_log, new_entries, next_header
 from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.messages import Cancel, Event, Result, message_to_record
 from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.storage.listings import listing_writes
-from signalbox.flows.storage.log import ENTRIES, LoadedLog, chunk_deletes, extended
+from signalbox.flows.storage.log import ENTRIES, LoadedLog, chunk_deletes, cut, extended, stale_chunks
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
-from signalbox.mailboxes.model.messages import StoredMessage, message_path
+from signalbox.mailboxes.model.messages import StoredMessage, collection_of, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
+
+UNREAD = "unread"
+"""The field of the receipt of an event that a run has not read before its end: the time of the event's commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,14 @@ def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """What the opening turn of a rewound run commits besides its own: the rewinds of the sub-flows that it adopts."""
+
+    writes: Sequence[Write] = ()
+    effects: Sequence[Effect] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TurnCommit:
     """A turn with its input records: the header as read, the log, and the messages that it has applied.
 
@@ -83,6 +96,8 @@ class TurnCommit:
     - `more` is whether messages are left for another turn.
     - `live` is whether the turn follows another turn of the same process and has read nothing. Then it writes the
       header's old revision, since it has not checked the code against the log.
+    - `opens` is the opening of a rewound run, if this is its opening turn. It takes nothing from the mailbox.
+    - `unread` are the ids of the messages which the end of the run has left unread.
     """
 
     snapshot: Snapshot
@@ -92,32 +107,47 @@ class TurnCommit:
     revision: int
     more: bool
     live: bool = False
+    opens: Opening | None = None
+    unread: Collection[str] = ()
 
     def commit(self, new_id: Callable[[], str]) -> Commit:
         """Return the writes and tasks. Raises `Stuck`, or `TooLarge` if they exceed one commit."""
         turn, before = self.turn, self.turn.header
-        after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn), live=self.live)
+        after, new, log = next_header(turn, self.revision), new_entries(turn), self.log
+        if self.opens:
+            stored, log, moved = cut(before, self.log)
+            others = {path: id_ for path, id_ in before.adopted.items() if path not in turn.pending}
+            after = replace(after, rewound=None, adopted=others | turn.adopted, log=stored)
+            new = [*moved, *new]
+        after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
         commands = CommandWrites(turn, new_id).collect()
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
             header_put(self.snapshot, after.to_record(), self._revision),
-            *taken_messages(before.address, self.taken, self.snapshot.read_time),
+            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after)),
             *(write for write in commands.writes if write.path not in gone),
             *chunks,
             *(chunk_deletes(before) if turn.continued else ()),
+            *((*stale_chunks(before, after), *self.opens.writes) if self.opens else ()),
             *listing_writes(self.snapshot, before, after),
             *end_messages(after),
         ]
         releases = [release_effect(before.address.base, before.function, lease) for lease in turn.released]
         effects = [*commands.effects, *releases, *end_tasks(after), *self.next_wake()]
-        last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
+        effects += self.opens.effects if self.opens else ()
+        last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else log.last_chunk
         return Commit(writes, effects, turn.driver.logged, after, last_chunk, recorded_spans(turn, after)).checked()
 
     @property
     def _revision(self) -> int:
         """The revision that the commit writes."""
-        return next_revision(revision_of(self.snapshot), EPOCH if self.live else self.snapshot.read_time)
+        has_read = not (self.live or self.opens)
+        return next_revision(revision_of(self.snapshot), self.snapshot.read_time if has_read else EPOCH)
+
+    def unread_after(self, after: FlowHeader) -> Collection[str]:
+        """Return the ids of the events that a run which fails has not read: a retry applies them."""
+        return self.unread if after.end and after.end.state == FAILED else ()
 
     def next_wake(self) -> Iterator[Effect]:
         """Iterate over the wake-ups of the turns after this one."""
@@ -135,22 +165,50 @@ def header_write(snapshot: Snapshot, header: FlowHeader, now: datetime) -> Put:
     return header_put(snapshot, header.to_record(), next_revision(revision_of(snapshot), now))
 
 
-def taken_messages(address: FlowAddress, taken: Sequence[StoredMessage], now: datetime) -> Iterator[Write]:
-    """Iterate over the writes that remove messages from the mailbox. An event and a cancel become receipts."""
+def rewind_writes(read: Snapshot, before: FlowHeader, after: FlowHeader) -> list[Write]:
+    """Return the writes of a rewind. The header has no later revision, since nothing has read the mailbox."""
+    put = header_put(read, after.to_record(), next_revision(revision_of(read), EPOCH))
+    return [put, *listing_writes(read, before, after)]
+
+
+def unread_messages(store: Store, base: str, page_max: int) -> tuple[StoredMessage, ...]:
+    """Return a page of the events that the end of a run has left unread, in the order of their commits."""
+    query = Query(collection_of(base), order_by=(Order((UNREAD,)),), limit=page_max)
+    found = []
+    for record in store.query(query):
+        assert record.data is not None, "a query finds only records that exist"
+        assert record.create_time is not None, "a record that exists has a create time"
+        assert record.update_time is not None, "a record that exists has an update time"
+        since = record.data[UNREAD]
+        found.append(StoredMessage(record.id, record.data, since, record.create_time, record.update_time))
+    return tuple(found)
+
+
+def taken_messages(
+    address: FlowAddress, taken: Sequence[StoredMessage], now: datetime, unread: Collection[str] = ()
+) -> Iterator[Write]:
+    """Iterate over the writes that remove messages from the mailbox. An event and a cancel become receipts.
+
+    The receipt of an `unread` event, which the run has not read before its end, has the time of its commit instead of
+    an expiry.
+    """
     for message in taken:
         path = message_path(address.base, message.id)
         if message.data["kind"] not in (Event.kind, Cancel.kind):
             yield Delete(path, message.version)
+        elif message.data["kind"] == Event.kind and message.id in unread:
+            yield Change(path, {("since",): REMOVE, (UNREAD,): message.created_at}, message.version)
         else:
             expires_at = now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
-            yield Change(path, {("since",): REMOVE, ("expires_at",): expires_at}, message.version)
+            marks: dict[tuple[str, ...], Any] = {(UNREAD,): REMOVE} if UNREAD in message.data else {}
+            yield Change(path, {("since",): REMOVE, **marks, ("expires_at",): expires_at}, message.version)
 
 
 def end_messages(header: FlowHeader) -> Iterator[Put]:
     """Iterate over the message to the parent flow, if the flow has ended."""
     if header.end and header.parent:
         message = message_to_record(Result(header.parent.wait, header.end.outcome))
-        yield message_put(header.parent.base, _end_name(header), message)
+        yield message_put(header.parent.base, end_name(header), message)
 
 
 def end_tasks(header: FlowHeader) -> Iterator[Effect]:
@@ -161,9 +219,16 @@ def end_tasks(header: FlowHeader) -> Iterator[Effect]:
     if header.end and header.parent:
         yield wake_flow(header.parent.base, header.parent.function)
     if header.end and header.on_complete:
-        outcome = {"called": header.address.to_json(), "call": header.address.key, **header.end.outcome.to_json()}
-        yield header.on_complete.effect(_end_name(header), header.end.at, outcome=outcome)
+        ends = {"rewinds": header.rewinds} if header.rewinds else {}
+        outcome = {
+            "called": header.address.to_json(),
+            "call": header.address.key,
+            **header.end.outcome.to_json(),
+            **ends,
+        }
+        yield header.on_complete.effect(end_name(header), header.end.at, outcome=outcome)
 
 
-def _end_name(header: FlowHeader) -> str:
-    return name_of("end", header.address.base, header.incarnation)
+def end_name(header: FlowHeader) -> str:
+    """Return the name of what an end enqueues. Each end of a run has another one."""
+    return name_of("end", header.address.base, header.incarnation, *header.rewind_parts)

@@ -20,7 +20,7 @@ LABELS = "labels"
 CREATED_AT = "created_at"
 """The field of a listing with the time of the run's start."""
 
-CHANGING = (LABELS, "ended_at", DUE_AT, "checked_at")
+CHANGING = (LABELS, "ended_at", DUE_AT, ARCHIVED_AT, "checked_at")
 """The fields that a listing has only in some states."""
 
 _BY_START = (("flow", "-created_at"), ("flow", "state", "-created_at"), ("flow", "labels[]", "-created_at"))

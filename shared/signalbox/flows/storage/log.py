@@ -23,23 +23,66 @@ ENTRIES, EXECUTION = "entries", "execution"
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """The whole log of a generation, and the text of its last chunk."""
+    """The whole log of a generation, and the text of its last chunk.
+
+    Until a rewound run is opened, `entries` are those that it keeps; `whole` has all.
+    """
 
     entries: tuple[Message, ...] = ()
     last_chunk: str = "[]"
+    whole: tuple[Message, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 def read_log(store: Store, header: FlowHeader) -> LoadedLog:
     """Read the log of a header. Raises `Unavailable` if it was removed since the header was read."""
     if not header.log.chunks:
-        return LoadedLog(header.log.tail)
+        return _loaded(header, header.log.tail, ())
     texts = []
     for chunk in store.read(*chunk_paths(header)):
-        if chunk.data is None or chunk.data.get(EXECUTION, header.execution_id) != header.execution_id:
+        if chunk.data is None or not is_chunk_of(header, chunk.data.get(EXECUTION, header.execution_id)):
             raise Unavailable("the log was replaced while it was read")
         texts.append(str(chunk.data[ENTRIES]))
     held = islice((entry for text in texts for entry in entries_from_text(text)), header.log.held)
-    return LoadedLog((*held, *header.log.tail), texts[-1])
+    return _loaded(header, (*held, *header.log.tail), texts)
+
+
+def _loaded(header: FlowHeader, whole: tuple[Message, ...], texts: Sequence[str]) -> LoadedLog:
+    kept = header.rewound.kept(whole) if header.rewound else whole
+    return LoadedLog(kept, texts[-1] if texts else "[]", whole, tuple(texts))
+
+
+def is_chunk_of(header: FlowHeader, execution_id: str) -> bool:
+    """Return whether a chunk that an execution wrote is of a header's log: the generation is the same.
+
+    A chunk that a later rewind has written is not of the log of this header.
+    """
+    generation, _, rewinds = execution_id.partition(".")
+    return generation == f"{header.incarnation}-{header.generation}" and int(rewinds or 0) <= header.rewinds
+
+
+def cut(header: FlowHeader, log: LoadedLog) -> tuple[StoredLog, LoadedLog, tuple[Message, ...]]:
+    """Return what a rewound header keeps of its log: the parts that do not change, and the entries behind them.
+
+    The chunk in which the first change lies is not kept as it is: its kept entries are behind the others, to be written
+    again.
+    """
+    assert header.rewound is not None, "only a rewound run cuts its log"
+    unchanged = min([header.rewound.keep, *(number - 1 for number in header.rewound.blanks)])
+    chunks = held = size = 0
+    for text in log.texts:
+        count = len(entries_from_text(text))
+        if held + count > min(unchanged, header.log.held):
+            break
+        chunks, held, size = chunks + 1, held + count, size + len(text)
+    last = log.texts[chunks - 1] if chunks else "[]"
+    return StoredLog((), chunks, held, size), LoadedLog(last_chunk=last), log.entries[held:]
+
+
+def stale_chunks(before: FlowHeader, after: FlowHeader) -> Iterator[Write]:
+    """Iterate over the deletions of chunks that a cut log does not have any more."""
+    paths = chunk_paths(before)
+    return (Delete(path) for path in paths[after.log.chunks :])
 
 
 def chunk_paths(header: FlowHeader) -> list[str]:

@@ -1,7 +1,8 @@
 """The task that writes the archive of a run that has ended, as lines of JSON.
 
-The first line has the run, the others the entries of its log, in order. The name contains the run's incarnation. A
-file that exists is not replaced. Readers find the whole file or none.
+The first line has the run, the others the entries of its log, in order. The name contains the run's incarnation and
+the number of its retries, since each end has its own file. A file that exists is not replaced. Readers find the
+whole file or none.
 
     end: commit ──► task: write the file ──► commit: note it in the listing ──► the sweeper may remove the run
                       ▲      │ failed: a line of the severity ERROR
@@ -39,7 +40,7 @@ def archive(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:
     address = FlowAddress.of_base(payload["flow"])
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
-    if header is None or header.incarnation != payload["run"] or not header.archive:
+    if header is None or header.ended_as != payload["run"] or not header.archive:
         return
     entries = read_log(ports.store, header).entries
     try:
@@ -61,6 +62,7 @@ def rows_of(read: Snapshot, header: FlowHeader, entries: Sequence[Message]) -> I
         "number": 0,
         "incarnation": header.incarnation,
         "generation": header.generation,
+        **({"rewinds": header.rewinds} if header.rewinds else {}),
         "arguments": dict(header.arguments),
         "labels": dict(header.labels),
         "state": header.state,

@@ -1,4 +1,4 @@
-"""One action on all runs that match: cancel, resume, terminate or delete, as a batch with a unit for each run.
+"""One action on all runs that match: cancel, resume, retry, terminate or delete, as a batch with a unit for each run.
 
     count ──► create the batch, open ──► list the runs by id, a page of units at a time ──► seal ──► units act ──► …
 
@@ -31,10 +31,12 @@ from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FAILED, STUCK, FlowHeader
+from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow, TooManyRuns
 from signalbox.flows.service.lists import Runs, count_flows
 from signalbox.flows.service.messages import cancel
+from signalbox.flows.service.retries import RetryOptions, retry
 from signalbox.flows.service.suspensions import resume
 from signalbox.flows.storage.commits import header_of as flow_of
 from signalbox.mailboxes.model.messages import header_path
@@ -42,11 +44,17 @@ from signalbox.mailboxes.model.messages import header_path
 DONE, SKIPPED = "done", "skipped"
 """The results of a unit: the run was acted on, or it no longer matched."""
 
-Act = Callable[[Ports, FlowAddress, Mapping[str, Any]], None]
+NO_FLOWS = Flows("")
+"""A unit retries a run by its default plan, without the code: the opening turn checks the plan."""
+
+Act = Callable[[Ports, FlowAddress, Mapping[str, Any]], object]
 
 ACTIONS: Mapping[str, Act] = {
     "cancel": lambda ports, run, of: cancel(ports, run, of["reason"], f"{of['batch']} {run.key}"),
     "resume": lambda ports, run, _: resume(ports, run),
+    "retry": lambda ports, run, of: retry(
+        ports, NO_FLOWS, run, f"{of['batch']} {run.key}", RetryOptions(reason=of["reason"])
+    ),
     "terminate": lambda ports, run, of: sweep.terminate(ports, run, of["reason"]),
     "delete": lambda ports, run, _: sweep.delete(ports, run),
 }
@@ -174,6 +182,9 @@ def _ids(ports: Ports, runs: Runs, after: str) -> Iterator[str]:
 
 # --- a unit ---
 
+NOT_OF_BATCH = ("parent-moved-on", "not-failed", "being-removed")
+"""The reasons for which a retry skips a run: of a tree of failed runs, only the root is retried."""
+
 
 def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
     """Act on a run if it still matches, and return the result.
@@ -189,6 +200,10 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
         ACTIONS[payload["action"]](ports, address, payload)
     except NoFlow:  # it was removed since
         return SKIPPED
+    except CannotRetry as refused:
+        if refused.reason in NOT_OF_BATCH:
+            return SKIPPED
+        raise CannotRetry(f"{address.key}: {refused.detail}", refused.reason) from refused
     except Problem as problem:
         raise type(problem)(f"{address.key}: {problem.detail}") from problem
     return DONE
@@ -204,9 +219,11 @@ def matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[st
         return False
     if payload["state"] not in ("", header.state):
         return False
-    if header.end and header.end.at <= until and payload["action"] != "delete":
+    if payload["action"] == "retry" and header.state not in (FAILED, STUCK):
         return False
-    is_chosen_by_state = payload["state"] or payload["action"] == "resume"
+    if header.end and header.end.at <= until and payload["action"] not in ("delete", "retry"):
+        return False
+    is_chosen_by_state = payload["state"] or payload["action"] in ("resume", "retry")
     since = state_since(header)
     return not is_chosen_by_state or since is None or since <= until
 

@@ -78,6 +78,7 @@ export async function ask(button, { actions }, done) {
           h("textarea", { name: "value", rows: seen ? 16 : 3, spellcheck: "false" }, JSON.stringify(seen?.value ?? null, null, 2)),
         ),
       labelled("Why", h("input", { name: "reason", required: true, maxlength: 500, autocomplete: "off" })),
+      action.previews && !all && h("div", { id: "action-preview" }),
       h("progress", { hidden: true, "aria-label": "Done" }),
       h("p", { role: "alert", class: "bad" }),
       h("p", {}, h("button", { name: "confirm", disabled: Boolean(all) }, action.title), " ", h("button", { type: "button", name: "close" }, "Close")),
@@ -86,8 +87,12 @@ export async function ask(button, { actions }, done) {
   dialog.showModal();
   dialog.querySelector("[name=close]").addEventListener("click", () => dialog.close());
   dialog.querySelector("input").focus();
-  if (!all) return;
   const form = dialog.querySelector("form");
+  if (!all && action.previews) {
+    for (const { name } of action.fields ?? []) form.elements[BODY + name].addEventListener("change", () => preview(form, mine));
+    await preview(form, mine);
+  }
+  if (!all) return;
   try {
     counted(form, mine, (await get(all.path, { ...all.query, count: "true" })).count);
   } catch (problem) {
@@ -133,7 +138,7 @@ export async function act(form) {
 function bodyOf({ method, reason: place, value, fields }, given) {
   if (method === "DELETE") return undefined;
   const { reason, value: text } = given;
-  if (fields) return Object.fromEntries(fields.map(({ name, number }) => [name, number ? Number(given[BODY + name]) : given[BODY + name]]));
+  if (fields) return { ...(place === "body" && { reason }), ...fieldsOf(fields, given) };
   try {
     if (value === WHOLE) return JSON.parse(text);
     return { ...(place === "body" && { reason }), ...(value && { [value]: JSON.parse(text) }) };
@@ -141,6 +146,38 @@ function bodyOf({ method, reason: place, value, fields }, given) {
     throw new Problem(0, { title: "The value is not JSON", detail: 'Write a text in quotation marks: "yes".' });
   }
 }
+
+const fieldsOf = (fields, given) => Object.fromEntries(fields.map(({ name, number }) => [name, number ? Number(given[BODY + name]) : given[BODY + name]]));
+
+/** Show what a retry would drop and run again, from a dry run. Until there is an answer, nothing can be confirmed. */
+async function preview(form, mine) {
+  const { action, values } = mine;
+  const confirm = form.querySelector("[name=confirm]");
+  const asked = (mine.previewed = Symbol("preview"));
+  confirm.disabled = true;
+  try {
+    const fields = action.fields ? fieldsOf(action.fields, Object.fromEntries(new FormData(form))) : {};
+    const { keeps, runs_again, drops, dropped, cancels } = await call(action, values, { dry_run: true, ...fields }, "a dry run");
+    if (mine.previewed !== asked) return;
+    const listed = (title, items) => items.length > 0 && [h("p", {}, title), h("ul", {}, items.map((each) => h("li", {}, each)))];
+    form.querySelector("#action-preview").replaceChildren(
+      ...[
+        h("p", {}, `${keeps} entries stay.`),
+        listed("Runs again:", runs_again.map(named)),
+        listed(`Dropped (${dropped}); what they have done outside is not undone, and their events are received again:`, drops.map(named)),
+        listed("Cancelled, and begun again where the code waits for it:", cancels),
+      ]
+        .flat()
+        .filter(Boolean),
+    );
+    said(form, null);
+    confirm.disabled = false;
+  } catch (problem) {
+    if (mine.previewed === asked) said(form, problem);
+  }
+}
+
+const named = ({ number, entry, command, name }) => `${number}: ${command ?? (name ? `event ${name}` : entry)}`;
 
 function call({ method, path, reason: place }, values, body, reason, options) {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name]));

@@ -8,7 +8,7 @@ import { happened, timeline } from "./timeline.js";
 export const TITLE = "Flows";
 const STATES = ["running", "suspended", "stuck", "completed", "failed", "cancelled"];
 const ACTIONS = ["resume", "suspend", "cancel", "terminate"];
-const OF_STATE = { running: ["suspend", "cancel", "terminate"], suspended: ["resume", "cancel", "terminate"], completed: ["delete-run"], failed: ["delete-run"], cancelled: ["delete-run"] }; // what all of them can take
+const OF_STATE = { running: ["suspend", "cancel", "terminate"], suspended: ["resume", "cancel", "terminate"], completed: ["delete-run"], failed: ["retry", "delete-run"], cancelled: ["delete-run"] }; // what all of them can take
 const HOURS = { "1h": 1, "24h": 24, "7d": 168 }; // since when runs were started
 const PAGES_MAX = 5; // of a log, read at once
 
@@ -100,6 +100,7 @@ async function run(function_, flow, id, { query = "" }, about) {
       deadline: status.ended_at ? null : status.deadline_at && moment(status.deadline_at),
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
+      retried: status.retried && [`${status.retried.times} times, last `, moment(status.retried.at), status.retried.reason && `, ${status.retried.reason}`],
       suspended: status.suspended && [moment(status.suspended.at), status.suspended.reason && `, ${status.suspended.reason}`],
       "forked from": status.forked_from && [
         link(["flows", function_, flow, status.forked_from.id]),
@@ -118,7 +119,7 @@ async function run(function_, flow, id, { query = "" }, about) {
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     about.has_traces && h("p", {}, link(["traces"], "Traces of this run", { search: `${flow}/${id}` })),
-    timeline(rows, { function: function_ }),
+    timeline(rows, { function: function_, entries: log.entries, retry: retryFrom(about, status, { function: function_, flow, id }) }),
     log.spans === null &&
       log.entries.length > 0 &&
       h("p", { class: "note" }, "Only the log: the code that is deployed does not fit it, so it cannot say when commands began."),
@@ -134,8 +135,13 @@ const fork = ({ state, id, log_length }) => ({
   from_entry: Math.max(log_length - ["completed", "failed", "cancelled"].includes(state), 0),
 });
 
+/** Return the button that retries a run with the entries before one, or nothing for a run that cannot be retried. */
+const retryFrom = (about, { state }, values) =>
+  ["failed", "stuck"].includes(state) ? (from_entry) => buttons(about, ["retry-from"], values, null, null, { from_entry }) : () => null;
+
 const actionsOf = ({ ended_at, state }) => [
   ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send"]),
+  ...(["failed", "stuck"].includes(state) ? ["retry"] : []),
   "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),
 ];

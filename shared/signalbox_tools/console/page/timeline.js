@@ -18,7 +18,7 @@ export function happened({ entries, spans, waits, ended_at }) {
       ];
   const known = new Set(rows.map(({ of }) => of));
   const others = entries.filter((entry) => entry.entry !== "done" && !known.has(entry));
-  for (const of of others) rows.push(point(of, of.entry === "cancel" ? "cancel" : `event ${of.name} came`, of.entry));
+  for (const of of others) rows.push(point(of, of.entry === "event" ? `event ${of.name} came` : (of.command ?? of.entry), of.entry));
   const from = Math.min(...rows.flatMap(({ started_at, ended_at: end }) => [started_at, end]).filter(Boolean).map(Date.parse));
   const stuck = new Map(waits.map((wait) => [wait.path, wait]));
   return rows
@@ -114,8 +114,9 @@ function took({ outcome, from, to, due_at }) {
   return [`${lasts ? "for " : ""}${duration(to - from, 1)}`, lasts && due_at && h("small", {}, ` until ${clock(due_at)}`)];
 }
 
-function details(row, { function: function_ }) {
+function details(row, { function: function_, entries = [], retry = () => null }) {
   const { of, run } = row;
+  const number = entries.indexOf(of) + 1;
   const secret = row.command.startsWith(CALLBACK);
   const kind = row.command.split(" ", 1)[0];
   const named = row.command.slice(kind.length + 1);
@@ -135,8 +136,10 @@ function details(row, { function: function_ }) {
       "sub-flow": run && link(["flows", run.function ?? function_, run.flow, run.id], `${run.flow}/${run.id}`),
       stuck: row.stuck && [link(["flows", function_, row.stuck.flow, row.stuck.id], `${row.stuck.flow}/${row.stuck.id}`), `: ${row.stuck.detail}`],
       semaphore: ["lock", "holds", "renew"].includes(kind) ? link(["semaphores", named]) : null,
+      entry: number || null,
       path: row.path,
     }),
+    number > 0 && retry(number - 1),
     row.arguments && folded("Arguments", row.arguments, row),
     of && "result" in of && of.result !== null && (secret ? h("p", {}, "The result is an address, a secret.") : folded("Result", of.result, row)),
     of && "value" in of && folded("Value", of.value, row),

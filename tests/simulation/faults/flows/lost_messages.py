@@ -55,8 +55,8 @@ def _keeps_earlier_grants(turn: FlowTurn, message: Result, now: datetime) -> Non
         take_result(turn, message, now)
 
 
-def _deletes_grants(ports: Ports, _: FlowAddress, __: Snapshot, records: Sequence[Snapshot], unchanged: Write) -> None:
-    ports.store.commit([unchanged, *(Delete(record.path) for record in records)])
+def _deletes_grants(ports: Ports, _: FlowAddress, __: Snapshot, records: Sequence[Snapshot], *with_them: Write) -> None:
+    ports.store.commit([*with_them, *(Delete(record.path) for record in records)])
 
 
 def _leaves_results(group: Group) -> None:

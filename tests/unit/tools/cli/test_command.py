@@ -21,7 +21,7 @@ from signalbox.testing import Harness
 from signalbox_tools.cli.main import cli, main
 from signalbox_tools.deploy import plan_summary
 from signalbox_tools.deploy.terraform import Terraform
-from signalbox_tools.setup import new_project
+from signalbox_tools.setup import new_project, upgrade
 from signalbox_tools.setup.own_requirements import inputs
 from signalbox_tools.terminal_text import counted
 
@@ -195,7 +195,7 @@ def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
     main(["doctor"])
     assert "no new one" in capsys.readouterr().out
     with (shop / "signalbox.yaml").open("a") as file:
-        file.write("\nindexes:\n  near: {collection: documents, fields: [a, -b]}\n")
+        file.write("\nindexes:\n  near: {collection: orders, fields: [a, -b]}\n")
     folder = shop / ".signalbox" / "terraform"
     (folder / "infra").mkdir(parents=True)
     indexes = (projects.KIT.infra / "indexes.tf").read_text()
@@ -207,6 +207,10 @@ def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
     main(["doctor"])
     printed = capsys.readouterr().out
     assert "near; flows.checked_at; flows.due_at would be built" in printed
+    (shop / "signalbox.yaml").write_text((shop / "signalbox.yaml").read_text().replace("api: []", "api: [semaphores]"))
+    built = upgrade.new_indexes(projects.Project.find(), load())
+    assert {"semaphores.mode", "rates.sweep_at"} < set(built), "those of a part that is added"
+    assert not [name for name in built if name.startswith(("yokes.", "batches."))], "a part that is absent, or known"
     assert "Plan: 0 to create, 0 to change, 0 to replace, 1 to destroy; destroys a.b" in printed
 
 

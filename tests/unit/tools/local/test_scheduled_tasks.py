@@ -1,5 +1,6 @@
 """A schedule of the catalogue enqueues a task with its arguments, once for each scheduled time."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from signalbox import Function, TaskContext
+from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import Schedule
 from signalbox.core.times import rfc3339
 from signalbox.testing import Harness
@@ -110,6 +112,64 @@ def test_a_task_reads_its_planned_time_in_each_attempt_and_after_a_retry_by_hand
         send.call(pages=3).enqueue()
         harness.run()
         assert seen[3][0] is None
+
+
+def press(overlap: Any) -> tuple[Function, list[Any], list[Callable[[], None]]]:
+    """Return a function whose scheduled task does `meanwhile` once, and notes its planned times."""
+    app, seen, meanwhile = Function("reports"), list[Any](), list[Callable[[], None]]()
+
+    @app.schedule("0 0 * * 1", overlap=overlap)
+    @app.task
+    def send(context: TaskContext, pages: int) -> None:
+        if meanwhile:
+            meanwhile.pop()()
+        seen.append(context.scheduled_at)
+
+    return app, seen, meanwhile
+
+
+@pytest.mark.parametrize(
+    ("overlap", "statuses", "times"), [("allow", [204], 2), ("queue", [503], 2), ("skip", [204], 1)]
+)
+def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_runs(
+    tmp_path: Path, overlap: str, statuses: list[int], times: int
+) -> None:
+    app, seen, meanwhile = press(overlap)
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        planned = harness.clock.now
+        harness.run_schedule("weekly")
+        first = harness.take("send")
+        harness.advance(600)
+        harness.run_schedule("weekly")
+        second, found = harness.take("send"), list[int]()
+        meanwhile.append(lambda: found.append(harness.deliver_task(second).status))
+        assert harness.deliver_task(first).status == 204
+        assert found == statuses
+        if found == [503]:
+            assert harness.deliver_task(second).status == 204
+        assert sorted(seen) == [planned, planned + timedelta(seconds=600)][:times]
+        harness.advance(600)
+        harness.run_schedule("weekly")
+        harness.run()
+        assert len(seen) == times + 1, "later times run again"
+
+
+def test_a_rule_for_overlaps_is_one_of_three_and_the_same_for_all_schedules_of_a_task() -> None:
+    app, _, _ = press("skip")
+    with pytest.raises(ValueError, match="write one of allow, queue, skip"):
+        app.schedule("0 0 * * 1", overlap="wait")  # type: ignore[arg-type]  # a typo
+    with pytest.raises(ValueError, match="several rules for an overlap"):
+        app.schedule("0 1 * * 1", name="another", overlap="queue")(app.tasks["send"])
+
+    @app.flow
+    async def order() -> None: ...
+
+    with pytest.raises(ValueError, match="overlap is for the schedule of a task"):
+        app.schedule("0 1 * * 1", overlap="queue")(order)
+    source = b"from signalbox import Function\napp = Function('a')\n@app.schedule('0 6 * * 1', overlap='skip')\n"
+    usage = usage_of({"main.py": source + b"@app.task\ndef send(): ..."})
+    assert usage.schedules["send"][1] == {"task": "send", "cron": "0 6 * * 1"}
 
 
 def test_a_missed_time_is_made_up_for_once_and_one_that_ran_is_not(catalogue: Path) -> None:

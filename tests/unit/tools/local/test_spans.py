@@ -1,5 +1,7 @@
 """The local stack's spans: one file of several processes, and what the console shows of it."""
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,17 @@ def harness(file: Path) -> Iterator[Harness]:
     with Harness() as harness:
         harness.add(app)
         yield harness
+
+
+def test_the_spans_of_a_request_are_written_at_once_when_it_has_ended(
+    harness: Harness, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(os, "write", lambda _, lines: written.append(lines))
+    harness.put("documents/town", json={"name": "old"})
+    [lines] = written
+    names = [json.loads(line)["name"] for line in lines.splitlines()]
+    assert names == ["commit", "documents PUT"]
 
 
 def test_a_change_of_a_document_is_one_trace_to_its_last_copy(harness: Harness, file: Path) -> None:

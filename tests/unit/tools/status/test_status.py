@@ -302,6 +302,8 @@ def test_the_log_of_a_local_stack_shows_the_last_sweep_and_errors(tmp_path: Path
     last = source.last_sweep()
     assert last is not None
     assert 5 < (last.seconds_ago or 0) < 60
+    without = RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "sqlite", "", "", {"SIGNALBOX_PARTS": "[]"})
+    assert LocalSource(without).last_sweep() is None
     assert [entry["function"] for entry in source.errors()] == ["albums"]
 
 

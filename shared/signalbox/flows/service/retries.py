@@ -1,0 +1,279 @@
+"""Retry a run in place: plan, and commit the next execution into its header (`machine/rewinds.py`).
+
+    read the header and the log ──► refuse, or plan ──► one commit under the header's guard: header, listing, wake-up
+
+If the process has the flow's code, a replay checks the plan before the commit. The next turn opens the execution. A
+sub-flow is retried alone while its parent waits for its outcome: the same commit deletes the message of the failure and
+writes the parent's header. With `family`, the highest ancestor that has failed because of it is retried, and the
+opening turns go on with the failed sub-flows down to it.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import datetime
+
+from signalbox.core import outbox
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import pause
+from signalbox.core.ports import Conflict, Delete, Ports, Snapshot, Write
+from signalbox.core.problems import Contended
+from signalbox.core.times import EPOCH
+from signalbox.flows.machine.commands import Batch, Lock, RatePermits
+from signalbox.flows.machine.deadlines import checked_timeout, deadline_id, deadline_message, wake_at_deadline
+from signalbox.flows.machine.effects import (
+    cancel_batch_effect,
+    cancel_rate_effect,
+    cancel_wait_effect,
+    release_effect,
+    wake_flow,
+)
+from signalbox.flows.machine.rewinds import (
+    Plan,
+    RetryAnswer,
+    check_state,
+    deadline_after,
+    failed_because_of,
+    leases_of_tail,
+    plan_of,
+    retried_before,
+    rewound_header,
+    waits_for,
+)
+from signalbox.flows.machine.stuck import Stuck
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FAILED, FlowHeader
+from signalbox.flows.model.messages import Cancel, message_to_record, parent_key, sub_flow_address
+from signalbox.flows.problems import BadFlow, CannotRetry
+from signalbox.flows.service.reads import present
+from signalbox.flows.storage.commits import end_name, header_of, rewind_writes
+from signalbox.flows.storage.log import LoadedLog, read_log
+from signalbox.mailboxes.machine import next_revision
+from signalbox.mailboxes.model.messages import header_path, message_path
+from signalbox.mailboxes.storage import header_put, message_put, revision_of
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """A retry from the first `from_entry` entries, or by the default plan. Raises `BadFlow`."""
+
+    from_entry: int | None = None
+    family: bool = False
+    timeout_seconds: float | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the values, whatever the run is."""
+        entry = self.from_entry
+        if entry is not None and (isinstance(entry, bool) or not isinstance(entry, int) or entry < 0):
+            raise BadFlow("`from_entry` must be a whole number, 0 or more.", field="from_entry")
+        if self.family and entry is not None:
+            raise BadFlow(
+                "With `family`, each run goes on by its default plan: leave out `from_entry`.", field="family"
+            )
+        checked_timeout(self.timeout_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run as it was read, and its log."""
+
+    read: Snapshot
+    header: FlowHeader
+    log: LoadedLog
+
+    @property
+    def now(self) -> datetime:
+        return self.read.read_time
+
+
+def retry(
+    ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool = False
+) -> RetryAnswer:
+    """Let a run that has failed, or is stuck, continue in place. A repeat under the same key changes nothing.
+
+    Raises `NoFlow`, `CannotRetry`.
+    """
+    for lost in range(CORE_LIMITS.rounds_max):
+        try:
+            return _retry(ports, flows, address, key, options, dry_run=dry_run)
+        except Conflict:
+            pause(ports, lost)
+    raise Contended(f"{address.base} is being changed by too many processes at once")
+
+
+def _retry(
+    ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool
+) -> RetryAnswer:
+    [read] = ports.store.read(header_path(address.base))
+    header, parent = present(read, address), None
+    if repeated := _repeated(header, key):
+        return repeated
+    if header.parent and (header.state == FAILED or options.family):
+        [parent] = ports.store.read(header_path(header.parent.base))
+    if options.family and header.parent:
+        climbed = _climb(ports, read, header, parent, key)
+        if isinstance(climbed, RetryAnswer):
+            return climbed
+        read, header, parent = climbed
+    check_state(header, read.read_time, options.timeout_seconds)
+    if parent:
+        _check_parent(header, parent)
+    found = _Found(read, header, read_log(ports.store, header))
+    plan = plan_of(header, found.log.whole, options.from_entry)
+    seconds = options.timeout_seconds
+    deadline_at = deadline_after(seconds, found.now)
+    after = rewound_header(header, plan, key, found.now, options.reason, deadline_at)
+    _check_replay(flows, found, after)
+    if not dry_run:
+        _commit(ports, found, after, parent, seconds)
+    return _answer(found, after, plan)
+
+
+def _answer(found: _Found, after: FlowHeader, plan: Plan) -> RetryAnswer:
+    dropped = list(plan.dropped(found.log.whole))
+    return RetryAnswer(
+        after.address,
+        after.execution_id,
+        plan.keep,
+        [(number, entry) for number, entry in dropped if number in plan.blanks],
+        [(number, entry) for number, entry in dropped if number > plan.keep],
+        [wait.signature for wait in found.header.pending.values()],
+    )
+
+
+def _repeated(header: FlowHeader, key: str) -> RetryAnswer | None:
+    before = retried_before(header, key)
+    if before is None:
+        return None
+    execution_id = f"{header.incarnation}-{header.generation}.{before.rewind}"
+    return RetryAnswer(header.address, execution_id, repeated=True)
+
+
+# --- the family ---
+
+
+def _climb(
+    ports: Ports, read: Snapshot, header: FlowHeader, parent: Snapshot | None, key: str
+) -> RetryAnswer | tuple[Snapshot, FlowHeader, Snapshot | None]:
+    """Return the highest ancestor that has failed because of a sub-flow, and the parent that waits for it, if any.
+
+    If the key's first request has retried an ancestor, return its answer. Raises `CannotRetry`.
+    """
+    while parent is not None and header.parent is not None:
+        above = header_of(parent, FlowAddress.of_base(header.parent.base))
+        if above is None or waits_for(above, header):
+            return read, header, parent
+        if repeated := _repeated(above, key):
+            return repeated
+        if above.state != FAILED or not failed_because_of(above, read_log(ports.store, above).whole, header):
+            return read, header, parent  # which does not wait any more
+        read, header = parent, above
+        parent = ports.store.read(header_path(above.parent.base))[0] if above.parent else None
+    return read, header, None
+
+
+def _check_parent(header: FlowHeader, parent: Snapshot) -> None:
+    """Raise `CannotRetry` if the parent of a sub-flow does not wait for this execution of it."""
+    assert header.parent is not None, "it is a sub-flow"
+    address = FlowAddress.of_base(header.parent.base)
+    above = header_of(parent, address)
+    if header.state != FAILED or (above is not None and waits_for(above, header)):
+        return
+    name = f"{address.name}/{address.key}"
+    advice = {
+        FAILED: "Ask for the `family`, which is retried from its highest run.",
+        "running": "It handles the failure: wait for its end.",
+    }
+    state = above.state if above else "removed"
+    detail = f"The parent {name} is {state}, and does not wait for this run any more. {advice.get(state, 'Fork it.')}"
+    raise CannotRetry(detail, "parent-moved-on", parent=name, field="family" if state == FAILED else None)
+
+
+# --- the plan's check, and the commit ---
+
+
+def _check_replay(flows: Flows, found: _Found, after: FlowHeader) -> None:
+    """Raise `CannotRetry` if the code, as far as this process has it, does not fit what the plan keeps."""
+    definition = flows.definitions.get(after.address.name)
+    if definition is None or after.written_by > flows.revision:
+        return
+    assert after.rewound is not None, "the run was rewound"
+    whole = found.log.whole
+    kept, dropped = after.rewound.kept(whole), whole[after.rewound.keep :]
+    try:
+        with closing(FlowTurn.open(definition, after, kept, dropped, found.now)):
+            pass
+    except Stuck as stuck:
+        detail = f"The code does not fit the {len(kept):,} entries that the retry keeps: {stuck.detail}"
+        raise CannotRetry(detail, "does-not-fit", field="from_entry") from stuck
+
+
+def _commit(
+    ports: Ports, found: _Found, after: FlowHeader, parent: Snapshot | None, timeout_seconds: float | None
+) -> None:
+    header, base = found.header, after.address.base
+    assert after.rewound is not None, "the run was rewound"
+    tail = leases_of_tail(header, after.rewound.kept(found.log.whole))
+    after = replace(after, leases={path: lease for path, lease in after.leases.items() if path not in tail})
+    writes: list[Write] = rewind_writes(found.read, header, after)
+    effects: list[Effect] = [release_effect(base, header.function, lease["granted"]) for lease in tail.values()]
+    effects += _cancels(header)
+    for write, wake in _cancels_of_sub_flows(ports, header):
+        writes.append(write)
+        effects.append(wake)
+    if timeout_seconds is not None:
+        id_, message = deadline_message(after, timeout_seconds)
+        writes += [Delete(message_path(base, deadline_id(header)))] if header.deadline_at else []
+        writes.append(message_put(base, id_, message_to_record(message), after.deadline_at))
+        effects += wake_at_deadline(after)
+    if parent is not None and header.parent and header.state == FAILED:
+        writes += of_waiting_parent(header, parent)
+    outbox.commit(ports, writes, [*effects, wake_flow(base, header.function)])
+
+
+def of_waiting_parent(header: FlowHeader, parent: Snapshot) -> Sequence[Write]:
+    """Return the writes on a parent that waits: it does not receive the failure, and its header is written.
+
+    A termination of the parent that has seen the ended sub-flow thus loses its guard, and looks again.
+    """
+    assert header.parent is not None, "it is a sub-flow"
+    above = header_of(parent, FlowAddress.of_base(header.parent.base))
+    assert above is not None, "it waits"
+    put = header_put(parent, above.to_record(), next_revision(revision_of(parent), EPOCH))
+    return [put, Delete(message_path(header.parent.base, end_name(header)))]
+
+
+def _cancels(header: FlowHeader) -> list[Effect]:
+    """Return the tasks that cancel the batches and the waits of a stuck run."""
+    effects = []
+    for wait in header.pending.values():
+        kind, _, name = wait.signature.partition(" ")
+        if kind == Batch.kind:
+            effects.append(cancel_batch_effect(header, wait))
+        elif kind == Lock.kind:
+            effects.append(cancel_wait_effect(header, name, wait))
+        elif kind == RatePermits.kind:
+            effects.append(cancel_rate_effect(header, name, wait))
+    return effects
+
+
+def _cancels_of_sub_flows(ports: Ports, header: FlowHeader) -> Sequence[tuple[Write, Effect]]:
+    """Return the messages that cancel the sub-flows for which a stuck run waits, with their wake-ups."""
+    waits = [(wait, address) for wait in header.pending.values() if (address := sub_flow_address(header.address, wait))]
+    if not waits:
+        return []
+    found = []
+    for (wait, address), read in zip(waits, ports.store.read(*(header_path(a.base) for _, a in waits)), strict=True):
+        child = header_of(read, address)
+        if child is None or child.end:
+            continue
+        id_ = name_of("abandoned", address.base, wait.execution_id, wait.path)
+        key = parent_key(header.address.base, wait)
+        cancel = Cancel(f"{header.address.name} was retried, and does not wait for it any more", parent=key)
+        put = message_put(address.base, id_, message_to_record(cancel))
+        found.append((put, wake_flow(address.base, child.function)))
+    return found
