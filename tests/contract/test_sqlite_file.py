@@ -267,6 +267,27 @@ def test_a_forked_process_does_not_keep_the_lock_of_one_that_died(file: Path) ->
         held.close()
 
 
+def test_a_connection_that_is_closed_while_it_holds_the_lock_releases_it(file: Path) -> None:
+    with closing(SqliteStore(file)) as store:
+        connection = Connection(file, "NORMAL")
+        with connection.exclusive():
+            connection.close()
+        store.commit([Put("d/a", {"n": 1})])
+
+
+def test_a_file_in_the_place_of_the_pipe_of_notices_is_replaced(file: Path) -> None:
+    pipe = file.with_name("store.sqlite.notices")
+    pipe.write_text("...")
+    with closing(SqliteStore(file)), closing(EventLog(file)):
+        assert pipe.is_fifo()
+
+
+def test_a_pipe_that_cannot_be_made_is_named(file: Path) -> None:
+    file.with_name("store.sqlite.notices").mkdir()
+    with pytest.raises(StoreFileError, match="cannot be used as a pipe"):
+        SqliteStore(file)
+
+
 def test_a_folder_in_the_place_of_the_file_is_refused(file: Path) -> None:
     file.mkdir()
     with pytest.raises(StoreFileError, match="cannot be written"):

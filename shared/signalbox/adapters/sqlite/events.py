@@ -10,7 +10,7 @@ from os import O_CLOEXEC, O_NONBLOCK, O_RDWR, close, mkfifo, read, write
 from os import open as open_descriptor
 from pathlib import Path
 
-from signalbox.adapters.sqlite.file import Connection
+from signalbox.adapters.sqlite.file import Connection, StoreFileError
 from signalbox.adapters.sqlite.values import decoded
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Snapshot
@@ -34,9 +34,14 @@ class Notices:
 
     def __init__(self, file: Path) -> None:
         path = file.with_name(f"{file.name}.notices")
-        with suppress(FileExistsError):
-            mkfifo(path, 0o600)
-        self._descriptor = open_descriptor(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        try:
+            if path.is_file():  # a copy of the folder may contain a file in the place of the pipe
+                path.unlink(missing_ok=True)
+            with suppress(FileExistsError):
+                mkfifo(path, 0o600)
+            self._descriptor = open_descriptor(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        except OSError as error:
+            raise StoreFileError(f"{path} cannot be used as a pipe: {error.strerror}.") from error
 
     def send(self) -> None:
         """Give notice, unless the pipe is full of notices."""

@@ -186,23 +186,28 @@ class Connection:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the lock: no commit of another thread or process, and no beginning of a read, overlaps."""
-        with self._locked(fcntl.LOCK_EX):
+        try:
+            self._take(fcntl.LOCK_EX)
             yield
+        finally:
+            self._release()
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Hold the lock together with others: no commit overlaps."""
-        with self._locked(fcntl.LOCK_SH):
-            yield
-
-    @contextmanager
-    def _locked(self, kind: int) -> Iterator[None]:
-        fcntl.flock(self._lock, kind)
         try:
-            if not fstat(self._lock.fileno()).st_nlink:
-                raise sqlite3.OperationalError(DELETED)
+            self._take(fcntl.LOCK_SH)
             yield
         finally:
+            self._release()
+
+    def _take(self, kind: int) -> None:
+        fcntl.flock(self._lock, kind)
+        if not fstat(self._lock.fileno()).st_nlink:
+            raise sqlite3.OperationalError(DELETED)
+
+    def _release(self) -> None:
+        if not self._lock.closed:  # `close` has released it
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     @contextmanager

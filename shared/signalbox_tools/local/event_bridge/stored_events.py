@@ -8,7 +8,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from google.events.cloud.firestore import DocumentEventData
@@ -24,10 +24,10 @@ CHECKPOINT_SECONDS = 1.0
 
 def checkpoint_for_ever(file: Path) -> None:
     """Copy what commits have written into the store's file, so that the commits need not."""
-    log = EventLog(file)
-    while True:
-        time.sleep(CHECKPOINT_SECONDS)
-        log.checkpoint()
+    with closing(EventLog(file)) as log:  # while a disk is full, this fails and is called again every second
+        while True:
+            time.sleep(CHECKPOINT_SECONDS)
+            log.checkpoint()
 
 
 class StoredEvents:

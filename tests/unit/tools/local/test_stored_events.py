@@ -1,6 +1,7 @@
 """The events of a SQLite store reach functions in the form in which Eventarc delivers them."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,8 +12,10 @@ from cloudevents.http import from_http
 
 from signalbox.adapters.http.event_deliveries import document_event
 from signalbox.adapters.settings import from_environment
+from signalbox.adapters.sqlite.events import EventLog
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Delete, DocumentEvent, Put
+from signalbox_tools.local.event_bridge import stored_events
 from signalbox_tools.local.event_bridge.cloudevent import Event
 from signalbox_tools.local.event_bridge.stored_events import StoredEvents
 
@@ -99,3 +102,19 @@ def test_a_commit_of_another_process_is_noticed(file: Path, store: SqliteStore, 
                 return await noticed.wait()
 
     assert asyncio.run(notified())
+
+
+def test_checkpoints_that_fail_keep_no_file_open(
+    file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: EventLog) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(stored_events, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(EventLog, "checkpoint", fail)
+    opened = []
+    for _ in range(5):
+        with pytest.raises(sqlite3.OperationalError):
+            stored_events.checkpoint_for_ever(file)
+        opened.append(len(list(Path("/dev/fd").iterdir())))
+    assert opened[-1] == opened[1]
