@@ -1,5 +1,6 @@
 """Retry in place: a run that has failed, or is stuck, continues under its id from an earlier point of its log."""
 
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -29,11 +30,13 @@ from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 app = Function("shop")
 ran: list[Any] = []
 broken: set[str] = set()
+beside: dict[str, Callable[[], object]] = {}
 
 
 @app.task
 def work(what: str) -> str:
     ran.append(what)
+    beside.pop(what, lambda: None)()
     if what in broken:
         raise Problem(f"{what} is broken")
     return f"{what} done"
@@ -104,6 +107,19 @@ async def child(what: str) -> str:
 @app.flow
 async def parent() -> str:
     return await child.call(what="charge")
+
+
+@app.flow
+async def careless() -> str:
+    await child.call(what="charge")
+    if "later" in broken:
+        raise Problem("by itself")
+    return "done"
+
+
+@app.flow
+async def resized() -> str:
+    return await child.call(what="new charge" if "changed" in broken else "charge")
 
 
 @app.flow
@@ -292,6 +308,46 @@ def test_a_family_is_retried_from_its_highest_run(harness: Harness) -> None:
     assert ran == ["charge"], "the sub-flows go on, and do nothing again"
     assert flows("grandparent", "1").status().result == "charge done"
     assert flows("child", below).status().state == "completed"
+    assert flows("child", below).retry(family=True, key="R1")["repeated"]
+
+
+def test_a_late_repeat_of_a_familys_retry_does_not_retry_the_sub_flow_that_has_failed_again(harness: Harness) -> None:
+    broken.add("charge")
+    grandparent.start("1")
+    harness.run()
+    below = harness.get("shop/flows/child").json["flows"][0]["id"]
+    [above] = harness.get("shop/flows/parent").json["flows"]
+    flows("child", below).retry(family=True, key="R1")
+    beside["charge"] = lambda: flows("parent", above["id"]).suspend("it shall not receive the failure")
+    harness.run()
+    assert (header_of("child", below).state, header_of("parent", above["id"]).state) == ("failed", "suspended")
+    assert flows("child", below).retry(family=True, key="R1")["repeated"]
+    assert header_of("child", below).rewinds == 1
+
+
+def test_a_family_is_not_asked_for_by_a_sub_flow_that_has_not_failed(harness: Harness) -> None:
+    broken.add("later")
+    careless.start("1")
+    harness.run()
+    below = harness.get("shop/flows/child").json["flows"][0]["id"]
+    with pytest.raises(CannotRetry) as refused:
+        flows("child", below).retry(family=True)
+    assert refused.value.reason == "not-failed"
+
+
+def test_a_family_is_not_asked_for_by_a_sub_flow_of_an_earlier_execution(harness: Harness) -> None:
+    """Another sub-flow has begun at its place, since the code of the parent has changed its arguments."""
+    broken.update(("charge", "new charge"))
+    resized.start("1")
+    harness.run()
+    [old] = harness.get("shop/flows/child").json["flows"]
+    broken.add("changed")
+    flows("resized", "1").retry(0)
+    harness.run()
+    assert len(harness.get("shop/flows/child").json["flows"]) == 2
+    with pytest.raises(CannotRetry) as refused:
+        flows("child", old["id"]).retry(family=True)
+    assert refused.value.reason == "parent-moved-on"
 
 
 def test_all_failed_runs_that_match_are_retried_and_only_the_roots_of_trees(harness: Harness) -> None:

@@ -198,8 +198,7 @@ def earlier_sub_flows(turn: FlowTurn, log: Sequence[Message]) -> dict[str, FlowA
     for path, pending in turn.driver.pending.items():
         if isinstance(pending.command, SubFlow):
             id_ = pending.command.id or header.adopted.get(path, "")
-            owners = (each.execution_id for each in before.origins if ended.get(path, len(log) + 1) <= each.entries)
-            begun_by = next(owners, before.execution_id)
+            begun_by = _begun_by(before.origins, ended.get(path, len(log) + 1), before.execution_id)
             wait = Wait(begun_by, path, signature=pending.command.signature, child=id_)
             if address := sub_flow_address(header.address, wait):
                 found[path] = address
@@ -256,10 +255,19 @@ def waits_for(parent: FlowHeader, child: FlowHeader) -> bool:
 def failed_because_of(parent: FlowHeader, log: Sequence[Message], child: FlowHeader) -> bool:
     """Return whether a run's default plan blanks the failure of its sub-flow. Raises `CannotRetry` without a plan."""
     assert child.parent is not None, "it is a sub-flow"
-    of_this = child.parent.wait.execution_id in (parent.execution_id, *(of.execution_id for of in parent.origins))
-    plan = default_plan(log)
-    failures = (entry for number, entry in plan.dropped(log) if number in plan.blanks)
-    return of_this and any(isinstance(e, Result) and e.wait.path == child.parent.wait.path for e in failures)
+    plan, wait = default_plan(log), child.parent.wait
+    failures = ((number, entry) for number, entry in plan.dropped(log) if number in plan.blanks)
+    return any(
+        isinstance(entry, Result)
+        and entry.wait.path == wait.path
+        and _begun_by(parent.origins, number, parent.execution_id) == wait.execution_id
+        for number, entry in failures
+    )
+
+
+def _begun_by(origins: Sequence[Origin], number: int, execution_id: str) -> str:
+    """Return the execution to which an entry belongs: an earlier one, or the current one. It has begun the command."""
+    return next((each.execution_id for each in origins if number <= each.entries), execution_id)
 
 
 def leases_of_tail(header: FlowHeader, kept: Sequence[Message]) -> dict[str, Mapping[str, Any]]:

@@ -11,6 +11,7 @@ opening turns go on with the failed sub-flows down to it.
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
+from itertools import pairwise
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
@@ -161,19 +162,25 @@ def _climb(
 ) -> RetryAnswer | tuple[Snapshot, FlowHeader, Snapshot | None]:
     """Return the highest ancestor that has failed because of a sub-flow, and the parent that waits for it, if any.
 
-    If the key's first request has retried an ancestor, return its answer. Raises `CannotRetry`.
+    If the key's first request has retried an ancestor, return its answer, also when the family has gone on since.
+    Raises `CannotRetry`.
     """
-    while parent is not None and header.parent is not None:
-        above = header_of(parent, FlowAddress.of_base(header.parent.base))
-        if above is None or waits_for(above, header):
-            return read, header, parent
+    runs = [(read, header, parent)]
+    while (
+        parent is not None and header.parent and (above := header_of(parent, FlowAddress.of_base(header.parent.base)))
+    ):
         if repeated := _repeated(above, key):
             return repeated
-        if above.state != FAILED or not failed_because_of(above, read_log(ports.store, above).whole, header):
-            return read, header, parent  # which does not wait any more
-        read, header = parent, above
-        parent = ports.store.read(header_path(above.parent.base))[0] if above.parent else None
-    return read, header, None
+        upper = ports.store.read(header_path(above.parent.base))[0] if above.parent else None
+        runs.append((parent, above, upper))
+        header, parent = above, upper
+    for run, (_, above, _) in pairwise(runs):
+        _, header, _ = run
+        if header.state != FAILED or above.state != FAILED:
+            return run
+        if not failed_because_of(above, read_log(ports.store, above).whole, header):
+            return run  # its parent does not wait any more
+    return runs[-1]
 
 
 def _check_parent(header: FlowHeader, parent: Snapshot) -> None:
