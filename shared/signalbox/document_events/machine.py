@@ -46,7 +46,8 @@ newest one. For a while, an event waits for the one before it:
     handled      -         after a gap      no        begins
 
 The planned times of a schedule whose tasks must not overlap are such events, without an event before. If a time is to
-be skipped, it is left out instead of `Unavailable` while another one is held.
+be skipped, it is left out instead of `Unavailable` while another one is held, unless a later one was begun: it may have
+been begun, and be retried now.
 
 "the first": no version before it is known. "after a gap": the version before it is newer than the event that was begun
 last, or none was begun. "patience": the event was written less
@@ -101,7 +102,8 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 class Each:
     """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Without the place, the event waits for none. With `skips`, an event is left out while another one is being handled.
+    Without the place, the event waits for none. With `skips`, an event that is later than all that were begun is left
+    out while one is being handled.
     """
 
     after: int | None
@@ -147,7 +149,7 @@ def begin(
         return Decision(begun, Turn.HANDLED)
     if begun.is_held(now):
         if begun.holder != holder:
-            if each and each.skips and not is_same:
+            if each and each.skips and place > begun.place:
                 return Decision(begun, Turn.SKIPPED)
             raise Unavailable("another event of this document is being handled")
         return Decision(begun, Turn.BEGINS)
