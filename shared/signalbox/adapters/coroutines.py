@@ -6,11 +6,13 @@ connection of a client, can be used again by later requests of the same thread.
 
 The code runs in a copy of the context of its request, as plain code does. At the deadline of the request its coroutine
 is cancelled, so that it can clean up before the platform ends the request. Tasks of `asyncio` that it has left are
-cancelled with its end, as `asyncio.run` does: no later request runs them.
+cancelled with its end, and generators that it has dropped are closed, as `asyncio.run` does: no later request runs
+them. A task that does not end although it was cancelled is left behind with its loop: the thread gets another one.
 """
 
 import inspect
 import threading
+import time
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
 
 MARGIN_SECONDS_MAX = 5.0
 """The time before the deadline that is left to the code for its clean-up; a tenth of the time, if that is less."""
+
+
+LEFT_SECONDS_MAX = 1.0
+"""The time in which what the code has left must end once it is cancelled."""
+
+
+CLOSES_GENERATOR = "async_generator_athrow"
+"""Python's type of what the `aclose` of an asynchronous generator returns."""
 
 
 class _Loops(threading.local):
@@ -63,8 +73,11 @@ def _run(coroutine: Any, seconds: float | None) -> Any:
     try:
         return runner.run(_limited(coroutine, seconds), context=copy_context())
     finally:
-        if left := asyncio.all_tasks(runner.get_loop()):
-            runner.run(_end(left))
+        loop = runner.get_loop()
+        runner.run(_end(asyncio.all_tasks(loop)))
+        if asyncio.all_tasks(loop):
+            loop.close()
+            _loops.runner = None
 
 
 async def _limited(coroutine: Any, seconds: float | None) -> Any:
@@ -80,12 +93,25 @@ async def _limited(coroutine: Any, seconds: float | None) -> Any:
         raise
 
 
-async def _end(tasks: "set[asyncio.Task[Any]]") -> None:
+async def _end(left: "set[asyncio.Task[Any]]") -> None:
+    """Cancel the tasks that the code has left, and wait for their ends.
+
+    The loop makes a task for each generator that the code has dropped: it closes the generator, and is not cancelled.
+    """
     import asyncio
 
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in left:
+        if type(task.get_coro()).__name__ != CLOSES_GENERATOR:
+            task.cancel()
+    until = time.monotonic() + LEFT_SECONDS_MAX
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        seconds = until - time.monotonic()
+        if seconds <= 0:
+            return
+        ended, _ = await asyncio.wait(others, timeout=seconds)
+        for task in ended:
+            task.cancelled() or task.exception()  # as read: nobody else awaits it
+        await asyncio.sleep(0)  # a generator that these have dropped now gets its task
 
 
 def _run_in_a_thread(coroutine: Any, seconds: float | None) -> Any:

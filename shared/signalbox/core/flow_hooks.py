@@ -90,6 +90,8 @@ def check_plain(
         kind = type(code).__name__
         raise TypeError(f"A {what} needs a name, and this {kind} has none. Write a `def` that calls {code!r}.")
     name = getattr(code, "__name__", repr(code))
+    if inspect.isasyncgenfunction(code) and may_await:
+        raise TypeError(f"The {what} {name} is `async def` with `yield`, so a call would not run it. Return a list.")
     if inspect.isasyncgenfunction(code) or (inspect.iscoroutinefunction(code) and not may_await):
         raise TypeError(
             f"The {what} {name} is `async def`, so a call would not run it. Write `def`, and `asyncio.run(…)` inside."

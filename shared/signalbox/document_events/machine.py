@@ -26,12 +26,14 @@ begun. So the handlers of one document act in the order of its versions.
     handled      -         another, later   begins
     handled      -         another, equal   begins
 
-With ``in_order="each"`` no event is left out: an earlier event begins if none is held. For a while, an event waits for
-the one before it:
+With ``in_order="each"`` no event is left out: an earlier event begins if none is held, and the record stays that of the
+newest one. For a while, an event waits for the one before it:
 
     begun last   held by   the event is     patience  turn
     -----------  --------  ---------------  --------  ----------------
-    none         -         any              yes       begins
+    none         -         the first        yes       begins
+    none         -         after a gap      yes       Unavailable
+    none         -         after a gap      no        begins
     unfinished   -         earlier          yes       begins
     unfinished   -         the same         yes       begins
     unfinished   -         another, later   yes       Unavailable
@@ -44,9 +46,11 @@ the one before it:
     handled      -         after a gap      no        begins
 
 The planned times of a schedule whose tasks must not overlap are such events, without an event before. If a time is to
-be skipped, it is left out instead of `Unavailable` while another one is held.
+be skipped, it is left out instead of `Unavailable` while another one is held, unless a later one was begun: it may have
+been begun, and be retried now.
 
-"after a gap": the version before it is newer than the event that was begun last. "patience": the event was written less
+"the first": no version before it is known. "after a gap": the version before it is newer than the event that was begun
+last, or none was begun. "patience": the event was written less
 than `EACH_WAIT_SECONDS` ago. An event may have no predecessor that ever arrives, so the wait must end.
 
 `unfinished`: its handler has not returned. It raised, and is retried or is kept as a failure, or its process died.
@@ -65,6 +69,9 @@ from signalbox.document_events.model import Begun
 
 EACH_WAIT_SECONDS = 60
 """How long after its write an event waits for the one before it: most arrive within seconds, in almost any order."""
+
+
+BEFORE_NOT_HANDLED = "the event before this one was not handled yet"
 
 
 class Turn(Enum):
@@ -95,18 +102,19 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 class Each:
     """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Without the place, the event waits for none. With `skips`, an event is left out while another one is being handled.
+    Without the place, the event waits for none. With `skips`, an event that is later than all that were begun is left
+    out while one is being handled.
     """
 
     after: int | None
     waits_until: datetime
     skips: bool = False
 
-    def must_wait(self, begun: Begun, now: datetime) -> bool:
+    def must_wait(self, begun: Begun | None, now: datetime) -> bool:
         """Return whether the event before may still be handled first."""
         if self.after is None or now >= self.waits_until:
             return False
-        return not begun.handled or begun.place < self.after
+        return begun is None or not begun.handled or begun.place < self.after
 
 
 def each_of(place: int, after: int | None, *, skips: bool = False) -> Each:
@@ -130,6 +138,8 @@ def begin(
     """
     own = Begun(event, place, False, holder, now + timedelta(seconds=seconds))
     if begun is None:
+        if each and each.must_wait(None, now):
+            raise Unavailable(BEFORE_NOT_HANDLED)
         return Decision(own, Turn.BEGINS)
     is_same = begun.event == event
     is_earlier = place < begun.place and not is_same
@@ -139,15 +149,20 @@ def begin(
         return Decision(begun, Turn.HANDLED)
     if begun.is_held(now):
         if begun.holder != holder:
-            if each and each.skips and not is_same:
+            if each and each.skips and place > begun.place:
                 return Decision(begun, Turn.SKIPPED)
             raise Unavailable("another event of this document is being handled")
         return Decision(begun, Turn.BEGINS)
     if each and not is_same and not is_earlier and each.must_wait(begun, now):
-        raise Unavailable("the event before this one was not handled yet")
+        raise Unavailable(BEFORE_NOT_HANDLED)
+    if is_earlier:  # the record stays that of the newest event, which may not be handled yet
+        return Decision(replace(begun, holder=holder, ends_at=own.ends_at), Turn.BEGINS)
     return Decision(replace(own, place=max(place, begun.place)), Turn.BEGINS)
 
 
-def end(begun: Begun, *, handled: bool) -> Begun:
-    """Return the record once the handler has returned or raised: it is free for the next event, or for a retry."""
-    return replace(begun, holder="", handled=handled)
+def end(begun: Begun, event: str, *, handled: bool) -> Begun:
+    """Return the record once an event's handler has returned or raised: it is free for the next event, or for a retry.
+
+    `handled` is recorded of the newest event that was begun.
+    """
+    return replace(begun, holder="", handled=handled if begun.event == event else begun.handled)

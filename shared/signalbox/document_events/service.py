@@ -77,7 +77,7 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
 def end(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool) -> None:
     """End the event, unless another delivery has begun meanwhile. Raises `Unavailable`."""
     with suppress(Conflict):
-        ports.store.commit([_put(event, machine.end(hold.begun, handled=handled), hold.guard)])
+        ports.store.commit([_put(event, machine.end(hold.begun, event.id, handled=handled), hold.guard)])
 
 
 def _put(event: OrderedEvent, begun: Begun, guard: Guard) -> Put:

@@ -128,13 +128,14 @@ def _first(*_: Any) -> int:
     return 0
 
 
-def _handled_in_any_case(begun: Begun, *, handled: bool) -> Begun:
+def _handled_in_any_case(begun: Begun, event: str, *, handled: bool) -> Begun:
     del handled
-    return end(begun, handled=True)
+    return end(begun, event, handled=True)
 
 
-def _forgotten_if_it_failed(begun: Begun, *, handled: bool) -> Begun:
-    return end(begun, handled=handled) if handled else replace(end(begun, handled=False), place=0)
+def _forgotten_if_it_failed(begun: Begun, event: str, *, handled: bool) -> Begun:
+    ended = end(begun, event, handled=handled)
+    return ended if handled else replace(ended, place=0)
 
 
 FAULTS = (

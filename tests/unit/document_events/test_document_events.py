@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -54,12 +55,13 @@ def test_each_row_of_the_table(row: Row) -> None:
     assert turn(begun, *EVENTS[row["the event is"]]) == TURNS[row["turn"]]
 
 
-OF_EACH = {
+OF_EACH: dict[str, tuple[str, int]] = {
     **EVENTS,
+    "the first": ("e2", PLACE),
     "the next": ("e2", PLACE + 3),
     "after a gap": ("e2", PLACE + 9),
 }
-BEFORE = {"the next": PLACE, "after a gap": PLACE + 4}
+BEFORE = {"the first": None, "the next": PLACE, "after a gap": PLACE + 4}
 
 
 @pytest.mark.parametrize("row", TABLE_OF_EACH, ids=lambda row: " ".join(row.values()))
@@ -93,8 +95,15 @@ def test_a_hold_ends_with_its_time_and_the_place_never_decreases() -> None:
 
 def test_the_end_frees_the_document_and_says_whether_the_event_was_handled() -> None:
     begun = Begun("e1", PLACE, False, "d1", HELD)
-    assert machine.end(begun, handled=True) == replace(begun, handled=True, holder="")
-    assert machine.end(begun, handled=False) == replace(begun, holder="")
+    assert machine.end(begun, "e1", handled=True) == replace(begun, handled=True, holder="")
+    assert machine.end(begun, "e1", handled=False) == replace(begun, holder="")
+
+
+def test_an_earlier_event_that_is_handled_late_does_not_say_that_the_newest_one_was_handled() -> None:
+    begun, each = Begun("e2", PLACE, False, "", NOW), Each(None, NOW)
+    held = machine.begin(begun, "e1", PLACE - 1, "d2", NOW, 60, each).state
+    assert held == replace(begun, holder="d2", ends_at=HELD)
+    assert machine.end(held, "e1", handled=True) == replace(begun, ends_at=HELD)
 
 
 def test_a_deletion_lies_between_the_version_that_it_deletes_and_the_next() -> None:
@@ -286,6 +295,55 @@ def test_with_each_no_event_is_left_out_and_one_waits_for_the_event_before_it(ha
     harness.advance(3_600)
     handle(harness, again, deleted)
     assert seen == [1, 2, 3, 4, None], "what arrives an hour late is handled late"
+
+
+def test_with_each_the_second_event_of_a_document_waits_for_the_first_whose_delivery_is_late(harness: Harness) -> None:
+    app, seen = Function("audit"), list[Any]()
+
+    @app.on_document("parcels/{id}", in_order="each")
+    def audited(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        seen.append(event.after and event.after["n"])
+
+    harness.add(app)
+    created, updated = write(harness, 1, 2)
+    harness.deliver_event(updated)
+    harness.run(due_only=True)
+    assert seen == []
+    harness.deliver_event(created)
+    harness.run()
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_with_each_events_that_all_arrive_within_a_minute_are_handled_once_and_in_the_order_of_the_versions(
+    seed: int,
+) -> None:
+    """A model of the promise alone: any order, repeats, handlers that raise once, and processes that die."""
+    random, number = Random(seed), Random(seed).randint(1, 7)
+    written = [NOW + timedelta(seconds=at) for at in range(number)]
+    places = [2 * round(at.timestamp() * 1_000_000) for at in written]
+    waiting = [at for at in range(number) for _ in range(random.randint(1, 2))]
+    now, begun, seen, raising = written[-1], None, list[int](), random.sample(range(number), number // 2)
+    while waiting:
+        at = random.choice(waiting)
+        each = machine.each_of(places[at], places[at - 1] if at else None)
+        now += timedelta(milliseconds=10)
+        try:
+            decided = machine.begin(begun, f"e{at}", places[at], f"d{now}", now, 0.05, each)
+        except Unavailable:
+            continue
+        begun = decided.state
+        if decided.answer is not Turn.BEGINS:
+            waiting.remove(at)
+        elif at in raising:
+            raising.remove(at)
+            begun = begun if random.random() < 0.5 else machine.end(begun, f"e{at}", handled=False)
+        else:
+            seen.append(at)
+            waiting.remove(at)
+            begun = machine.end(begun, f"e{at}", handled=True)
+    assert now < written[0] + timedelta(seconds=60), "the model delivers within the wait"
+    assert list(dict.fromkeys(seen)) == list(range(number))
 
 
 def test_an_order_that_does_not_exist_is_refused() -> None:

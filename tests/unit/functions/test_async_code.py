@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -179,6 +180,66 @@ def test_a_thread_keeps_its_loop_and_no_later_coroutine_runs_tasks_that_an_earli
 
     assert coroutines.result_of(first(), "task", "first") is coroutines.result_of(second(), "task", "second")
     assert seen[1:] == ["ended"]
+
+
+def test_a_generator_that_a_coroutine_has_dropped_is_closed_with_its_end_and_not_by_a_later_coroutine() -> None:
+    seen: list[str] = []
+
+    async def pages() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            await asyncio.sleep(0)
+            seen.append("closed")
+
+    async def first() -> None:
+        async for _ in pages():
+            break
+        seen.append("first")
+
+    async def second() -> None:
+        await asyncio.sleep(0)
+        seen.append("second")
+
+    coroutines.result_of(first(), "task", "first")
+    coroutines.result_of(second(), "task", "second")
+    assert seen == ["first", "closed", "second"]
+
+
+def test_a_task_that_does_not_end_when_it_is_cancelled_holds_up_neither_its_thread_nor_the_next_coroutine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coroutines, "LEFT_SECONDS_MAX", 0.02)
+    cancelled, kept = list[int](), list[Any]()
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(1)
+
+    async def leaves() -> str:
+        kept.append(asyncio.create_task(stubborn()))
+        await asyncio.sleep(0)
+        return "done"
+
+    async def later() -> asyncio.AbstractEventLoop:
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop()
+
+    assert coroutines.result_of(leaves(), "task", "leaves") == "done"
+    assert coroutines.result_of(later(), "task", "later") is not kept[0].get_loop()
+    assert (cancelled, kept[0].done()) == ([1], False)
+
+
+def test_a_handler_that_is_an_asynchronous_generator_is_refused_with_what_it_is() -> None:
+    async def pages(_: Request) -> AsyncIterator[bytes]:
+        yield b""
+
+    with pytest.raises(TypeError, match="is `async def` with `yield`, so a call would not run it"):
+        Function("shop").http("GET")(pages)
 
 
 def test_a_coroutine_of_a_task_runs_also_while_a_loop_runs_in_the_thread_as_in_an_async_test(harness: Harness) -> None:

@@ -1,17 +1,22 @@
 """A schedule of the catalogue enqueues a task with its arguments, once for each scheduled time."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
 
-from signalbox import Function, TaskContext
+from signalbox import Function, Problem, TaskContext
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import Schedule
+from signalbox.core.problems import Unavailable
 from signalbox.core.times import rfc3339
+from signalbox.document_events import machine
+from signalbox.document_events.machine import Turn
+from signalbox.document_events.model import Begun
 from signalbox.testing import Harness
 from signalbox_tools import http_client
 from signalbox_tools.local.scheduler import Caller
@@ -153,6 +158,76 @@ def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_
         harness.run_schedule("weekly")
         harness.run()
         assert len(seen) == times + 1, "later times run again"
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_time_that_has_failed_is_not_left_out_when_it_is_retried_while_a_later_one_runs(
+    tmp_path: Path, by_hand: bool
+) -> None:
+    app, seen, meanwhile = press("skip")
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        planned = harness.clock.now
+
+        def fail() -> None:
+            raise Problem("closed") if by_hand else ValueError("closed")
+
+        meanwhile.append(fail)
+        harness.run_schedule("weekly")
+        first = harness.take("send")
+        harness.deliver_task(first)
+        if by_hand:
+            [failure] = harness.get("failures").json["failures"]
+            harness.post(f"failures/{failure['id']}/retry")
+            first = harness.take("send")
+        harness.advance(600)
+        harness.run_schedule("weekly")
+        second, found = harness.take("send"), list[int]()
+        meanwhile.append(lambda: found.append(harness.deliver_task(first).status))
+        assert harness.deliver_task(second).status == 204
+        assert found == [503]
+        assert harness.deliver_task(first).status == 204
+        assert seen == [planned + timedelta(seconds=600), planned]
+
+
+@pytest.mark.parametrize("overlap", ["queue", "skip"])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_times_run_at_once_and_only_one_that_has_never_begun_is_left_out(seed: int, overlap: str) -> None:
+    """A model of the promise alone: times and durations at random, runs that raise, and tasks delivered twice."""
+    random, now, begun = Random(seed), datetime(2026, 1, 1, tzinfo=UTC), None
+    due = {at: now + timedelta(minutes=random.randint(at, at + 3)) for at in range(12)}
+    places = {at: machine.place_of(now + timedelta(minutes=at), None) or 0 for at in due}
+    running: tuple[int, datetime, Begun] | None = None
+    started, returned, left_out = set[int](), set[int](), set[int]()
+    while due or running:
+        now += timedelta(seconds=20)
+        if running and now >= running[1]:
+            at, _, held = running
+            raises, running = random.random() < 0.3, None
+            begun = machine.end(held, str(at), handled=not raises)
+            returned |= set() if raises else {at}
+            if raises or random.random() < 0.1:
+                due[at] = now + timedelta(seconds=random.randint(10, 200))
+        for at in [at for at, time in due.items() if time <= now]:
+            each = machine.each_of(places[at], None, skips=overlap == "skip")
+            try:
+                decided = machine.begin(begun, str(at), places[at], f"{at} {now}", now, 540, each)
+            except Unavailable:
+                assert running
+                continue
+            begun = decided.state
+            del due[at]
+            if decided.answer is Turn.SKIPPED:
+                assert running
+                assert at not in started
+                left_out.add(at)
+            elif decided.answer is Turn.BEGINS:
+                assert running is None, "two run at once"
+                started.add(at)
+                running = at, now + timedelta(seconds=random.randint(20, 300)), begun
+    assert started == returned
+    assert started | left_out == set(places)
+    assert overlap == "skip" or not left_out
 
 
 def test_a_rule_for_overlaps_is_one_of_three_and_the_same_for_all_schedules_of_a_task() -> None:
