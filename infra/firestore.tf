@@ -1,4 +1,4 @@
-# Its address has its name: a restored database is another one. `signalbox adopt` imports it, and prod's old one only leaves the state.
+# Its address contains its name, so a restored database is another resource. `signalbox adopt` imports it; prod's old one leaves the state.
 resource "google_firestore_database" "database" {
   for_each                          = toset(var.create_database ? [local.database] : [])
   name                              = each.key

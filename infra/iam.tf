@@ -1,6 +1,6 @@
 # Accounts, and their rights to invoke functions, enqueue tasks, use the database, and act as other accounts.
 
-# The functions of the kit share one account: they share the database, so separate accounts would protect nothing (SECURITY.md). A
+# The functions of the kit share one account: they share the database, so separate accounts would protect little (SECURITY.md). A
 # function of the kit that its entry gives more rights, or opens, has its own account, as every function of a user has.
 locals {
   own_accounts = { for name, function in local.deployments : name => function.account_id if !function.kit_account }

@@ -70,7 +70,7 @@ locals {
   searched_as_arrays = toset(local.has_documents ? ["_signalbox.link_keys", "_signalbox.link_fields"] : [])
 }
 
-# The address has the name of the database: `signalbox adopt` imports the indexes that a restored one has already.
+# The address contains the name of the database: `signalbox adopt` imports the indexes that a restored one already has.
 resource "google_firestore_index" "composite" {
   for_each = { for name, index in merge(
     { for name, index in local.kit_indexes : name => index if contains(local.catalogue.collections, index.collection) },

@@ -1,7 +1,6 @@
 """The HTTP client of this package, for calls that wait for their response.
 
-Two places use something else, for their speed: the local queues and the event bridge deliver with `aiohttp`, many at
-once; the embedded store posts its events one after another, over one connection of `http.client`.
+The local queues and the event bridge use `aiohttp` instead: they deliver many requests at once.
 """
 
 import json

@@ -107,7 +107,7 @@ PROJECTS: Mapping[str, SmallProject] = {
     ),
     "semaphores and batches from code": SmallProject(SEMAPHORES_AND_BATCHES, [], Size(4, 122, 6), Size(5, 130, 9)),
     "documents with copies over HTTP": SmallProject("", ["documents"], Size(6, 101, 5), Size(8, 150, 10)),
-    "all parts, without functions of its own": SmallProject(
+    "all parts, without functions of a user": SmallProject(
         "", "all", Size(24, 259, 6), Size(24, 330, 20), First(4, 28)
     ),
 }

@@ -38,7 +38,7 @@ ACCOUNTS_OF_QUEUES = {
     **dict.fromkeys((FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE), TASKS_QUEUE),
 }
 """The account of each queue of the kit: one for the queues of the kit's workers, and one for those of users' tasks.
-A task carries the account of its queue for up to 31 days, so these names never change."""
+A task keeps the account of its queue for up to 31 days, so these names never change."""
 
 
 def queue_account(queue: str) -> str:

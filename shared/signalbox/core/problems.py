@@ -39,7 +39,7 @@ class Problem(Exception):
     title = "Bad request"
 
     MEMBERS: ClassVar[tuple[str, ...]] = ()
-    """The attributes of the kit's own problems that the answer has, too, unless they are empty."""
+    """The attributes of the kit's own problems that the answer also has, unless they are empty."""
 
     detail: str
     field: str | None

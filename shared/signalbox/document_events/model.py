@@ -27,7 +27,7 @@ class OrderedEvent:
 
     `each` is whether no event is left out. `after` is the place of the event before, if it is known and the handler
     receives it. `skips` is whether the event is left out while another one is being handled. A planned time of a
-    schedule is such an event, too.
+    schedule is also such an event.
     """
 
     path: str

@@ -439,9 +439,9 @@ class FlowRoutes:
     def retry_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
         """Let a run that has failed, or is stuck, continue under its id, with the code that is deployed now.
 
-        The failed commands of its last `await` run again; or the run goes on after `from_entry` entries of its log. Its
-        parent still waits for it. What the dropped entries have done outside is not undone: `dry_run` lists them. A
-        repeat under the same key changes nothing. 409 has a `reason`, one word.
+        The failed commands of its last `await` run again; or the run continues after `from_entry` entries of its log.
+        Its parent still waits for it. Effects of the dropped entries are not undone: `dry_run` lists them. A repeat
+        under the same key changes nothing. 409 has a `reason`, one word.
         """
         address = self._address(Access(request, "retry", flow, id))
         body, key = FlowRetryRequest.from_request(_body(request)), request.caller_key or ports.store.new_id()

@@ -483,7 +483,7 @@ class NumberedEntryShown:
     entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
 
     command: str | None = None
-    """The kind and the name of the command that ended: what a dropped one has done outside is not undone."""
+    """The kind and the name of the command that ended. Effects of a dropped one are not undone."""
 
     name: str | None = None
     """The name of an event. An event that is dropped is given back: the run receives it again, as a new entry."""

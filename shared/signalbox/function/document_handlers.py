@@ -95,7 +95,7 @@ class DocumentHandler:
         return not self.chosen.needs_data or self.chosen.selects(*event.sides())
 
     def place_before(self, event: "ReceivedEvent") -> int | None:
-        """Return the place of the event before, if this handler receives that event, too."""
+        """Return the place of the event before, if this handler also receives that event."""
         if self.in_order != EACH or self.on != WRITTEN or self.chosen.needs_data:
             return None
         from signalbox.document_events.machine import place_of  # only for functions with such a handler

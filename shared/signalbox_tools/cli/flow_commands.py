@@ -239,7 +239,7 @@ def terminate_runs(
 
 @flows.command("suspend")
 @_of_runs
-@click.option("--reason", help="The status shows it.")
+@click.option("--reason", help="Shown in the status.")
 @of_a_place
 def suspend_runs(
     function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
@@ -260,11 +260,13 @@ def resume_runs(
 
 @flows.command("retry")
 @_of_runs
-@click.option("--from-entry", type=int, help="How many entries of the log stay. Without it, what failed runs again.")
+@click.option(
+    "--from-entry", type=int, help="The number of log entries to keep. Without it, the failed commands run again."
+)
 @click.option("--family", is_flag=True, help="Of a sub-flow: retry the highest run that has failed because of it.")
 @click.option("--timeout-seconds", type=float, help="A new time-out, counted from now.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be dropped and run again.")
-@click.option("--reason", help="The status shows it.")
+@click.option("--reason", help="Shown in the status.")
 @of_a_place
 def retry_runs(
     function: str,
@@ -280,7 +282,7 @@ def retry_runs(
     reason: str | None,
     **place: str,
 ) -> None:
-    """Let runs that have failed, or are stuck, continue in place. Nothing that they have done is undone."""
+    """Let runs that have failed, or are stuck, continue in place. Their effects are not undone."""
     options: dict[str, Any] = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
     if dry_run:
         with opened(**place) as client:

@@ -1,6 +1,6 @@
 """Replay the logs of runs with the project's code, in this process, where a debugger can stop it.
 
-A deployment and `signalbox dev` run the command in a process of its own for each function, since functions may have
+A deployment and `signalbox dev` run the command in a separate process for each function, since functions may have
 modules of the same names.
 """
 

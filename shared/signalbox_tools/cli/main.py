@@ -210,7 +210,9 @@ def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as
 @click.option(
     "--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder of the data (default: .signalbox/data)."
 )
-@click.option("--store", envvar="STORE", default="", help="sqlite (default), or emulator: Google's, which needs Java.")
+@click.option(
+    "--store", envvar="STORE", default="", help="sqlite (default: a file), or emulator (Google's, which needs Java)."
+)
 @click.option("--synchronous", envvar="SYNCHRONOUS", default="", help="FULL: no power cut loses a commit.")
 @click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
 @click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
@@ -477,7 +479,7 @@ def smoke(deployment: "Deployment") -> bool:
 
 @_of_the_cloud
 def adopt(deployment: "Deployment") -> bool:
-    """Adopt what a killed deployment left, and create the rest."""
+    """Adopt what a killed deployment left, or a restored database, and create the rest."""
     return deployment.adopt()
 
 

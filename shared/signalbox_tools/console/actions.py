@@ -112,7 +112,7 @@ ACTIONS: Mapping[str, Action] = {
         "POST",
         f"{RUN}/retry",
         "The run continues in place, under its id, after the first `from_entry` entries of its log. The entries behind "
-        "them are dropped. What they have done outside (steps, locks, sub-flows, messages, callbacks) is not undone; "
+        "them are dropped. Their effects (steps, locks, sub-flows, messages, callbacks) are not undone; "
         "their events are received again.",
         reason="body",
         fields=("from_entry",),

@@ -143,7 +143,7 @@ class Deployment:
         return is_empty
 
     def adopt(self) -> bool:
-        """Import the resources that a killed apply left, and create the rest.
+        """Import the resources that a killed apply left, or a restored database, and create the rest.
 
         It is `signalbox deploy` without its smoke test.
         """

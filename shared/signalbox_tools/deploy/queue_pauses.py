@@ -2,7 +2,7 @@
 
 Schedules are paused first, since they enqueue tasks, and resumed last. Queues and schedules that already have the
 wanted state are left alone, so both commands can be repeated after an interruption. If none of them exists, the command
-fails: it looked in another region or project, and the deployment goes on.
+fails: it looked in another region or project, and the deployment continues.
 """
 
 import json

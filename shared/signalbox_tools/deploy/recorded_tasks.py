@@ -191,7 +191,7 @@ def _thresholds(store: Store, removal: Removal) -> Iterator[str]:
     return _counted(
         store,
         Query(DECLARED.partition("/")[0]),
-        "standings: {} with thresholds' tasks, until they are declared without",
+        "standings: {} whose thresholds enqueue tasks; declare them without these thresholds",
         removal.is_named_in,
     )
 

@@ -144,7 +144,7 @@ class Caller:
 
 
 def _sleep(seconds: float) -> None:
-    """Sleep, in parts: a machine that was suspended may have passed the time meanwhile."""
+    """Sleep, in parts: the time may have passed while the machine was suspended."""
     until = time.time() + seconds
     while (left := until - time.time()) > 0:
         time.sleep(min(left, SLEEP_SECONDS_MAX))

@@ -140,7 +140,11 @@ def nothing(harness: Harness) -> None: ...
         (an_open_batch, sealed, "batches/b: open"),
         (a_sealed_batch, nothing, "batches/b: sealed"),
         (a_flow_with_a_timer, nothing, "flows/order~o: running"),
-        (a_threshold, not_declared, "standings: 1 record with thresholds' tasks, until they are declared without"),
+        (
+            a_threshold,
+            not_declared,
+            "standings: 1 record whose thresholds enqueue tasks; declare them without these thresholds",
+        ),
         (a_mailbox, nothing, "objects/Ledger~a: 3 records that wait"),
         (a_record_of_the_outbox, swept, "outbox: 1 record with tasks that are not enqueued yet"),
         (a_completion, without_completion, "completions: 1 record of batches"),

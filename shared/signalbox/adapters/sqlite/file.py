@@ -105,7 +105,7 @@ class StoreFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The machine's clock, and a clock that nobody sets, both in microseconds."""
+    """The machine's clock, and a clock that is never set, both in microseconds."""
 
     wall: Callable[[], int]
     steady: Callable[[], int]

@@ -1,4 +1,4 @@
-"""Which fields have an index of their own, and whether these indexes serve a query.
+"""Which fields have an index, and whether these indexes serve a query.
 
 Firestore keeps an index of each field, for the queries of one collection, unless a setting exempts the field. A setting
 of a map also applies to the fields in it, and one of ``*`` to all fields of the collections with a name. The most

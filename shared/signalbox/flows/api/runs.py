@@ -185,7 +185,7 @@ class FlowRun:
         """Let a run that has failed, or is stuck, continue in place: under its id, while its parent waits.
 
         The failed commands of its last `await` run again, and everything else stays; or the log is cut after
-        `from_entry` entries. What the dropped entries have done outside is not undone: a `dry_run` changes nothing and
+        `from_entry` entries. Effects of the dropped entries are not undone: a `dry_run` changes nothing and
         returns what would be dropped and run again. With `family`, the highest run that has failed because of this
         sub-flow is retried. A run whose deadline is over needs another time-out. Calls with the same `key` retry once.
 

@@ -1,12 +1,12 @@
 """Retry in place, or rewind: a run that has failed, or is stuck, continues from an earlier point of its log. All pure.
 
-A rewind is a new execution of the same run: its execution id counts the rewinds. So everything that is refused because
-of its execution (results, grants, timers, names of tasks, ids of sub-flows) is refused for the dropped entries, too.
+A rewind is a new execution of the same run: its execution id counts the rewinds. Results, grants, timers, names of
+tasks and ids of sub-flows of an earlier execution are refused, and so are those of the dropped entries.
 
     retry: commit the plan and the new execution into the header ──► opening turn: replay the kept entries, cut the log
 
 The default plan keeps all entries, and blanks the failed results of the last `await` of the flow's own code. A blank
-keeps its position: what the code draws behind it stays the same.
+keeps its position, so the ids that the code draws after it do not change.
 
     if the run                                         with `from_entry`  without it
     -------------------------------------------------  -----------------  ----------------
@@ -17,7 +17,7 @@ keeps its position: what the code draws behind it stays the same.
     is stuck, and the code of an inline step runs      step-running       step-running
     has a deadline that is over                        deadline-over      deadline-over
     has failed in its last `await`                     rewound            rewound
-    has failed earlier, and its code went on           rewound            tail-has-effects
+    has failed earlier, and its code continued         rewound            tail-has-effects
     has no failed result                               rewound            nothing-failed
 """
 
@@ -121,12 +121,12 @@ def default_plan(log: Sequence[Message]) -> Plan:
     if blanks := tuple(number for number, of in failed if of == last):
         return Plan(len(log), blanks)
     if not failed:
-        detail = "No command has failed: the code raised the error by itself. Fix it, and name `from_entry`; "
+        detail = "No command has failed: the code itself raised the error. Fix it, and name `from_entry`; "
         raise CannotRetry(f"{detail}{len(log)} keeps all entries.", "nothing-failed", field="from_entry")
     number, of = failed[-1]
     later = tuple(n for n, entry in results if n > number and await_of(entry) > of)
-    detail = f"The code has handled the failure of entry {number}, and went on: its entries {_listed(later)} follow. "
-    advice = "Name `from_entry`: what the dropped entries have done is not undone."
+    detail = f"The code has handled the failure of entry {number}, and continued: entries {_listed(later)} follow. "
+    advice = "Name `from_entry`: effects of the dropped entries are not undone."
     raise CannotRetry(detail + advice, "tail-has-effects", field="from_entry", entries=later)
 
 
@@ -225,7 +225,7 @@ def is_earlier_sub_flow(header: FlowHeader, child: FlowHeader, path: str, comman
 
 
 def plan_as_sub_flow(child: FlowHeader, log: Sequence[Message], now: datetime) -> Plan | None:
-    """Return the plan by which a rewound parent goes on with a sub-flow, or None if it begins another one.
+    """Return the plan by which a rewound parent continues a sub-flow, or None if it begins another one.
 
     It does if the sub-flow has not failed, or has handled its failure, for instance undone its work. A sub-flow whose
     code has raised the error by itself is replayed with the code that is deployed now.

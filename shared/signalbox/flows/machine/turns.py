@@ -129,7 +129,7 @@ class FlowTurn:
     - `carrier` is the delivery that runs inline steps after the commit, `running` has the claims of all inline steps,
       and `claimed` has the claims that the turn makes for the carrier.
     - `result` is the codec of the flow's result.
-    - `adopted` has the ids of sub-flows of earlier executions that an opening turn goes on with, by path.
+    - `adopted` has the ids of sub-flows of earlier executions that an opening turn adopts, by path.
     """
 
     header: FlowHeader

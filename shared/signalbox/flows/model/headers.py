@@ -179,7 +179,7 @@ class FlowHeader:
     - `rewinds` counts the retries in place, and `retries` has the last of them.
     - `rewound` is the last retry until its opening turn. Then the log still has all entries.
     - `collects` is whether events that the end left unread may have to be applied before the mailbox.
-    - `adopted` has the ids of sub-flows of earlier executions that a retry goes on with, by the paths of their waits.
+    - `adopted` has the ids of sub-flows of earlier executions that a retry adopts, by the paths of their waits.
     - `removing` is whether a removal of several commits has begun.
     - `can_rewind` is whether the end was written by code that marks unread events.
     """

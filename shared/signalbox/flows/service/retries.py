@@ -5,7 +5,7 @@
 If the process has the flow's code, a replay checks the plan before the commit. The next turn opens the execution. A
 sub-flow is retried alone while its parent waits for its outcome: the same commit deletes the message of the failure and
 writes the parent's header. With `family`, the highest ancestor that has failed because of it is retried, and the
-opening turns go on with the failed sub-flows down to it.
+opening turns continue the failed sub-flows down to it.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ class RetryOptions:
             raise BadFlow("`from_entry` must be a whole number, 0 or more.", field="from_entry")
         if self.family and entry is not None:
             raise BadFlow(
-                "With `family`, each run goes on by its default plan: leave out `from_entry`.", field="family"
+                "With `family`, each run is retried by its default plan: leave out `from_entry`.", field="family"
             )
         checked_timeout(self.timeout_seconds)
 
@@ -196,7 +196,7 @@ def _check_parent(header: FlowHeader, parent: Snapshot) -> None:
         "running": "It handles the failure: wait for its end.",
     }
     state = above.state if above else "removed"
-    detail = f"The parent {name} is {state}, and does not wait for this run any more. {advice.get(state, 'Fork it.')}"
+    detail = f"The parent {name} is {state}, and no longer waits for this run. {advice.get(state, 'Fork it.')}"
     raise CannotRetry(detail, "parent-moved-on", parent=name, field="family" if state == FAILED else None)
 
 

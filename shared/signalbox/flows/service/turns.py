@@ -207,7 +207,7 @@ def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End,
 
 
 def adopt_sub_flows(store: Store, turn: FlowTurn, log: Sequence[Message]) -> Opening:
-    """Go on with the failed sub-flows of the run's earlier executions, instead of new ones, by their default plans.
+    """Continue the failed sub-flows of the run's earlier executions, instead of new ones, by their default plans.
 
     The opening turn's commit also rewinds them, and makes the new execution their parent's.
     """

@@ -164,7 +164,7 @@ async function preview(form, mine) {
       ...[
         h("p", {}, `${keeps} entries stay.`),
         listed("Runs again:", runs_again.map(named)),
-        listed(`Dropped (${dropped}); what they have done outside is not undone, and their events are received again:`, drops.map(named)),
+        listed(`Dropped (${dropped}); their effects are not undone, and their events are received again:`, drops.map(named)),
         listed("Cancelled, and begun again where the code waits for it:", cancels),
       ]
         .flat()

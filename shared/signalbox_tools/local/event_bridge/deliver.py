@@ -125,7 +125,7 @@ class Deliverer:
 
     async def _deliver(self, session: aiohttp.ClientSession, event_id: int) -> None:
         event, received_at = self._inbox.event(event_id)
-        if event.trigger not in self._routes:  # the catalogue has it no more: the cloud also drops its events
+        if event.trigger not in self._routes:  # the catalogue no longer has it: the cloud also drops its events
             await self._inbox.forget(event_id)
         elif await self._accepted(session, event):
             if self._chaos.delivers_again():

@@ -1,4 +1,4 @@
-"""The events in a SQLite store's file, as the delivering half reads them in the place of its inbox.
+"""The events in a SQLite store's file, as the delivering half reads them instead of an inbox.
 
 Commits write them, so there is nothing to receive. Headers and bodies are made here, from the record before and after:
 a commit does not pay for them.

@@ -47,7 +47,7 @@ def _refusal(function: Function, environ: "WSGIEnvironment") -> Problem | None:
     if caller in function.invoked_by:
         return None
     if caller == "people":
-        closed = f"{function.name} is closed to the outside: invoked_by in the catalogue does not say people"
+        closed = f"{function.name} is closed to the outside: invoked_by in the catalogue does not contain people"
         return NotFound(absent(function.name) or closed)
     return PermissionDenied(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
 
