@@ -55,19 +55,19 @@ def test_imports_are_followed_through_modules_packages_siblings_and_relative_nam
     root = project(
         {
             "functions/one/main.py": "import sibling\n\none = sibling.one\n",
-            "functions/one/sibling.py": "from signalbox.adapters.front import one\n",
-            "shared/signalbox/adapters/__init__.py": "from . import registry\n",
-            "shared/signalbox/adapters/registry.py": "",
-            "shared/signalbox/adapters/front.py": "from ..rules.a import answer\nfrom .. import top\none = answer\n",
-            "shared/signalbox/adapters/unused.py": "",
+            "functions/one/sibling.py": "from signalbox.core.front import one\n",
+            "shared/signalbox/core/__init__.py": "from . import registry\n",
+            "shared/signalbox/core/registry.py": "",
+            "shared/signalbox/core/front.py": "from ..rules.a import answer\nfrom .. import top\none = answer\n",
+            "shared/signalbox/core/unused.py": "",
             "shared/signalbox/top.py": "",
         }
     )
     assert {path for path in packaged(root, "one").files if path.startswith("signalbox/")} == {
         "signalbox/__init__.py",
-        "signalbox/adapters/__init__.py",
-        "signalbox/adapters/front.py",
-        "signalbox/adapters/registry.py",
+        "signalbox/core/__init__.py",
+        "signalbox/core/front.py",
+        "signalbox/core/registry.py",
         "signalbox/rules/__init__.py",
         "signalbox/rules/a.py",
         "signalbox/top.py",
@@ -133,9 +133,11 @@ def test_the_export_of_spans_is_in_the_zips_of_functions_that_have_its_packages(
 ) -> None:
     root = project(
         {
-            "functions/one/main.py": "from signalbox.adapters import otel\n\none = otel\n",
+            "functions/one/main.py": "from signalbox.core import spans\n\none = spans\n",
             "functions/one/requirements.txt": "opentelemetry-sdk==1.45.2 --hash=sha256:00\n",
-            "functions/two/main.py": "from signalbox.adapters import otel\n\ntwo = otel\n",
+            "functions/two/main.py": "from signalbox.core import spans\n\ntwo = spans\n",
+            "shared/signalbox/core/__init__.py": "",
+            "shared/signalbox/core/spans.py": "from signalbox.adapters import otel as otel\n",
             "shared/signalbox/adapters/__init__.py": "",
             "shared/signalbox/adapters/otel.py": "",
         }

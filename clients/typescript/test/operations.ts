@@ -173,6 +173,7 @@ async function flows(): Promise<void> {
   await ok(client.POST("/{function}/flows/{flow}/{id}/fork", { ...run, body: { id: "o-8", from_entry: 1 } }));
   await ok(client.GET("/{function}/flows/{flow}", run));
   await ok(client.POST("/{function}/flows/{flow}/:act", { ...run, body: { action: "resume", state: "stuck" } }));
+  await client.POST("/{function}/flows/{flow}/{id}/retry", { ...run, body: { dry_run: true } });
   for (const action of ["cancel", "terminate", "suspend", "resume"] as const)
     await client.POST(`/{function}/flows/{flow}/{id}/${action}`, { ...run, body: { reason: "a test" } });
   await ok(client.DELETE("/{function}/flows/{flow}/{id}", run));

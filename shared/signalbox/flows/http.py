@@ -433,7 +433,7 @@ class FlowRoutes:
         headers=(IDEMPOTENCY_KEY,),
         body=FlowRetryRequest,
         answers={200: Answer(FlowRetryShown, "Of a dry run, or a repeat."), 202: FlowRetryShown},
-        refuses=(NoFlow, CannotRetry),
+        refuses=(NoFlow, CannotRetry, OtherBody),
         example={"from_entry": 2, "reason": "the price of cake was missing"},
     )
     def retry_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:

@@ -190,6 +190,7 @@ def test_a_dry_run_changes_nothing_and_a_repeat_under_the_key_neither(harness: H
     again = harness.post("shop/flows/order/7/retry", json={}, headers=headers)
     assert (again.status, again.json["repeated"]) == (200, True)
     assert again.json["execution_id"] == first.json["execution_id"]
+    assert harness.post("shop/flows/order/7/retry", json={"from_entry": 1}, headers=headers).status == 409
     harness.run()
     assert ran.count("charge") == 1
 

@@ -115,6 +115,7 @@ ELSEWHERE = {
     "POST /batches/{id}/retry": "a request for other units under its id is another retry, which runs",
     "DELETE /{function}/objects/{class_name}/{key}": "it has no body",
     "POST /{function}/objects/{class_name}/{key}/calls/{call_id}/object/{method}": "it is the same call as `then`",
+    "POST /{function}/flows/{flow}/{id}/retry": "test_retries has it, with runs that have failed",
     "POST /{function}/flows/{flow}/{id}/cancel": "the id names the cancel of one run: its reason is only a note",
 }
 

@@ -136,7 +136,13 @@ def await_of(entry: Result) -> int:
 
 
 def rewound_header(
-    header: FlowHeader, plan: Plan, key: str, now: datetime, reason: str = "", deadline_at: datetime | None = None
+    header: FlowHeader,
+    plan: Plan,
+    key: str,
+    now: datetime,
+    reason: str = "",
+    deadline_at: datetime | None = None,
+    asks: str = "",
 ) -> FlowHeader:
     """Return the header with the next execution, whose opening turn cuts the log.
 
@@ -147,7 +153,7 @@ def rewound_header(
     patches, origins = _patches_before(header), before.origins if before else header.origins
     kept = [replace(each, entries=min(each.entries, plan.keep)) for each in origins]
     rewound = Rewound(plan.keep, plan.blanks, execution_id, before.end if before else header.end, patches, origins)
-    retry = Retry(key, header.rewinds + 1, now, reason[:RETRY_REASON_LETTERS])
+    retry = Retry(key, header.rewinds + 1, now, reason[:RETRY_REASON_LETTERS], asks)
     return replace(
         header,
         rewinds=header.rewinds + 1,

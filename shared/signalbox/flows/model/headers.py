@@ -110,20 +110,24 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry of the run that was carried out: the key of the request, the rewind that it made, its time and reason."""
+    """A retry of the run that was carried out: the key of the request, the rewind that it made, its time and reason.
+
+    `asks` is a digest of the request without its reason.
+    """
 
     key: str
     rewind: int
     at: datetime
     reason: str = ""
+    asks: str = ""
 
     def to_json(self) -> list[Any]:
-        return [self.key, self.rewind, rfc3339(self.at), self.reason]
+        return [self.key, self.rewind, rfc3339(self.at), self.reason, self.asks]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Self:
-        key, rewind, at, reason = value
-        return cls(key, rewind, datetime.fromisoformat(at), reason)
+        key, rewind, at, reason, asks = value
+        return cls(key, rewind, datetime.fromisoformat(at), reason, asks)
 
 
 @dataclass(frozen=True, slots=True)

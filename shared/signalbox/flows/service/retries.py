@@ -19,7 +19,7 @@ from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Delete, Ports, Snapshot, Write
-from signalbox.core.problems import Contended
+from signalbox.core.problems import Contended, OtherBody
 from signalbox.core.times import EPOCH
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits
 from signalbox.flows.machine.deadlines import checked_timeout, deadline_id, deadline_message, wake_at_deadline
@@ -57,6 +57,10 @@ from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
 
 
+ASKS_LETTERS = 16
+"""Letters of the digest of a request, which is kept with its key."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
     """A retry from the first `from_entry` entries, or by the default plan. Raises `BadFlow`."""
@@ -77,6 +81,11 @@ class RetryOptions:
             )
         checked_timeout(self.timeout_seconds)
 
+    @property
+    def asks(self) -> str:
+        """A digest of what a repeat under the same key must ask for again."""
+        return name_of("retry", repr(self.from_entry), repr(self.family), repr(self.timeout_seconds))[:ASKS_LETTERS]
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -96,7 +105,7 @@ def retry(
 ) -> RetryAnswer:
     """Let a run that has failed, or is stuck, continue in place. A repeat under the same key changes nothing.
 
-    Raises `NoFlow`, `CannotRetry`.
+    Raises `NoFlow`, `CannotRetry`, and `OtherBody` for another request under a key.
     """
     for lost in range(CORE_LIMITS.rounds_max):
         try:
@@ -111,12 +120,12 @@ def _retry(
 ) -> RetryAnswer:
     [read] = ports.store.read(header_path(address.base))
     header, parent = present(read, address), None
-    if repeated := _repeated(header, key):
+    if repeated := _repeated(header, key, options):
         return repeated
     if header.parent and (header.state == FAILED or options.family):
         [parent] = ports.store.read(header_path(header.parent.base))
     if options.family and header.parent:
-        climbed = _climb(ports, read, header, parent, key)
+        climbed = _climb(ports, read, header, parent, key, options)
         if isinstance(climbed, RetryAnswer):
             return climbed
         read, header, parent = climbed
@@ -127,7 +136,7 @@ def _retry(
     plan = plan_of(header, found.log.whole, options.from_entry)
     seconds = options.timeout_seconds
     deadline_at = deadline_after(seconds, found.now)
-    after = rewound_header(header, plan, key, found.now, options.reason, deadline_at)
+    after = rewound_header(header, plan, key, found.now, options.reason, deadline_at, options.asks)
     _check_replay(flows, found, after)
     if not dry_run:
         _commit(ports, found, after, parent, seconds)
@@ -146,10 +155,14 @@ def _answer(found: _Found, after: FlowHeader, plan: Plan) -> RetryAnswer:
     )
 
 
-def _repeated(header: FlowHeader, key: str) -> RetryAnswer | None:
+def _repeated(header: FlowHeader, key: str, options: RetryOptions) -> RetryAnswer | None:
+    """Return the answer of the retry that was carried out under a key, if any. Raises `OtherBody`."""
     before = retried_before(header, key)
     if before is None:
         return None
+    if before.asks != options.asks:
+        run = f"{header.address.name}/{header.address.key}"
+        raise OtherBody(f"{run} was retried under this key with another body. Use a key of its own.")
     execution_id = f"{header.incarnation}-{header.generation}.{before.rewind}"
     return RetryAnswer(header.address, execution_id, repeated=True)
 
@@ -158,7 +171,7 @@ def _repeated(header: FlowHeader, key: str) -> RetryAnswer | None:
 
 
 def _climb(
-    ports: Ports, read: Snapshot, header: FlowHeader, parent: Snapshot | None, key: str
+    ports: Ports, read: Snapshot, header: FlowHeader, parent: Snapshot | None, key: str, options: RetryOptions
 ) -> RetryAnswer | tuple[Snapshot, FlowHeader, Snapshot | None]:
     """Return the highest ancestor that has failed because of a sub-flow, and the parent that waits for it, if any.
 
@@ -169,7 +182,7 @@ def _climb(
     while (
         parent is not None and header.parent and (above := header_of(parent, FlowAddress.of_base(header.parent.base)))
     ):
-        if repeated := _repeated(above, key):
+        if repeated := _repeated(above, key, options):
             return repeated
         upper = ports.store.read(header_path(above.parent.base))[0] if above.parent else None
         runs.append((parent, above, upper))

@@ -130,8 +130,7 @@ class RewindsWorld:
         self.world = World(self.seed, rates, self.trace)
         self.world.step_microseconds_max = own.choice((300, 30_000))
         self.world.time_jumps, self.world.time_jumps_left = (0.05, 0.3, 1.0), own.choice((0, 4))
-        admit = lambda ports, effect: semaphore_tasks.TASKS[effect.task](ports, effect.payload)  # noqa: E731
-        self.world.task_handlers |= {FUNCTION: self._deliver, "semaphore_admit": admit}
+        self.world.task_handlers |= {FUNCTION: self._deliver, "semaphore_admit": _admit}
         self.world.sweeper = sweep_all
         self.world.observers.append(self._observe)
         self.inline = InlineSteps(self.world, InlineRuns(), Random(0))
@@ -427,3 +426,7 @@ def sweep_all(ports: Ports) -> None:
             part(ports)
         except Unavailable:
             continue
+
+
+def _admit(ports: Ports, effect: Effect) -> None:
+    semaphore_tasks.TASKS[effect.task](ports, effect.payload)
