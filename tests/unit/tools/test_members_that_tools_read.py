@@ -113,7 +113,8 @@ OF_SCRIPTS = names(
 
 OF_PAGES: Mapping[str, frozenset[str]] = {
     "actions.js": names(
-        "action actions all count effect elements etag given key name names on_all path previews runs seen stopped value"
+        "action actions all count effect elements etag given key name names on_all path previewed previews runs "
+        "seen stopped value"
     ),
     "batches.js": names("counts ended live source stream this"),
     "documents.js": names("edges id inside linking links new prefix"),

@@ -56,7 +56,6 @@ from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
 
-
 ASKS_LETTERS = 16
 """Letters of the digest of a request, which is kept with its key."""
 
