@@ -265,12 +265,14 @@ def _first(places: Mapping[str, str]) -> str:
     return next(iter(places.values()), "")
 
 
-def check_declared(function: Function, usage: Usage) -> None:
+def check_declared(function: Function, usage: Usage, *, may_hide: bool = False) -> None:
     """Raise `CatalogueError` with the lines to add if the entry of the catalogue lacks what the code needs.
+
+    Imports that hide the parts of the kit that the code uses are refused, unless they `may_hide` them.
 
     The queue of documents is not checked here: it is needed only if only the kit writes them (`check_writer`).
     """
-    if complaints := list(_complaints(function, usage)):
+    if complaints := list(_complaints(function, usage, may_hide=may_hide or function.name in OF_THE_KIT)):
         raise CatalogueError("; ".join(complaints))
 
 
@@ -286,10 +288,10 @@ def check_writer(name: str, entry: Mapping[str, Any], usage: Usage) -> None:
         )
 
 
-def _complaints(function: Function, usage: Usage) -> Iterator[str]:
+def _complaints(function: Function, usage: Usage, *, may_hide: bool) -> Iterator[str]:
     yield from usage.never_run
     entry = f"in the catalogue, functions.{function.name}, write"
-    for name, where in usage.hidden.items() if function.name not in OF_THE_KIT else ():
+    for name, where in usage.hidden.items() if not may_hide else ():
         yield (
             f"{where} reads {name}, which does not show the parts of the kit that must be deployed: import the names "
             "that it uses from signalbox, as in  from signalbox import batch"

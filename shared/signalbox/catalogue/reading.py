@@ -212,6 +212,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
         document_writers=writers,
         places=places,
         parts=parts,
+        is_complete="api" not in sections,
         kit=kit,
         examples=examples,
     )

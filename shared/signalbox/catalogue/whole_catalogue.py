@@ -54,6 +54,8 @@ class Catalogue:
     """The places in the code from which keys of entries follow: by entry, such as ``functions.orders``, and by key."""
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The kit's parts that are in use, each with its origin in the code or the catalogue."""
+    is_complete: bool = field(default=False, compare=False)
+    """Whether the entries name all parts, since the catalogue has no `api`: none follows from the code."""
     kit: Path | None = None
     examples: bool = field(default=True, compare=False)
     """Whether the functions below `examples`, which the kit's repository has, are among the functions."""

@@ -14,20 +14,22 @@ from signalbox_tools.packaging.requirements import locked_packages
 
 def check_all(catalogue: Catalogue, kit: Path) -> None:
     """Check every function of the catalogue. Raises `PackagingError` with all complaints."""
-    complaints = [str(error) for function in catalogue.functions.values() if (error := _refusal(function, kit))]
+    refusals = (_refusal(function, kit, catalogue.is_complete) for function in catalogue.functions.values())
+    complaints = [str(error) for error in refusals if error]
     if complaints:
         raise PackagingError("\n".join(complaints))
 
 
-def check(function: Function, kit: Path) -> None:
+def check(function: Function, kit: Path, *, may_hide: bool = False) -> None:
     """Check that a function's imports resolve in the cloud, and that its entry declares its tasks and queues.
 
-    `kit` holds the lock of all functions. Raises `PackagingError` with the lines to add or change.
+    `kit` holds the lock of all functions. `may_hide` is whether its imports need not show the parts of the kit that it
+    uses. Raises `PackagingError` with the lines to add or change.
     """
     sources = python_files(function.folder)
     try:
         check_imports(sources, locked_packages(function.folder, kit), how_to_add(function))
-        check_declared(function, usage_of(sources))
+        check_declared(function, usage_of(sources), may_hide=may_hide)
     except CatalogueError as error:
         raise PackagingError(f"{function.name}: {error}") from error
 
@@ -41,9 +43,9 @@ def how_to_add(function: Function) -> str:
     )
 
 
-def _refusal(function: Function, kit: Path) -> PackagingError | None:
+def _refusal(function: Function, kit: Path, may_hide: bool) -> PackagingError | None:
     try:
-        check(function, kit)
+        check(function, kit, may_hide=may_hide)
     except PackagingError as error:
         return error
     return None
