@@ -8,7 +8,7 @@ writes the parent's header. With `family`, the highest ancestor that has failed 
 opening turns go on with the failed sub-flows down to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import pairwise
@@ -92,22 +92,37 @@ class _Found:
 
 
 def retry(
-    ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool = False
+    ports: Ports,
+    flows: Flows,
+    address: FlowAddress,
+    key: str,
+    options: RetryOptions,
+    *,
+    dry_run: bool = False,
+    check_ancestor: Callable[[FlowAddress], None] = lambda _: None,
 ) -> RetryAnswer:
     """Let a run that has failed, or is stuck, continue in place. A repeat under the same key changes nothing.
 
-    Raises `NoFlow`, `CannotRetry`.
+    `check_ancestor` raises an error if the caller may not retry the ancestor that `family` has found. Raises `NoFlow`,
+    `CannotRetry`.
     """
     for lost in range(CORE_LIMITS.rounds_max):
         try:
-            return _retry(ports, flows, address, key, options, dry_run=dry_run)
+            return _retry(ports, flows, address, key, options, check_ancestor, dry_run=dry_run)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{address.base} is being changed by too many processes at once")
 
 
 def _retry(
-    ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool
+    ports: Ports,
+    flows: Flows,
+    address: FlowAddress,
+    key: str,
+    options: RetryOptions,
+    check_ancestor: Callable[[FlowAddress], None],
+    *,
+    dry_run: bool,
 ) -> RetryAnswer:
     [read] = ports.store.read(header_path(address.base))
     header, parent = present(read, address), None
@@ -117,6 +132,9 @@ def _retry(
         [parent] = ports.store.read(header_path(header.parent.base))
     if options.family and header.parent:
         climbed = _climb(ports, read, header, parent, key)
+        found = climbed.address if isinstance(climbed, RetryAnswer) else climbed[1].address
+        if found != address:
+            check_ancestor(found)
         if isinstance(climbed, RetryAnswer):
             return climbed
         read, header, parent = climbed
