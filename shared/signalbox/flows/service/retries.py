@@ -132,9 +132,9 @@ def _retry(
         [parent] = ports.store.read(header_path(header.parent.base))
     if options.family and header.parent:
         climbed = _climb(ports, read, header, parent, key)
-        found = climbed.address if isinstance(climbed, RetryAnswer) else climbed[1].address
-        if found != address:
-            check_ancestor(found)
+        highest = climbed.address if isinstance(climbed, RetryAnswer) else climbed[1].address
+        if highest != address:
+            check_ancestor(highest)
         if isinstance(climbed, RetryAnswer):
             return climbed
         read, header, parent = climbed
