@@ -151,7 +151,7 @@ class Judged:
         world = self.shop.world
         world.ports = metered(Ports(FaultyStore(self, world.store), world, world, world))
         self.sure = metered(Ports(world.store, world, world, world))
-        self.shop.run_task = self.run_task
+        vars(self.shop)["run_task"] = self.run_task
         settings.put(self.sure, LOCK, SemaphoreSettings(1, LEASE_SECONDS))
 
     # --- the program ---
@@ -323,7 +323,7 @@ class Judged:
         return list(reads.get_log(self.sure.store, address)[1])
 
     def retry(self, address: FlowAddress | None = None, options: retries.RetryOptions | None = None) -> str:
-        """Retry a run, perhaps twice by one key, and compare with what the page says. Return the reason of a refusal."""
+        """Retry a run, perhaps by an earlier key, and compare with the page. Return the reason of a refusal."""
         rng = self.rng
         address = address or rng.choice(self.runs())
         if options is None:
