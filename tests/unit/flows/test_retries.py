@@ -316,6 +316,13 @@ def test_what_cannot_be_retried(harness: Harness) -> None:
     assert refused.value.reason == "too-many"
 
 
+def test_a_long_key_takes_little_room_in_the_header(harness: Harness) -> None:
+    failed_order(harness)
+    flows("order", "7").retry(key="k" * 100_000)
+    assert len(header_of("order", "7").retries[-1].key) < 200
+    assert flows("order", "7").retry(key="k" * 100_000)["repeated"]
+
+
 def test_a_family_is_retried_from_its_highest_run(harness: Harness) -> None:
     broken.add("charge")
     grandparent.start("1")

@@ -57,6 +57,10 @@ from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
 
 
+RETRY_KEY_BYTES = 200
+"""Bytes of a key that the header keeps as it is. Of a longer one it keeps a hash: it has the keys of 100 retries."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
     """A retry from the first `from_entry` entries, or by the default plan. Raises `BadFlow`."""
@@ -106,6 +110,8 @@ def retry(
     `check_ancestor` raises an error if the caller may not retry the ancestor that `family` has found. Raises `NoFlow`,
     `CannotRetry`.
     """
+    if len(key.encode()) > RETRY_KEY_BYTES:
+        key = name_of("key of a retry", key)
     for lost in range(CORE_LIMITS.rounds_max):
         try:
             return _retry(ports, flows, address, key, options, check_ancestor, dry_run=dry_run)
