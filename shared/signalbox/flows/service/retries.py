@@ -56,7 +56,6 @@ from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
 
-
 RETRY_KEY_BYTES = 200
 """Bytes of a key that the header keeps as it is. Of a longer one it keeps a hash: it has the keys of 100 retries."""
 
