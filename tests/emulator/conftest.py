@@ -29,6 +29,7 @@ OWN = {
 def project(folder: Path) -> Path:
     """Write a catalogue with all of the kit's functions, where they are, and with those of `OWN`."""
     content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
+    del content["api"]  # the entries are complete, so code may import what does not show the parts of the kit
     for name, function in catalogues.load().functions.items():
         content["functions"][name]["folder"] = str(function.folder)
     for name, entry in OWN.items():

@@ -446,7 +446,15 @@ class FlowRoutes:
         address = self._address(Access(request, "retry", flow, id))
         body, key = FlowRetryRequest.from_request(_body(request)), request.caller_key or ports.store.new_id()
         options = retries.RetryOptions(body.from_entry, body.family, body.timeout_seconds, body.reason)
-        done = retries.retry(ports, self._local(), address, key, options, dry_run=body.dry_run)
+        done = retries.retry(
+            ports,
+            self._local(),
+            address,
+            key,
+            options,
+            dry_run=body.dry_run,
+            check_ancestor=lambda run: self._rules.check(Access(request, "retry", run.name, run.key)),
+        )
         return Response(200 if body.dry_run or done.repeated else 202, FlowRetryShown.of(done))
 
     @declared.on(

@@ -6,9 +6,9 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox import Access, Function, Problem, flow, flows, semaphore
 from signalbox.adapters import runtime
-from signalbox.core.ports import Conflict
+from signalbox.core.ports import Conflict, Query
 from signalbox.flows import sweep
 from signalbox.flows.machine import rewinds
 from signalbox.flows.machine.commands import SubFlow
@@ -125,6 +125,35 @@ async def resized() -> str:
 @app.flow
 async def grandparent() -> str:
     return await parent.call()
+
+
+@app.flow
+async def cleaning() -> None:
+    try:
+        await flow.event("never")
+    finally:
+        await work.call(what="clean")
+
+
+@app.flow
+async def siblings() -> None:
+    await flow.all(cleaning.call(), begins_late("charge", 5))
+
+
+async def begins_late(what: str, seconds: float) -> str:
+    await flow.sleep(seconds)
+    return await work.call(what=what)
+
+
+@app.flow
+async def beginning() -> list[str]:
+    handle = flow.begin(flow.step(work.call(what="slow"), attempts_max=2, pause_seconds=5))
+    await flow.event("go")
+    return [await work.call(what="fast"), await handle]
+
+
+def ids_of(name: str) -> list[str]:
+    return [each.id.partition("~")[2] for each in runtime.ports().store.query(Query("flows")) if f"{name}~" in each.id]
 
 
 @pytest.fixture(autouse=True)
@@ -288,6 +317,13 @@ def test_what_cannot_be_retried(harness: Harness) -> None:
     assert refused.value.reason == "too-many"
 
 
+def test_a_long_key_takes_little_room_in_the_header(harness: Harness) -> None:
+    failed_order(harness)
+    flows("order", "7").retry(key="k" * 100_000)
+    assert len(header_of("order", "7").retries[-1].key) < 200
+    assert flows("order", "7").retry(key="k" * 100_000)["repeated"]
+
+
 def test_a_family_is_retried_from_its_highest_run(harness: Harness) -> None:
     broken.add("charge")
     grandparent.start("1")
@@ -349,6 +385,62 @@ def test_a_family_is_not_asked_for_by_a_sub_flow_of_an_earlier_execution(harness
     with pytest.raises(CannotRetry) as refused:
         flows("child", old["id"]).retry(family=True)
     assert refused.value.reason == "parent-moved-on"
+
+
+def test_a_family_is_retried_only_by_who_may_retry_its_highest_run(harness: Harness) -> None:
+    public = Function("store")
+    seen = []
+
+    @public.flow
+    async def inner() -> str:
+        return await work.call(what="charge")
+
+    @public.flow
+    async def outer() -> str:
+        return await inner.call()
+
+    @public.access("inner", "outer")
+    def rule(access: Access) -> bool:
+        seen.append((access.action, access.name))
+        return access.name == "inner"
+
+    harness.add(public, public=True, exposes=["inner", "outer"])
+    broken.add("charge")
+    outer.start("1")
+    harness.run()
+    below = ids_of("inner")[0]
+    for body in ({"family": True}, {"family": True, "dry_run": True}):
+        assert harness.post(f"store/flows/inner/{below}/retry", json=body).status == 403
+    assert seen == [("retry", "inner"), ("retry", "outer")] * 2
+    assert header_of("outer", "1").rewinds == 0
+
+
+def test_a_sub_flow_that_failed_after_its_cancel_is_not_adopted(harness: Harness) -> None:
+    """It was cancelled because of a sibling, and its clean-up failed: another one begins."""
+    broken.update(("charge", "clean"))
+    siblings.start("1")
+    harness.run()
+    broken.clear()
+    flows("siblings", "1").retry()
+    harness.run()
+    old, new = ids_of("cleaning")
+    states = {header_of("cleaning", id_).state for id_ in (old, new)}
+    assert states == {"failed", "running"}
+    assert flows("siblings", "1").status().state == "running"
+
+
+def test_a_handle_that_fails_behind_a_later_command_runs_again(harness: Harness) -> None:
+    broken.add("slow")
+    beginning.start("1")
+    flows("beginning", "1").event("go")
+    harness.run()
+    assert [each.get("result") for each in flows("beginning", "1").log()["entries"][1:]] == ["fast done", None]
+    broken.clear()
+    answer = flows("beginning", "1").retry()
+    assert [each["number"] for each in answer["runs_again"]] == [3]
+    harness.run()
+    assert flows("beginning", "1").status().result == ["fast done", "slow done"]
+    assert ran.count("fast") == 1
 
 
 def test_all_failed_runs_that_match_are_retried_and_only_the_roots_of_trees(harness: Harness) -> None:

@@ -114,12 +114,20 @@ def plan_of(header: FlowHeader, log: Sequence[Message], from_entry: int | None) 
 
 
 def default_plan(log: Sequence[Message]) -> Plan:
-    """Return the plan that keeps everything but the failed results of the last `await`. Raises `CannotRetry`."""
+    """Return the plan that keeps everything but the failed results of the last `await`. Raises `CannotRetry`.
+
+    No entry of a later `await` follows them. A command that was begun as a handle belongs to the place of its
+    `flow.begin`, and may end behind the commands of later awaits.
+    """
     results = [(number, entry) for number, entry in enumerate(log, 1) if isinstance(entry, Result)]
-    last = max((await_of(entry) for _, entry in results), default=-1)
     failed = [(number, await_of(entry)) for number, entry in results if entry.outcome.failed]
-    if blanks := tuple(number for number, of in failed if of == last):
-        return Plan(len(log), blanks)
+    blanks, last = list[int](), -1
+    for number, entry in reversed(results):
+        last = max(last, await_of(entry))
+        if entry.outcome.failed and await_of(entry) == last:
+            blanks.insert(0, number)
+    if blanks:
+        return Plan(len(log), tuple(blanks))
     if not failed:
         detail = "No command has failed: the code itself raised the error. Fix it, and name `from_entry`; "
         raise CannotRetry(f"{detail}{len(log)} keeps all entries.", "nothing-failed", field="from_entry")
@@ -233,10 +241,11 @@ def is_earlier_sub_flow(header: FlowHeader, child: FlowHeader, path: str, comman
 def plan_as_sub_flow(child: FlowHeader, log: Sequence[Message], now: datetime) -> Plan | None:
     """Return the plan by which a rewound parent continues a sub-flow, or None if it begins another one.
 
-    It does if the sub-flow has not failed, or has handled its failure, for instance undone its work. A sub-flow whose
-    code has raised the error by itself is replayed with the code that is deployed now.
+    It does if the sub-flow has not failed, has handled its failure, for instance undone its work, or was cancelled,
+    also if it failed then. A sub-flow whose code has raised the error by itself is replayed with the code that is
+    deployed now.
     """
-    if child.state != FAILED:
+    if child.state != FAILED or any(isinstance(entry, Cancel) for entry in log):
         return None
     try:
         check_state(child, now, None)

@@ -8,7 +8,7 @@ writes the parent's header. With `family`, the highest ancestor that has failed 
 opening turns continue the failed sub-flows down to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import pairwise
@@ -59,6 +59,9 @@ from signalbox.mailboxes.storage import header_put, message_put, revision_of
 ASKS_LETTERS = 16
 """Letters of the digest of a request, which is kept with its key."""
 
+RETRY_KEY_BYTES = 200
+"""Bytes of a key that the header keeps as it is. Of a longer one it keeps a hash: it has the keys of 100 retries."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
@@ -100,22 +103,39 @@ class _Found:
 
 
 def retry(
-    ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool = False
+    ports: Ports,
+    flows: Flows,
+    address: FlowAddress,
+    key: str,
+    options: RetryOptions,
+    *,
+    dry_run: bool = False,
+    check_ancestor: Callable[[FlowAddress], None] = lambda _: None,
 ) -> RetryAnswer:
     """Let a run that has failed, or is stuck, continue in place. A repeat under the same key changes nothing.
 
-    Raises `NoFlow`, `CannotRetry`, and `OtherBody` for another request under a key.
+    `check_ancestor` raises an error if the caller may not retry the ancestor that `family` has found. Raises `NoFlow`,
+    `CannotRetry`, and `OtherBody` for another request under a key.
     """
+    if len(key.encode()) > RETRY_KEY_BYTES:
+        key = name_of("key of a retry", key)
     for lost in range(CORE_LIMITS.rounds_max):
         try:
-            return _retry(ports, flows, address, key, options, dry_run=dry_run)
+            return _retry(ports, flows, address, key, options, check_ancestor, dry_run=dry_run)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{address.base} is being changed by too many processes at once")
 
 
 def _retry(
-    ports: Ports, flows: Flows, address: FlowAddress, key: str, options: RetryOptions, *, dry_run: bool
+    ports: Ports,
+    flows: Flows,
+    address: FlowAddress,
+    key: str,
+    options: RetryOptions,
+    check_ancestor: Callable[[FlowAddress], None],
+    *,
+    dry_run: bool,
 ) -> RetryAnswer:
     [read] = ports.store.read(header_path(address.base))
     header, parent = present(read, address), None
@@ -125,6 +145,9 @@ def _retry(
         [parent] = ports.store.read(header_path(header.parent.base))
     if options.family and header.parent:
         climbed = _climb(ports, read, header, parent, key, options)
+        highest = climbed.address if isinstance(climbed, RetryAnswer) else climbed[1].address
+        if highest != address:
+            check_ancestor(highest)
         if isinstance(climbed, RetryAnswer):
             return climbed
         read, header, parent = climbed
