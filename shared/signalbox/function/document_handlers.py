@@ -94,9 +94,14 @@ class DocumentHandler:
             return False
         return not self.chosen.needs_data or self.chosen.selects(*event.sides())
 
+    @property
+    def waits(self) -> bool:
+        """Whether an event waits for the one before it: this handler receives that one, too, and leaves none out."""
+        return self.in_order == EACH and self.on == WRITTEN and not self.chosen.needs_data
+
     def place_before(self, event: "ReceivedEvent") -> int | None:
-        """Return the place of the event before, if this handler receives that event, too."""
-        if self.in_order != EACH or self.on != WRITTEN or self.chosen.needs_data:
+        """Return the place of the event before, if this event waits for it."""
+        if not self.waits:
             return None
         from signalbox.document_events.machine import place_of  # only for functions with such a handler
 

@@ -25,7 +25,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
+from signalbox.core.document_patterns import CREATED, KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.kit_names import (
@@ -644,7 +644,8 @@ class Function:
         event, path = str(delivered.payload.get("event", "")), str(delivered.payload.get("path", ""))
         record = model.path_of(self.name, delivered.task, path)
         place, after = delivered.payload.get("place"), delivered.payload.get("after")
-        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after)
+        creates = handler.waits and delivered.payload.get("kind") == CREATED
+        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after, creates=creates)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
     def _alone(
