@@ -12,6 +12,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.records.record_values import same
 from signalbox.tasks.api import Task
 from signalbox.tasks.model.attempts import TaskContext
 
@@ -54,7 +55,7 @@ class DocumentFilter:
             return True
         if self.type and newest.get("type") != self.type:
             return False
-        return not self.changed or any(_at(before, path) != _at(after, path) for path in self.changed)
+        return not self.changed or any(not same(_at(before, path), _at(after, path)) for path in self.changed)
 
 
 EVERYTHING = DocumentFilter()
