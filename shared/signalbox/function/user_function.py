@@ -478,10 +478,10 @@ class Function:
         """Run the code as a task for each failure that waits for a person: it has one argument, the `notice`.
 
         A notice is delivered at least once; ``context.operation`` of a parameter `TaskContext` is the same in every
-        delivery. It tells of a flow of this function that is stuck or has failed, a task that is given up, a call of an
-        object that is given up or an object whose messages cannot be applied, and a batch that has ended without
-        success. What a caller awaits and receives as an error, such as the failure of a step, a sub-flow or a flow's
-        batch, has no notice. Neither has the failure of this code.
+        delivery. It tells of a flow of this function that is stuck, has failed or has timed out, a task that is given
+        up, a call of an object that is given up or an object whose messages cannot be applied, and a batch that has
+        ended without success. What a caller awaits and receives as an error, such as the failure of a step, a sub-flow
+        or a flow's batch, has no notice. Neither has the failure of this code.
 
         Raises `TypeError` if the code has other arguments than ``notice: FailureNotice``, and `ValueError` for a second
         one.
