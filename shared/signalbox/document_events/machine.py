@@ -32,6 +32,7 @@ newest one. For a while, an event waits for the one before it:
     begun last   held by   the event is     patience  turn
     -----------  --------  ---------------  --------  ----------------
     none         -         the first        yes       begins
+    none         -         a creation       yes       begins
     none         -         after a gap      yes       Unavailable
     none         -         after a gap      no        begins
     unfinished   -         earlier          yes       begins
@@ -44,14 +45,18 @@ newest one. For a while, an event waits for the one before it:
     handled      -         the next         yes       begins
     handled      -         after a gap      yes       Unavailable
     handled      -         after a gap      no        begins
+    handled      -         a creation       yes       Unavailable
+    handled      -         a creation       no        begins
+    deleted      -         a creation       yes       begins
 
 The planned times of a schedule whose tasks must not overlap are such events, without an event before. If a time is to
 be skipped, it is left out instead of `Unavailable` while another one is held, unless a later one was begun: it may have
 been begun, and be retried now.
 
 "the first": no version before it is known. "after a gap": the version before it is newer than the event that was begun
-last, or none was begun. "patience": the event was written less
-than `EACH_WAIT_SECONDS` ago. An event may have no predecessor that ever arrives, so the wait must end.
+last, or none was begun. "a creation" does not know a version before it: if one was begun last, the deletion of that one
+is still to come ("deleted": it was begun last). "patience": the event was written less than `EACH_WAIT_SECONDS` ago. An
+event may have no predecessor that ever arrives, so the wait must end.
 
 `unfinished`: its handler has not returned. It raised, and is retried or is kept as a failure, or its process died.
 A hold lasts as long as the platform lets a request run. So when it has ended, its delivery no longer runs.
@@ -90,6 +95,11 @@ def place_of(written_at: datetime | None, before: datetime | None) -> int | None
     return None if before is None else 2 * microseconds(before) + 1
 
 
+def is_of_deletion(place: int) -> bool:
+    """Return whether a place is that of a deletion."""
+    return place % 2 == 1
+
+
 def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
     """Return the place of an event without times, whose handler reads the document: that of the version that exists.
 
@@ -102,24 +112,28 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 class Each:
     """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Without the place, the event waits for none. With `skips`, an event that is later than all that were begun is left
-    out while one is being handled.
+    Without the place, the event waits for none, or for a deletion if it `creates` the document. With `skips`, an event
+    that is later than all that were begun is left out while one is being handled.
     """
 
     after: int | None
     waits_until: datetime
     skips: bool = False
+    creates: bool = False
 
     def must_wait(self, begun: Begun | None, now: datetime) -> bool:
         """Return whether the event before may still be handled first."""
-        if self.after is None or now >= self.waits_until:
+        if now >= self.waits_until or (self.after is None and not self.creates):
             return False
-        return begun is None or not begun.handled or begun.place < self.after
+        if begun is None:
+            return self.after is not None
+        is_missing = not is_of_deletion(begun.place) if self.after is None else begun.place < self.after
+        return not begun.handled or is_missing
 
 
-def each_of(place: int, after: int | None, *, skips: bool = False) -> Each:
+def each_of(place: int, after: int | None, *, skips: bool = False, creates: bool = False) -> Each:
     """Return the rule for an event at a place, with its wait: from its write, or from the version that it deletes."""
-    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), skips)
+    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), skips, creates)
 
 
 def begin(

@@ -26,8 +26,8 @@ class OrderedEvent:
     """An event that a handler handles in order: the paths of record and document, the event's id, and its place.
 
     `each` is whether no event is left out. `after` is the place of the event before, if it is known and the handler
-    receives it. `skips` is whether the event is left out while another one is being handled. A planned time of a
-    schedule is also such an event.
+    receives it; an event that `creates` the document may follow a deletion. `skips` is whether the event is left out
+    while another one is being handled. A planned time of a schedule is such an event, too.
     """
 
     path: str
@@ -37,6 +37,7 @@ class OrderedEvent:
     each: bool = False
     after: int | None = None
     skips: bool = False
+    creates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

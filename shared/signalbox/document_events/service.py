@@ -60,7 +60,8 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Turn, Hold | None]]:
         record, begun = read[0], Begun.from_record(read[0].data)
-        each = machine.each_of(place, event.after, skips=event.skips) if event.each else None
+        options = {"skips": event.skips, "creates": event.creates}
+        each = machine.each_of(place, event.after, **options) if event.each else None
         decided = machine.begin(begun, event.id, place, holder, record.read_time, hold_seconds, each)
         if decided.answer is not Turn.BEGINS:
             return Decision((), (decided.answer, None))

@@ -12,6 +12,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.records.record_values import same
 from signalbox.tasks.api import Task
 from signalbox.tasks.model.attempts import TaskContext
 
@@ -54,7 +55,7 @@ class DocumentFilter:
             return True
         if self.type and newest.get("type") != self.type:
             return False
-        return not self.changed or any(_at(before, path) != _at(after, path) for path in self.changed)
+        return not self.changed or any(not same(_at(before, path), _at(after, path)) for path in self.changed)
 
 
 EVERYTHING = DocumentFilter()
@@ -94,9 +95,14 @@ class DocumentHandler:
             return False
         return not self.chosen.needs_data or self.chosen.selects(*event.sides())
 
+    @property
+    def waits(self) -> bool:
+        """Whether an event waits for the one before it: this handler receives that one, too, and leaves none out."""
+        return self.in_order == EACH and self.on == WRITTEN and not self.chosen.needs_data
+
     def place_before(self, event: "ReceivedEvent") -> int | None:
-        """Return the place of the event before, if this handler also receives that event."""
-        if self.in_order != EACH or self.on != WRITTEN or self.chosen.needs_data:
+        """Return the place of the event before, if this event waits for it."""
+        if not self.waits:
             return None
         from signalbox.document_events.machine import place_of  # only for functions with such a handler
 

@@ -25,7 +25,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
+from signalbox.core.document_patterns import CREATED, KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.kit_names import (
@@ -478,10 +478,10 @@ class Function:
         """Run the code as a task for each failure that waits for a person: it has one argument, the `notice`.
 
         A notice is delivered at least once; ``context.operation`` of a parameter `TaskContext` is the same in every
-        delivery. It tells of a flow of this function that is stuck or has failed, a task that is given up, a call of an
-        object that is given up or an object whose messages cannot be applied, and a batch that has ended without
-        success. What a caller awaits and receives as an error, such as the failure of a step, a sub-flow or a flow's
-        batch, has no notice. Neither has the failure of this code.
+        delivery. It tells of a flow of this function that is stuck, has failed or has timed out, a task that is given
+        up, a call of an object that is given up or an object whose messages cannot be applied, and a batch that has
+        ended without success. What a caller awaits and receives as an error, such as the failure of a step, a sub-flow
+        or a flow's batch, has no notice. Neither has the failure of this code.
 
         Raises `TypeError` if the code has other arguments than ``notice: FailureNotice``, and `ValueError` for a second
         one.
@@ -644,7 +644,8 @@ class Function:
         event, path = str(delivered.payload.get("event", "")), str(delivered.payload.get("path", ""))
         record = model.path_of(self.name, delivered.task, path)
         place, after = delivered.payload.get("place"), delivered.payload.get("after")
-        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after)
+        creates = handler.waits and delivered.payload.get("kind") == CREATED
+        ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after, creates=creates)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
     def _alone(

@@ -60,17 +60,20 @@ OF_EACH: dict[str, tuple[str, int]] = {
     "the first": ("e2", PLACE),
     "the next": ("e2", PLACE + 3),
     "after a gap": ("e2", PLACE + 9),
+    "a creation": ("e2", PLACE + 9),
 }
-BEFORE = {"the first": None, "the next": PLACE, "after a gap": PLACE + 4}
+BEFORE = {"the first": None, "a creation": None, "the next": PLACE, "after a gap": PLACE + 4}
 
 
 @pytest.mark.parametrize("row", TABLE_OF_EACH, ids=lambda row: " ".join(row.values()))
 def test_each_row_of_the_table_of_handlers_that_leave_out_none(row: Row) -> None:
     begun, event = None, row["the event is"]
     if row["begun last"] != "none":
-        begun = Begun("e1", PLACE, row["begun last"] == "handled", HOLDERS[row["held by"]], HELD)
+        place, is_handled = PLACE + (row["begun last"] == "deleted"), row["begun last"] in ("handled", "deleted")
+        begun = Begun("e1", place, is_handled, HOLDERS[row["held by"]], HELD)
     wait_seconds = 1 if row["patience"] == "yes" else 0
-    each = Each(BEFORE.get(event, PLACE), NOW + timedelta(seconds=wait_seconds))
+    waits_until = NOW + timedelta(seconds=wait_seconds)
+    each = Each(BEFORE.get(event, PLACE), waits_until, creates=event == "a creation")
     try:
         found = machine.begin(begun, *OF_EACH[event], "d2", NOW, 60, each).answer
     except Unavailable:
@@ -305,13 +308,19 @@ def test_with_each_the_second_event_of_a_document_waits_for_the_first_whose_deli
         seen.append(event.after and event.after["n"])
 
     harness.add(app)
-    created, updated = write(harness, 1, 2)
+    created, updated, deleted, again = write(harness, 1, 2, None, 3)
     harness.deliver_event(updated)
     harness.run(due_only=True)
     assert seen == []
     harness.deliver_event(created)
     harness.run()
     assert seen == [1, 2]
+    harness.deliver_event(again)
+    harness.run(due_only=True)
+    assert seen == [1, 2], "it waits for the deletion, whose time it does not have"
+    harness.deliver_event(deleted)
+    harness.run()
+    assert seen == [1, 2, None, 3]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -321,12 +330,15 @@ def test_with_each_events_that_all_arrive_within_a_minute_are_handled_once_and_i
     """A model of the promise alone: any order, repeats, handlers that raise once, and processes that die."""
     random, number = Random(seed), Random(seed).randint(1, 7)
     written = [NOW + timedelta(seconds=at) for at in range(number)]
+    deletes = {Random(seed).randint(1, number - 1)} if number > 2 and seed % 2 else set[int]()
     places = [2 * round(at.timestamp() * 1_000_000) for at in written]
+    places = [places[at - 1] + 1 if at in deletes else place for at, place in enumerate(places)]
     waiting = [at for at in range(number) for _ in range(random.randint(1, 2))]
     now, begun, seen, raising = written[-1], None, list[int](), random.sample(range(number), number // 2)
     while waiting:
-        at = random.choice(waiting)
-        each = machine.each_of(places[at], places[at - 1] if at else None)
+        at = 0 if begun is None and deletes else random.choice(waiting)
+        is_created = at == 0 or at - 1 in deletes
+        each = machine.each_of(places[at], None if is_created else places[at - 1], creates=is_created)
         now += timedelta(milliseconds=10)
         try:
             decided = machine.begin(begun, f"e{at}", places[at], f"d{now}", now, 0.05, each)

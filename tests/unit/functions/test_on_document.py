@@ -14,6 +14,7 @@ from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.documents.model.stamped_contents import COLLECTION, RESERVED, RESOURCE_META
+from signalbox.function.document_handlers import DocumentFilter
 from signalbox.testing import Harness
 from signalbox.testing.deliveries import body_of, event_of, headers_of
 from signalbox.testing.fixtures import harness as harness
@@ -382,3 +383,25 @@ def test_an_event_of_a_document_has_no_fields_of_the_kit(harness: Harness) -> No
 def test_the_fields_that_are_left_out_of_events_are_those_of_documents() -> None:
     assert (RESERVED, RESOURCE_META) == INTERNAL
     assert COLLECTION == DOCUMENTS
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_changed"),
+    [
+        ({"a": 0}, {"a": False}, True),
+        ({"a": 1}, {"a": 1.0}, True),
+        ({"a": {"b": [1]}}, {"a": {"b": [True]}}, True),
+        ({"a": None}, {}, True),
+        ({"a": NAN}, {"a": NAN}, False),
+        ({"x": 1}, {"x": 2}, False),
+        (None, {"a": None}, True),
+        ({"a": 1}, None, True),
+        (None, {"x": 1}, False),
+        (None, None, True),
+    ],
+)
+def test_a_field_is_changed_if_it_is_stored_otherwise_than_before(before: Any, after: Any, is_changed: bool) -> None:
+    assert DocumentFilter(changed=("a",)).selects(before, after) is is_changed

@@ -73,6 +73,10 @@ def shop() -> tuple[Function, list[FailureNotice]]:
             return await order.call(then="fail")
         return then
 
+    @app.flow
+    async def rest() -> None:
+        await flow.sleep(1_000)
+
     @app.object
     class Stock:
         count: int = 0
@@ -137,6 +141,17 @@ def test_a_run_that_completes_or_is_cancelled_is_not_told(harness: Harness, page
     harness.run()
     assert flows("order", "8").status().state == "cancelled"
     assert pages == []
+
+
+def test_a_run_that_its_time_out_ends_is_told(harness: Harness, pages: list[FailureNotice]) -> None:
+    for id_ in "78":
+        started = harness.post(f"shop/flows/rest/{id_}", json={"arguments": {}, "timeout_seconds": 60})
+        assert started.status == 201
+    flows("rest", "8").cancel("by its caller")
+    harness.travel(90)
+    assert [flows("rest", id_).status().state for id_ in "78"] == ["cancelled"] * 2
+    detail = "The run's time-out of 60 seconds is over."
+    assert pages == [FailureNotice("flow", "failed", "rest", "7", "flow-cancelled", detail)]
 
 
 def test_a_task_that_is_given_up_is_told_with_the_id_of_its_failure(

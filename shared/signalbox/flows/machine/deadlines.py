@@ -15,7 +15,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.effects import wake_flow
-from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.headers import TIME_OUT, FlowHeader
 from signalbox.flows.model.messages import Cancel
 from signalbox.flows.problems import BadFlow
 
@@ -37,7 +37,7 @@ def with_deadline(header: FlowHeader, timeout_seconds: float | None, now: dateti
 
 def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Cancel]:
     """Return the message that cancels a run at its deadline, with the message's id. Each deadline of a run has one."""
-    reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
+    reason = f"{TIME_OUT} {timeout_seconds:,g} seconds is over."
     return deadline_id(header), Cancel(reason)
 
 

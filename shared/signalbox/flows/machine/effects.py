@@ -127,11 +127,11 @@ def stuck_notice(header: FlowHeader, stuck: Stuck, revision: int) -> tuple[Effec
 
 
 def end_notice(header: FlowHeader) -> tuple[Effect, ...]:
-    """Return the task that notifies the function of a run that has failed.
+    """Return the task that notifies the function of a run that has failed, or that its deadline has ended.
 
     There is none for a sub-flow, since its parent receives the error.
     """
-    if header.end is None or header.end.state != FAILED or header.parent:
+    if header.end is None or not (header.end.state == FAILED or header.is_timed_out) or header.parent:
         return ()
     error, address = header.end.outcome.error or {}, header.address
     notice = FailureNotice("flow", "failed", address.name, address.key, error.get("type", ""), error.get("detail", ""))

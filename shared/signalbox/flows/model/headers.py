@@ -45,6 +45,10 @@ RUNNING_STEPS = "running"
 STATES = (RUNNING, SUSPENDED, STUCK, COMPLETED, FAILED, CANCELLED)
 
 
+TIME_OUT = "The run's time-out of"
+"""The beginning of the reason of a cancel by the deadline."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowContext:
     """The facts about its run that a flow's code can read: the flow's name, the run's `id`, and its origin.
@@ -249,6 +253,12 @@ class FlowHeader:
     def ended_as(self) -> str:
         """The name of the run's end: the incarnation and the rewinds."""
         return f"{self.incarnation}{self.rewind_suffix}"
+
+    @property
+    def is_timed_out(self) -> bool:
+        """Whether the deadline has ended the run."""
+        error = self.end.outcome.error if self.end and self.end.state == CANCELLED else None
+        return self.deadline_at is not None and str((error or {}).get("detail")).startswith(TIME_OUT)
 
     @property
     def rewind_suffix(self) -> str:
