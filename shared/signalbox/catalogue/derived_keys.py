@@ -292,7 +292,7 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     for name, where in usage.hidden.items() if function.name not in OF_THE_KIT else ():
         yield (
             f"{where} reads {name}, which does not show the parts of the kit that must be deployed: import the names "
-            "that it uses from signalbox, as in  from signalbox import batch"
+            "that you use from signalbox, as in  from signalbox import batch"
         )
     for name, where in usage.named.items():
         if name != function.name:
