@@ -105,7 +105,7 @@ def times(cron: str, after: datetime, until: datetime, time_zone: str = UTC_NAME
 
 
 NEXT_DAYS_MAX = 5 * 366
-"""Days ahead in which a time is searched: a leap day is at most eight years away, once in a century."""
+"""Days ahead in which a time is searched: a leap day is at most four years away, except around 2100."""
 
 
 def next_time(cron: str, after: datetime, time_zone: str = UTC_NAME) -> datetime | None:

@@ -326,7 +326,7 @@ class Module:
         return found
 
     def hidden(self) -> dict[str, str]:
-        """Return the places where names of the kit are imported in a way that does not show which, by what is imported.
+        """Return the places of imports that do not show which names of the kit are used, by the imported module.
 
         The kit's parts that are deployed follow from the public names that a function imports from `signalbox`.
         """
@@ -670,12 +670,12 @@ def _modules_read(node: ast.AST) -> list[str]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether a name of the kit's module is one behind which there are others."""
+    """Return whether a name of the kit's module gives access to further names."""
     return name in INNER or name.startswith("__")
 
 
 def _is_inner(module: str) -> bool:
-    """Return whether a module is one of the kit's whose code uses parts of the kit."""
+    """Return whether a module belongs to the kit and its code uses parts of the kit."""
     first, *inside = module.split(".")
     return first == KIT and bool(inside) and inside[0] in INNER | HOMONYMS
 

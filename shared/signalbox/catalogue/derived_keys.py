@@ -294,7 +294,7 @@ def _complaints(function: Function, usage: Usage, *, may_hide: bool) -> Iterator
     for name, where in usage.hidden.items() if not may_hide else ():
         yield (
             f"{where} reads {name}, which does not show the parts of the kit that must be deployed: import the names "
-            "that it uses from signalbox, as in  from signalbox import batch"
+            "that you use from signalbox, as in  from signalbox import batch"
         )
     for name, where in usage.named.items():
         if name != function.name:

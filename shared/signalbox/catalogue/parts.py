@@ -46,7 +46,7 @@ class Part:
     needs: tuple[str, ...] = ()
     api: tuple[str, ...] = ()
     api_needs: tuple[str, ...] = ()
-    """The parts that a caller's request may name, which code names itself."""
+    """Parts that follow from `api`, because a caller's request may use them. In code, their own names show the use."""
     triggers: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     ended_by_tasks: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ FUNCTIONS = {function: name for name, part in reversed(PARTS.items()) for functi
 
 
 TASKS_ONLY = frozenset({"smoke"})
-"""Functions among those for callers that only queues call."""
+"""Functions in `api` that only queues call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,7 +299,7 @@ def _api(content: Any) -> Sequence[str]:
 
 
 def _meant(name: str) -> str:
-    """Return which part has a function of this name, or is named nearly so."""
+    """Return a hint for an unknown name: the part with a function of this name, or with a similar name."""
     part = FUNCTIONS.get(name.replace("-", "_"), "")
     return f", a function of {part}" if part in APIS else closest(name, APIS)
 

@@ -102,7 +102,7 @@ ACTIONS: Mapping[str, Action] = {
         "Retry",
         "POST",
         f"{RUN}/retry",
-        "The run continues in place, under its id: what failed in its last await runs again, and all else stays.",
+        "The run continues in place, under its id: the failed commands of its last await run again, all else stays.",
         reason="body",
         previews=True,
         on_all="retry",

@@ -288,7 +288,7 @@ def test_code_whose_parts_do_not_show_is_refused_when_it_is_packaged(
     tmp_path: Path, imports: str, task: str, read: str
 ) -> None:
     catalogue = project(tmp_path, imports=imports, task=task)
-    with pytest.raises(PackagingError, match=f"{read}.*: import the names that it uses from signalbox"):
+    with pytest.raises(PackagingError, match=f"{read}.*: import the names that you use from signalbox"):
         check_all(catalogue, KIT.root)
 
 

@@ -100,7 +100,7 @@ DELETED = "its file was deleted while it was used; end all processes that use it
 
 
 class StoreFileError(Exception):
-    """The file of a store cannot be used. The message contains what to do."""
+    """The file of a store cannot be used. The message contains the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ class SqliteStore:
             self._taken.clear()
 
     def _fail_taken(self, reason: str) -> None:
-        """End the commits that were begun: whether they have landed is not known."""
+        """End the commits that were begun. Their outcomes are unknown."""
         for each in self._taken:
             each.outcome = each.outcome or Unavailable(f"The store cannot be written: {reason}.")
         self._taken.clear()

@@ -212,7 +212,7 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
 def matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
     """Return whether a run existed at the request, and has neither lost the label nor left the state since.
 
-    A run that had ended at the request can only be deleted.
+    A run that had ended at the request can only be deleted or retried.
     """
     until, (name, _, value) = datetime.fromisoformat(payload["until"]), payload["label"].partition(":")
     if created_at is None or created_at > until or (name and header.labels.get(name) != value):
