@@ -93,8 +93,10 @@ lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest
 	@$(LOCK) $(ARGS) -c functions/requirements.txt requirements-dev.in -o requirements-dev.txt
 	@$(SIGNALBOX) lock $(ARGS)
 
-wheel: $(READY) ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
-	@$(PYTHON_IN_VENV) -m hatchling build --target wheel --directory dist
+# It needs no .venv: pip brings the few megabytes that build a package.
+wheel: ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
+	@[ -x .local/build/bin/pip ] || $(or $(PYTHON),python3) -m venv .local/build
+	@.local/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 audit: $(READY) ## Look for known vulnerabilities in the functions' packages (asks the index)
 	@$(TOOL) pip-audit==2.10.1 --strict --disable-pip --require-hashes -r functions/requirements.txt
