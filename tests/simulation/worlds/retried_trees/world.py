@@ -25,11 +25,13 @@ from signalbox.flows.service import messages, reads, retries, starts
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views
 from signalbox.semaphores.tasks import TASKS
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.world import Violation
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 ROOT = FlowAddress("root", "1")
 EVENTS, LOCK, LEASE_SECONDS = ("a", "b"), "l", 86_400
+SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chunk_bytes_max": 900}
 MOVES_MAX, ROUNDS_MAX, DELIVERIES_MAX = 60, 12, 600
 
 
@@ -443,6 +445,12 @@ class Judged:
         self.violate("it does not come to rest")
 
     def play(self) -> None:
+        """Play the seed. In some, the log has many chunks, and the mailbox many pages."""
+        own = Random(f"sizes {self.seed}")
+        with replaced(**(SMALL if own.random() < 0.4 else {}), mailbox_page=own.choice((2, 4, 100))):
+            self._play()
+
+    def _play(self) -> None:
         starts.start(self.sure, self.shop.flows, FUNCTION, ROOT, {}, step("told"))
         self.look()
         self.is_beside = False
