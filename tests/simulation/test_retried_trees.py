@@ -12,7 +12,7 @@ REACHED = ("retried", "repeated", "nothing-failed", "tail-has-effects", "holds-l
 @pytest.mark.slow
 def test_retried_runs_show_what_the_pages_say() -> None:
     reached: Counter[str] = Counter()
-    for seed in range(600):
+    for seed in range(250):
         judged = Judged(seed)
         judged.play()
         reached.update(judged.reached)

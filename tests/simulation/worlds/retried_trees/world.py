@@ -25,11 +25,13 @@ from signalbox.flows.service import messages, reads, retries, starts
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views
 from signalbox.semaphores.tasks import TASKS
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.world import Violation
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 ROOT = FlowAddress("root", "1")
 EVENTS, LOCK, LEASE_SECONDS = ("a", "b"), "l", 86_400
+SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chunk_bytes_max": 900}
 MOVES_MAX, ROUNDS_MAX, DELIVERIES_MAX = 60, 12, 600
 
 
@@ -144,6 +146,7 @@ class Judged:
         self.keys: dict[str, tuple[FlowAddress, retries.RetryOptions, str]] = {}
         self.ids: dict[FlowAddress, str] = {}
         self.numbers = 0
+        self.rough = False
         self.is_beside = True
         subs = {each.label: each for each in nodes if each.kind == "sub"}
         codes = [self.code("root", self.program), *(self.code(label, node.parts[0]) for label, node in subs.items())]
@@ -246,7 +249,8 @@ class Judged:
         self.is_beside = True
         try:
             with suppress(Problem, Conflict):
-                self.rng.choice((self.post, self.retry, self.retry, self.deliver))()
+                acts: list[Callable[[], object]] = [self.post, self.retry, self.retry, self.deliver]
+                self.rng.choice([*acts, *[self.act_roughly] * self.rough])()
         finally:
             self.is_beside = False
 
@@ -291,8 +295,25 @@ class Judged:
         return True
 
     def post(self) -> None:
+        if not self.runs():
+            return
         address = self.rng.choice(self.runs())
         self.post_to(address, self.rng.choice(EVENTS))
+
+    def act_roughly(self) -> None:
+        """Cancel, terminate or remove a run."""
+        if not self.runs():
+            return
+        address = self.rng.choice(self.runs())
+        act = self.rng.choice(("cancel", "terminate", "delete"))
+        self.say(f"{act} {address}")
+        match act:
+            case "cancel":
+                messages.cancel(self.shop.ports, address, "enough")
+            case "terminate":
+                sweep.terminate(self.shop.ports, address, "enough")
+            case _:
+                sweep.delete(self.shop.ports, address)
 
     def post_to(self, address: FlowAddress, name: str) -> None:
         self.numbers += 1
@@ -325,6 +346,8 @@ class Judged:
     def retry(self, address: FlowAddress | None = None, options: retries.RetryOptions | None = None) -> str:
         """Retry a run, perhaps by an earlier key, and compare with the page. Return the reason of a refusal."""
         rng = self.rng
+        if not self.runs():
+            return "removed"
         address = address or rng.choice(self.runs())
         if options is None:
             entry = rng.choice((None, None, 0, rng.randrange(8)))
@@ -335,6 +358,8 @@ class Judged:
         if self.keys and rng.random() < 0.25 and self.faults:  # a late repeat of a request
             key = rng.choice(list(self.keys))
             address, options, _ = self.keys[key]
+        if address not in self.runs():
+            return "removed"
         keys = self.keys
         before = {each: (self.header(each), self.entries(each)) for each in self.runs()}
         was, _ = before[address]
@@ -344,9 +369,11 @@ class Judged:
                 answer = retries.retry(self.shop.ports, self.shop.flows, address, key, options)
             except Unavailable:
                 continue
+            except NoFlow:
+                return "removed"
             except CannotRetry as refused:
                 reason = refused.reason
-                if key in keys:
+                if key in keys and not self.rough:
                     self.violate(f"a repeat of the key {key} of {address} is refused as {reason}")
                 self.say(f"retry {address} {key} {options}: {reason} {refused.entries} {refused.from_entry}")
                 self.count(reason)
@@ -443,13 +470,23 @@ class Judged:
         self.violate("it does not come to rest")
 
     def play(self) -> None:
+        """Play the seed. In some, the log has many chunks, and the mailbox many pages."""
+        own = Random(f"sizes {self.seed}")
+        self.rough = own.random() < 0.3
+        with replaced(**(SMALL if own.random() < 0.4 else {}), mailbox_page=own.choice((2, 4, 100))):
+            self._play()
+
+    def _play(self) -> None:
         starts.start(self.sure, self.shop.flows, FUNCTION, ROOT, {}, step("told"))
         self.look()
         self.is_beside = False
         for _ in range(self.rng.randrange(10, MOVES_MAX)):
             with suppress(Unavailable, Conflict):
                 drawn = self.rng.random()
-                if drawn < 0.6:
+                if self.rough and drawn < 0.04:
+                    with suppress(Problem):
+                        self.act_roughly()
+                elif drawn < 0.6:
                     self.deliver()
                 elif drawn < 0.75:
                     self.post()
@@ -477,6 +514,8 @@ class Judged:
                     self.post_to(address, name)
                 self.settle()
             self.judge_logs()
+            if self.rough and (ROOT not in self.runs() or self.header(ROOT).state == "cancelled"):
+                return
             header = self.header(ROOT)
             if header.state == "completed":
                 return
@@ -514,15 +553,16 @@ class Judged:
         self.settle()
         self.sweep()
         self.settle()
-        header = self.header(ROOT)
-        assert header.end
-        self.judge_value(ROOT, header.end.outcome.result, self.program)
+        if not self.rough:
+            header = self.header(ROOT)
+            assert header.end
+            self.judge_value(ROOT, header.end.outcome.result, self.program)
         for address in self.runs():
             if not self.header(address).end:
                 self.violate(f"{address} goes on although the root has ended")
         if leases := views.get(self.sure, LOCK).semaphore.leases:
             self.violate(f"a lock is held after the end: {leases}")
-        if len(self.told) != len(self.ends):
+        if len(self.told) != len(self.ends) and not self.rough:
             self.violate(f"the ends {self.ends} were told as {self.told}")
 
     def judge_value(self, address: FlowAddress, out: Any, node: Node) -> None:
