@@ -35,8 +35,8 @@ CALLERS = {
 ACCOUNTS = """
 fn-philosophers       | admit links tasks   | signalbox-prod
 fn-philosophers-tasks | admit links         | signalbox-prod
-fn-quilt              | batches links tasks | signalbox-prod
-fn-quilt-tasks        | batches links tasks | signalbox-prod
+fn-quilt              | admit batches links tasks | signalbox-prod
+fn-quilt-tasks        | admit batches links tasks | signalbox-prod
 fn-shop               | admit batches flows links objects tasks | signalbox-prod
 fn-shop-tasks         | admit batches flows links objects tasks | signalbox-prod
 """

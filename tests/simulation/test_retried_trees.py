@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.worlds.retried_trees.world import Judged
 
-REACHED = ("retried", "repeated", "nothing-failed", "tail-has-effects", "holds-lock", "parent-moved-on", "no-entry")
+REACHED = ("retried", "repeated", "nothing-failed", "tail-has-effects", "does-not-fit", "parent-moved-on", "no-entry")
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ SEEDS = 20
 
 SEEDS_OF_CHANGES = 120
 
-OF_TODAY = frozenset({"document_events", "notices"})
+OF_TODAY = frozenset({"document_events"})
 """Worlds most of whose calls only today's code runs (`versions.FETCHES_PORTS`)."""
 
 Rename = Callable[[dict[str, Any]], dict[str, Any]]

@@ -327,6 +327,8 @@ def runs(client: Any, harness: Harness) -> None:
     assert [each["id"] for each in checkout.runs(label="tenant:d")] == [drawn.id]
     drawn.terminate()
     drawn.delete()
+    with pytest.raises(Conflict, match=r"has not failed|not failed|running"):
+        ended.retry(dry_run=True)
     fork = ended.fork("o-10", 0, labels={"tenant": "c"})
     assert (fork.show()["forked_from"], fork.show()["labels"]) == ({"id": "o-9", "entries": 0}, {"tenant": "c"})
     fork.terminate()

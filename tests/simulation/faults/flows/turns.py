@@ -79,7 +79,7 @@ def _name_without_execution(header: FlowHeader, step: Any, wait: Wait, together:
     return replace(effect, name=name_of("step", header.address.base, wait.path, wait.attempt))
 
 
-def _no_receipt(address: FlowAddress, taken: Sequence[StoredMessage], _: datetime) -> Iterator[Write]:
+def _no_receipt(address: FlowAddress, taken: Sequence[StoredMessage], *_: Any) -> Iterator[Write]:
     return (Delete(message_path(address.base, message.id), message.version) for message in taken)
 
 
