@@ -261,7 +261,7 @@ def kill_and_write(stack: Stack, part: str) -> None:
     assert group
     stack.kill(part)
     eventually(lambda: not group_lives(group))
-    eventually(lambda: stack.pid(part) not in (None, group) and stack.is_up(part))
+    eventually(lambda: stack.pid(part) not in (None, group) and stack.is_up(part), 3 * SECONDS_MAX)
     with client(stack) as http:
         surely(lambda: http.put(f"notes/{part}", json=2))
         surely(lambda: http.post(f"notes/after-{part}"))
