@@ -17,7 +17,7 @@ from signalbox.objects import sweep as objects_sweep
 from signalbox.rates import sweep as rates_sweep
 from signalbox.semaphores import sweep as semaphores_sweep
 
-PARTS = {
+SWEEPS = {
     "batches": (batches_sweep.sweep,),
     "semaphores": (semaphores_sweep.sweep, rates_sweep.sweep, sections_sweep.sweep),
     "flows": (flows_sweep.sweep,),
@@ -34,7 +34,7 @@ def sweep(ports: Ports) -> None:
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
         if deployed is None or "objects" in deployed:
             parts.callback(objects_sweep.sweep, ports, settings().object_classes, budget)
-        for name, sweeps in PARTS.items():
+        for name, sweeps in SWEEPS.items():
             for part in sweeps if deployed is None or name in deployed else ():
                 parts.callback(part, ports, budget)
         parts.callback(outbox.sweep, ports, budget)

@@ -6,13 +6,22 @@ import pytest
 
 from tests.simulation.worlds.retried_trees.world import Judged
 
-REACHED = ("retried", "repeated", "nothing-failed", "tail-has-effects", "does-not-fit", "parent-moved-on", "no-entry")
+REACHED = (
+    "retried",
+    "repeated",
+    "nothing-failed",
+    "tail-has-effects",
+    "does-not-fit",
+    "holds-lock",
+    "parent-moved-on",
+    "no-entry",
+)
 
 
 @pytest.mark.slow
 def test_retried_runs_show_what_the_pages_say() -> None:
     reached: Counter[str] = Counter()
-    for seed in range(250):
+    for seed in range(1_000):
         judged = Judged(seed)
         judged.play()
         reached.update(judged.reached)

@@ -1,6 +1,8 @@
 """Retry in place: a run that has failed, or is stuck, continues under its id from an earlier point of its log."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -16,6 +18,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, message_to_record
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
+from signalbox.flows.model.waits import Claim
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
 from signalbox.flows.service import reads, retries, suspensions, turns
 from signalbox.mailboxes.model.messages import header_path
@@ -791,3 +794,41 @@ def test_a_termination_that_has_seen_the_ended_sub_flow_looks_again_after_its_re
         sweep.terminate(shop.ports, suspended)
     shop.settle()
     assert reads.get(shop.ports, below).state == "cancelled"
+
+
+@pytest.mark.parametrize(("delivery", "ends_in", "refused"), [("d", 40, 41), ("d", 0, None), ("", 40, None)])
+def test_a_stuck_run_is_not_retried_while_the_code_of_an_inline_step_may_run(
+    harness: Harness, delivery: str, ends_in: int, refused: int | None
+) -> None:
+    order.start("7")
+    harness.run()
+    now = harness.clock.now
+    claim = Claim(delivery, 1, now + timedelta(seconds=ends_in))
+    header = replace(
+        reads.get(runtime.ports(), FlowAddress("order", "7")), stuck={"detail": "no"}, running={"0": claim}
+    )
+    if refused is None:
+        rewinds.check_state(header, now, None)
+        return
+    with pytest.raises(CannotRetry) as error:
+        rewinds.check_state(header, now, None)
+    assert (error.value.reason, error.value.headers["Retry-After"]) == ("step-running", str(refused))
+
+
+@app.flow
+async def announced() -> str:
+    await flow.event("go")
+    flow.send(work.call(what="announcement"))
+    return await work.call(what="charge")
+
+
+def test_what_the_code_sends_behind_an_event_that_is_given_back_is_sent(harness: Harness) -> None:
+    broken.add("charge")
+    announced.start("1")
+    flows("announced", "1").event("go")
+    harness.run()
+    broken.clear()
+    assert (flows("announced", "1").status().state, ran.count("announcement")) == ("failed", 1)
+    flows("announced", "1").retry(0)
+    harness.run()
+    assert (flows("announced", "1").status().result, ran.count("announcement")) == ("charge done", 2)
