@@ -83,6 +83,9 @@ docs: $(READY) ## Write everything that is generated (CONTRIBUTING.md lists it)
 	@$(SIGNALBOX) catalogue >/dev/null
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.generated_pages
 
+site: $(READY) ## Build the site of the pages: dist/site (brings mkdocs-material)
+	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.site
+
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1, VERSIONS=1)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds "$$SEEDS" $(if $(LONG),--long) $(if $(VERSIONS),--versions)
 
