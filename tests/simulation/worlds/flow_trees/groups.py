@@ -42,6 +42,15 @@ class GroupNode(Node):
             item = self.group.items[len(self.children)]
             node = MapCall(self.model, item) if self.group.kind == "map" else self.model.node_of(item)
             self.children.append(node.begin(self))
+        if not self.waits_for_cancel():
+            self.count(begun)
+
+    def waits_for_cancel(self) -> bool:
+        """Return whether the group has begun while a cancel is due, which comes before the outcomes of its items."""
+        return False
+
+    def count(self, begun: int = 0) -> None:
+        """Take the outcomes of items that have ended as they began."""
         for child in self.children[begun:]:
             if child.outcome:
                 self.took(child)
@@ -71,6 +80,10 @@ class GroupNode(Node):
             child.drop()
 
     @property
+    def is_over(self) -> bool:
+        return super().is_over or all(child.is_over for child in self.children)
+
+    @property
     def has_open_shield(self) -> bool:
         return any(child.has_open_shield for child in self.children if child.is_open)
 
@@ -98,8 +111,15 @@ class AllOf(GroupNode):
             if child.is_open:
                 child.cancel()
 
+    def waits_for_cancel(self) -> bool:
+        return self.model.is_refusing
+
     def cancel(self) -> None:
-        if self.is_open:
+        if self.is_open and self.is_over:  # all items have ended as they began: the cancel comes too late
+            for child in self.children:
+                child.cancel()
+            self.count()
+        elif self.is_open:
             self.is_cancelled = True
             if self.error is None:  # otherwise the children are cancelled already, and once is enough
                 self.cancel_children()
@@ -133,6 +153,10 @@ class FirstOf(GroupNode):
     """The first of the items to end, or to succeed. The others are dropped."""
 
     winner: Node | None = None
+
+    def start(self) -> None:
+        with self.model.refusing(False):
+            super().start()
 
     def may_begin(self) -> bool:
         return not any(map(self.wins, self.children))
@@ -182,7 +206,8 @@ class ShieldNode(Node):
         self.child = model.node_of(item)
 
     def start(self) -> None:
-        self.outcome = self.child.begin(self).outcome
+        with self.model.refusing(False):
+            self.outcome = self.child.begin(self).outcome
 
     def got(self, child: Node) -> None:
         assert child.outcome is not None
@@ -262,14 +287,13 @@ class Branch(Node):
             self.is_due_at_once = False
             close(item)
             return Outcome(error=flow.Cancelled())
-        self.waiting = self.model.node_of(item).begin(self)
-        if self.waiting.outcome:
-            return self.waiting.outcome
-        if is_due:  # of the item, only the shields are begun
-            self.model.is_refusing = True
-            self.waiting.cancel()
-            self.model.is_refusing = False
-        return None
+        with self.model.refusing(is_due):
+            self.waiting = node = self.model.node_of(item)
+            node.begin(self if not is_due else None)
+            if is_due:  # of the item, only the shields are begun
+                node.cancel()
+        node.around = self
+        return node.outcome
 
     def undo(self) -> None:
         if not self.has_begun:

@@ -8,8 +8,8 @@ rules over speed and knows nothing of logs, paths, replays or turns.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -92,11 +92,21 @@ class Model:
         return [] if at is None else [self.kept.pop(at)[1]]
 
     def pass_on(self) -> None:
-        """Pass events that have been kept again on to commands that wait for them already."""
-        for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
-            if leaf in self.pending and (kept := self.taken(leaf.command.label)):
-                self.pending.remove(leaf)
-                leaf.receive(kept[0])
+        """Pass events that have been kept again on to commands that wait for them already, in order of arrival."""
+        while leaf := next(filter(None, (self.wait_for(name) for name, _ in self.kept)), None):
+            self.pending.remove(leaf)
+            leaf.receive(self.taken(leaf.command.label)[0])
+
+    def wait_for(self, name: str) -> Leaf | None:
+        """Return the longest wait for an event, or None."""
+        return next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
+
+    @contextmanager
+    def refusing(self, is_refusing: bool) -> Iterator[None]:
+        """Begin items while a cancel is due, or not: `is_refusing`."""
+        before, self.is_refusing = self.is_refusing, is_refusing
+        yield
+        self.is_refusing = before
 
     def node_of(self, item: Any) -> Node:
         return item.node(self) if isinstance(item, Item) else Branch(self, item)
@@ -130,7 +140,7 @@ class Model:
 
     def receive(self, name: str, value: Any) -> None:
         """Pass an event on to the longest wait for it, or keep it."""
-        leaf = next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
+        leaf = self.wait_for(name)
         if leaf is None:
             self.keep(name, value)
         else:

@@ -103,6 +103,11 @@ class Node:
         return self.outcome is None and not self.dropped
 
     @property
+    def is_over(self) -> bool:
+        """Whether no cancel can change the outcome any more."""
+        return self.outcome is not None
+
+    @property
     def has_open_shield(self) -> bool:
         return False
 
