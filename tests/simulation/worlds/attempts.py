@@ -4,7 +4,7 @@ Tasks of several contexts: continuations of one semaphore, some of which release
 units of one batch, and tasks without a context. The code of a task returns, raises every time, or kills its process
 every time. Whenever a task is given up, its code was started as often as is allowed. At rest, no code was started more
 than once too often, every task returned or was given up, every unit has an outcome, and no permit is held. In some
-worlds the semaphore is deleted, and perhaps created again, while its tasks run: what they return or raise stays their end.
+worlds the semaphore is deleted, and perhaps created again, while its tasks run: what they return or raise is their end.
 
 No answer is lost in this world: a count whose answer is lost costs its task a start (docs/protocols/tasks.md).
 """
