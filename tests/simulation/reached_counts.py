@@ -77,6 +77,10 @@ BEGUN_AGAIN = "generations of flows behind the first"
 STARTED_AGAIN = "flows started under an id that was used before"
 ACTED_ON = "runs acted on by requests for all that match"
 SKIPPED = "runs that such requests have skipped"
+FORGED = {
+    name: f"tasks out of forged records of {name} refused"
+    for name in ("batches", "failures", "mailbox", "outbox", "pages", "rate_waits", "waiters")
+}
 CALLBACKS_LATE = "callbacks used when their run was removed"
 
 REACHED: Counter[str] = Counter()

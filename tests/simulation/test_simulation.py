@@ -33,6 +33,7 @@ from tests.simulation.reached_counts import (
     FAILURES_KEPT,
     FAILURES_RETRIED,
     FLOWS_STUCK,
+    FORGED,
     FORKED,
     GIVEN_UP,
     GROUPS_AGAIN,
@@ -87,6 +88,7 @@ SEEDS = {
     "attempts": 150,
     "failures": 150,
     "flow_trees": 20_000,
+    "forged_records": 150,
     "flows": 60,
     "bulk_acts": 80,
     "nested_flows": 60,
@@ -107,6 +109,7 @@ LONG_SEEDS = 10
 
 REACHED_IN = {
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
+    "forged_records": tuple(FORGED.values()),
     "flows": (ARCHIVED, ARCHIVES_FAILED, BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
     "bulk_acts": (ACTED_ON, OUTAGES, SKIPPED, TASKS_REFUSED),
     "nested_flows": (NAMES_REUSED, OUTAGES, TASKS_REFUSED),

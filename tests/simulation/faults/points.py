@@ -22,6 +22,7 @@ Replacements = Iterable[Replacement]
 FAULT_POINTS: Mapping[str, str] = {
     "adapters.OF_THE_INSTALLATION": "signalbox.adapters.cloud_tasks:OF_THE_INSTALLATION",
     "adapters.OF_THE_TASK": "signalbox.adapters.cloud_tasks:OF_THE_TASK",
+    "adapters.undeliverable": "signalbox.adapters.deployed_catalogue:undeliverable",
     "batches.BatchRun.task_name": "signalbox.batches.model.tree:BatchRun.task_name",
     "batches.Position.since": "signalbox.batches.machine.watch:Position.since",
     "batches.commit_outcomes of groups": "signalbox.batches.service.groups:commit_outcomes",
