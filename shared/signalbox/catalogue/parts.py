@@ -34,6 +34,7 @@ ALL = "all"
 
 SWEEP = "sweep"
 SCHEDULED = "scheduled_tasks"
+HANDLERS = "handlers"
 VERIFICATIONS = "verifications"
 
 
@@ -104,10 +105,9 @@ PARTS: dict[str, Part] = {
         schedules=("recount",),
         collections=("adjustments", "counted", "entries", "standing_declarations", "yokes"),
     ),
-    "tasks": Part(
-        queue=TASKS_QUEUE, api=("tasks",), collections=("attempts", "document_events", "failures", "receipts")
-    ),
-    SCHEDULED: Part(workers=("tasks",), needs=("tasks",)),
+    "tasks": Part(queue=TASKS_QUEUE, api=("tasks",), collections=("attempts", "failures", "receipts")),
+    HANDLERS: Part(needs=("tasks",), collections=("document_events",)),
+    SCHEDULED: Part(workers=("tasks",), needs=("tasks",), collections=("document_events",)),
     "failures": Part(needs=("tasks",), api=("failures",)),
     SWEEP: Part(workers=("sweep",), schedules=("sweep",), collections=("outbox", "outbox_refused")),
 }

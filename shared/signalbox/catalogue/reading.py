@@ -36,6 +36,7 @@ from signalbox.catalogue.parts import (
     ALL,
     APIS,
     FUNCTIONS,
+    HANDLERS,
     OF_EVENTS,
     OF_NAMES,
     OF_QUEUES,
@@ -242,6 +243,8 @@ def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[
         collection = str(trigger.get("document")).partition("/")[0]
         if trigger.get("function") not in FUNCTIONS and collection in OF_EVENTS:
             yield Use(OF_EVENTS[collection], origin("triggers", name, trigger))
+        if trigger.get("handler"):
+            yield Use(HANDLERS, origin("triggers", name, trigger))
     for section, part in OF_SECTIONS.items():
         for name, _ in _entries(sections, section):
             yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
