@@ -147,7 +147,9 @@ def test_a_flow_has_the_queues_triggers_and_schedules_that_it_needs_and_no_other
     assert rows["deployments"]["sweep"]["env"]["SIGNALBOX_PARTS"] == '["flows","sweep","tasks"]'
 
 
-@pytest.mark.parametrize("entry", ["api: [batches]\nfunctions: {orders: {}}\n", "functions: {orders: {}, printers: {}}\n"])
+@pytest.mark.parametrize(
+    "entry", ["api: [batches]\nfunctions: {orders: {}}\n", "functions: {orders: {}, printers: {}}\n"]
+)
 def test_flows_enqueue_batches_if_any_code_or_the_api_uses_batches(tmp_path: Path, entry: str) -> None:
     printers = tmp_path / "functions" / "printers"
     printers.mkdir(parents=True)
@@ -278,9 +280,7 @@ def test_an_empty_api_names_no_function(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path: Path) -> None:
-    found = project(
-        tmp_path, "functions: {orders: {}, sweep: {memory: 1Gi}}\nqueues: {flows: {concurrent_max: 4}}\n"
-    )
+    found = project(tmp_path, "functions: {orders: {}, sweep: {memory: 1Gi}}\nqueues: {flows: {concurrent_max: 4}}\n")
     assert found.functions["sweep"].memory == "1Gi"
     assert (found.queues["flows"].concurrent_max, found.queues["flows"].attempts_max) == (4, -1)
 

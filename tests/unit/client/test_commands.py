@@ -482,8 +482,8 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
 def test_without_batches_the_command_acts_on_each_run_that_matches(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for id in ("o-1", "o-2"):
-        client.flow("shop", "checkout").start(id, order=id, item="tea", count=1, amount=5_000)
+    for run in ("o-1", "o-2"):
+        client.flow("shop", "checkout").start(run, order=run, item="tea", count=1, amount=5_000)
     monkeypatch.setattr(flows_http, "is_called_by_queues", lambda _: False)
     assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 0
     said = capsys.readouterr().err
