@@ -20,7 +20,6 @@ resource "google_service_account" "kit" {
   for_each     = local.kit_accounts
   account_id   = "kit-${local.name_prefix}${each.key}"
   display_name = each.value
-  depends_on   = [google_project_service.api]
 }
 
 resource "google_service_account" "runtime" {
@@ -33,7 +32,6 @@ resource "google_service_account" "runtime" {
       error_message = "The account ${each.value} must have 6 characters or more: give the function a longer name in catalogue.yaml."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # The account with which queues call functions: one for the queues of the kit's workers, one for those of users' tasks, flows and
@@ -49,7 +47,6 @@ resource "google_service_account" "queue" {
       error_message = "The account qu-${local.name_prefix}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # Terraform evaluates the map of a `for_each` once for each of its resources, so these maps are small.

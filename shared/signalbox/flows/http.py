@@ -11,6 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Annotated, Any, cast
 
+from signalbox.adapters.deployed_catalogue import is_called_by_queues
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
@@ -28,6 +29,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
+from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
@@ -160,6 +162,11 @@ START = {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 30}}
 ACCEPTED: Mapping[int, Any] = {202: FlowAddressShown}
 STARTED: Mapping[int, Any] = {200: FlowAddressShown, 201: FlowAddressShown}
 
+NO_BATCHES = (
+    "An action on all runs that match is a batch, and batches are not deployed: add `api: [batches]` to the catalogue, "
+    "or act on each run."
+)
+
 declared = Routes("")
 """The routes of `FlowRoutes`. Each method declares its own."""
 
@@ -240,7 +247,8 @@ class FlowRoutes:
 
         The batch has a unit for each run, whose result is `done`, or `skipped` if the run no longer matches. If a run
         refuses the action, its unit fails. Runs that begin to match later are not included. A repeat under an
-        `Idempotency-Key` returns the same batch, for as long as the batch is kept.
+        `Idempotency-Key` returns the same batch, for as long as the batch is kept. A deployment without batches
+        answers 404.
         """
         self._check(Access(request, "act_on_all", flow))
         body = FlowsActionRequest.from_request(_body(request))
@@ -249,6 +257,8 @@ class FlowRoutes:
         wanted = bulk.ActionOnRuns(body.action, runs, body.reason)
         if body.dry_run:
             return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
+        if not is_called_by_queues(BATCH_EXPAND):
+            raise NotFound(NO_BATCHES)
         key = request.caller_key or ports.store.new_id()
         begun = bulk.act_on_all(ports, self._local().function, wanted, key)
         return Response(202, FlowsBatchShown(begun.batch, begun.count))

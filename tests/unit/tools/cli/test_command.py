@@ -243,9 +243,8 @@ def test_a_project_grows_with_its_code(shop: Path, capsys: pytest.CaptureFixture
         return main_py.read_text().split(code)[0].count("\n") + 1
 
     text = shown()
-    assert f"#   flows    functions/orders/main.py:{line_of('async def')}\n" in text
-    assert f"#   batches  functions/orders/main.py:{line_of('async def')}\n" in text
-    assert deployed() == {"orders", "batch_expand", "sweep"}
+    assert f"#   flows  functions/orders/main.py:{line_of('async def')}\n" in text
+    assert deployed() == {"orders", "sweep"}
     main_py.write_text(
         main_py.read_text()
         .replace("import Function", "import Function, semaphore")
@@ -254,7 +253,7 @@ def test_a_project_grows_with_its_code(shop: Path, capsys: pytest.CaptureFixture
     text = shown()
     assert f"#   semaphores  functions/orders/main.py:{line_of('semaphore(')}\n" in text
     assert "signalbox.lock.yaml has changed: commit it" in text
-    assert deployed() == {"orders", "batch_expand", "semaphore_admit", "sweep"}
+    assert deployed() == {"orders", "semaphore_admit", "sweep"}
 
 
 def test_a_new_project_has_the_functions_for_callers_that_are_named(
