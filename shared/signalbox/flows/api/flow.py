@@ -33,7 +33,9 @@ from signalbox.flows.machine.commands import (
     Inline,
     Lock,
     NextEvent,
+    NextUpdate,
     RatePermits,
+    ReceivedUpdate,
     SettledOf,
     Shield,
     Sleep,
@@ -284,6 +286,31 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     """
     codec_of(type, f"the event {name!r}")
     return created(NextEvent(name, type), "flow.event()")
+
+
+@overload
+def update(name: str) -> NextUpdate[Any]: ...
+
+
+@overload
+def update(name: str, type: type[T]) -> NextUpdate[T]: ...
+
+
+@overload
+def update(name: str, type: UnionType) -> NextUpdate[Any]: ...
+
+
+def update(name: str, type: Any = Any) -> NextUpdate[Any]:
+    """Return a command that waits for the next update called `name`. Its result has the `value`, and is to be answered.
+
+    The sender of an update waits for the answer: `received.answer(result)`, or `received.refuse(Problem(…))`. Updates
+    that arrive before the wait are kept. `type` is the type of the value, as for `event`; an update with another value
+    is answered with a `BadArgument`, and the code does not receive it. Without an answer, the next execution of
+    `continue_as_new` receives the update, and a run that ends refuses it. Raises `TypeError` for a type that an
+    argument of a task cannot have.
+    """
+    codec_of(type, f"the update {name!r}")
+    return created(NextUpdate(name, type), "flow.update()")
 
 
 def lock(
@@ -599,6 +626,7 @@ __all__ = [
     "CommandCancelled",
     "Handle",
     "HeldLock",
+    "ReceivedUpdate",
     "Settled",
     "TimedOut",
     "all",
@@ -627,6 +655,7 @@ __all__ = [
     "shield",
     "sleep",
     "step",
+    "update",
     "uuid",
     "wait_for",
 ]

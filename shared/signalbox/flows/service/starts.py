@@ -29,7 +29,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.labels import NO_LABELS, checked_labels
-from signalbox.flows.model.messages import Message
+from signalbox.flows.model.messages import Message, message_to_record
 from signalbox.flows.problems import BadFlow, CannotFork
 from signalbox.flows.service.reads import present
 from signalbox.flows.service.turns import refuse_sub_flows, write_log
@@ -37,6 +37,7 @@ from signalbox.flows.storage.commands import creation
 from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, timed
 from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.storage import message_put
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,49 @@ def start(
     Raises `OtherBody` if the id was used with other arguments, `BadArgument` if the arguments do not fit the code in
     this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
     """
+    header, commit = _start(ports, flows, function, address, arguments, on_complete, labels, timeout_seconds)
+    try:
+        commit_start(ports, commit)
+    except AlreadyExists:
+        _check_same_start(ports, header)
+        return Started(address, created=False)
+    return Started(address, created=True)
+
+
+def start_with(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    message: tuple[str, Message],
+    on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Start a flow with a message in its mailbox, by the message's id, in one commit. Its wake-up applies the message.
+
+    Raises `AlreadyExists` if there is a run, and the errors of `start`.
+    """
+    header, commit = _start(ports, flows, function, address, arguments, on_complete, labels, timeout_seconds)
+    id_, sent = message
+    put = replace(message_put(address.base, id_, message_to_record(sent)), guard=None)  # one of a removed run may exist
+    wake = wake_flow(address.base, header.function)
+    wakes = [] if wake in commit.effects else [wake]
+    commit_start(ports, replace(commit, writes=[*commit.writes, put], effects=[*commit.effects, *wakes]))
+
+
+def _start(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    on_complete: Call | None,
+    labels: Mapping[str, str],
+    timeout_seconds: float | None,
+) -> tuple[FlowHeader, Commit]:
+    """Return the header of a start, and the commit that creates the run."""
     checked = checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
     seconds, incarnation = checked_timeout(timeout_seconds), ports.store.new_id()
     header = new_header(
@@ -73,13 +117,8 @@ def start(
     definition = flows.definitions.get(address.name) if flows.function == function else None
     now = _server_time(ports, header) if seconds else None
     header = with_deadline(header, seconds, now) if now else header
-    try:
-        commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
-        commit_start(ports, timed(commit, header, seconds) if seconds else commit)
-    except AlreadyExists:
-        _check_same_start(ports, header)
-        return Started(address, created=False)
-    return Started(address, created=True)
+    commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
+    return header, timed(commit, header, seconds) if seconds else commit
 
 
 def commit_start(ports: Ports, commit: Commit) -> None:
