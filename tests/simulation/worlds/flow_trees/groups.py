@@ -238,6 +238,7 @@ class Branch(Node):
     def __init__(self, model: Model, code: Coroutine[Item, Any, Any], *, is_users: bool = True) -> None:
         super().__init__(model)
         self.code = code
+        model.codes.append(code)
         self.is_users = is_users
         self.is_due = self.is_due_at_once = self.has_begun = False
         self.waiting: Node | None = None

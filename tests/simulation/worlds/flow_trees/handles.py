@@ -47,7 +47,7 @@ class Handle(Node, Item):
             return False
         self.child.drop()
         self.model.pass_on()
-        self.decide(Outcome(error=flow.CommandCancelled("cancelled")))
+        self.decide(Outcome(error=flow.CommandCancelled("The command was cancelled by its handle.")))
         return True
 
 
