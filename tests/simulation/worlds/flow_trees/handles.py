@@ -65,6 +65,10 @@ class HandleWait(Node):
             self.handle.received += 1
             self.end(self.handle.outcome)
 
+    @property
+    def fate(self) -> bool | None:
+        return super().fate if self.outcome is not None or self.dropped else self.handle.fate
+
     def cancel(self) -> None:
         if self in self.handle.waits:
             self.handle.waits.remove(self)

@@ -103,9 +103,9 @@ class Node:
         return self.outcome is None and not self.dropped
 
     @property
-    def is_over(self) -> bool:
-        """Whether no cancel can change the outcome any more."""
-        return self.outcome is not None
+    def fate(self) -> bool | None:
+        """Whether the node succeeds, once no cancel can change that any more: its outcome may be on its way."""
+        return None if self.outcome is None else self.outcome.error is None
 
     @property
     def has_open_shield(self) -> bool:
