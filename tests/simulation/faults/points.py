@@ -213,6 +213,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.CommandWrites.collect": "signalbox.flows.storage.commits:CommandWrites.collect",
     "flows.next_header": "signalbox.flows.storage.commits:next_header",
     "flows.Handle.abandon": "signalbox.flows.machine.tree:Handle.abandon",
+    "flows.Handle.cancel": "signalbox.flows.machine.tree:Handle.cancel",
     "flows.HandleWait.abandon": "signalbox.flows.machine.tree:HandleWait.abandon",
     "flows.HandleWait.cancel": "signalbox.flows.machine.tree:HandleWait.cancel",
     "flows.Driver.begin": "signalbox.flows.machine.driver:Driver.begin",

@@ -80,10 +80,6 @@ class GroupNode(Node):
             child.drop()
 
     @property
-    def is_over(self) -> bool:
-        return super().is_over or all(child.is_over for child in self.children)
-
-    @property
     def has_open_shield(self) -> bool:
         return any(child.has_open_shield for child in self.children if child.is_open)
 
@@ -114,8 +110,15 @@ class AllOf(GroupNode):
     def waits_for_cancel(self) -> bool:
         return self.model.is_refusing
 
+    @property
+    def fate(self) -> bool | None:
+        fates = [child.fate for child in self.children]
+        if self.outcome is not None or None in fates:
+            return super().fate
+        return self.group.kind == "settled" or all(fates)
+
     def cancel(self) -> None:
-        if self.is_open and self.is_over:  # all items have ended as they began: the cancel comes too late
+        if self.is_open and self.fate is not None:  # all items have ended: the cancel comes too late
             for child in self.children:
                 child.cancel()
             self.count()
@@ -154,6 +157,16 @@ class FirstOf(GroupNode):
 
     winner: Node | None = None
 
+    @property
+    def fate(self) -> bool | None:
+        fates = [child.fate for child in self.children]
+        ended = [fate for fate in fates if fate is not None]
+        if self.outcome is not None or not ended:
+            return super().fate
+        if self.group.kind == "first":
+            return ended[0]
+        return True if any(ended) else None if None in fates else False
+
     def start(self) -> None:
         with self.model.refusing(False):
             super().start()
@@ -184,7 +197,7 @@ class FirstOf(GroupNode):
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
             self.end(Outcome(error=flow.AllFailed("all", cast("Mapping[int | str, Problem]", errors))))
-        elif self.is_cancelled and not self.has_open_shield:
+        elif self.is_cancelled and not self.has_open_shield and self.fate is None:
             self.end_without(self.children, Outcome(error=flow.Cancelled()))
 
 
@@ -222,6 +235,10 @@ class ShieldNode(Node):
         self.child.drop()
 
     @property
+    def fate(self) -> bool | None:
+        return self.child.fate
+
+    @property
     def has_open_shield(self) -> bool:
         return self.is_open
 
@@ -238,6 +255,7 @@ class Branch(Node):
     def __init__(self, model: Model, code: Coroutine[Item, Any, Any], *, is_users: bool = True) -> None:
         super().__init__(model)
         self.code = code
+        model.codes.append(code)
         self.is_users = is_users
         self.is_due = self.is_due_at_once = self.has_begun = False
         self.waiting: Node | None = None

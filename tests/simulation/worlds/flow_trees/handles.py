@@ -47,7 +47,7 @@ class Handle(Node, Item):
             return False
         self.child.drop()
         self.model.pass_on()
-        self.decide(Outcome(error=flow.CommandCancelled("cancelled")))
+        self.decide(Outcome(error=flow.CommandCancelled("The command was cancelled by its handle.")))
         return True
 
 
@@ -64,6 +64,10 @@ class HandleWait(Node):
         else:
             self.handle.received += 1
             self.end(self.handle.outcome)
+
+    @property
+    def fate(self) -> bool | None:
+        return super().fate if self.outcome is not None or self.dropped else self.handle.fate
 
     def cancel(self) -> None:
         if self in self.handle.waits:

@@ -18,15 +18,19 @@ from signalbox.core.problems import LeaseEnded
 from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
 from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, Shield
 from tests.simulation.worlds.flow_trees.handles import Handle
-from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome
+from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome, number_received
 
 
 @dataclass(eq=False)
 class Model:
-    """A run of a flow. `main` returns the coroutine of one generation."""
+    """A run of a flow. `main` returns the coroutine of one generation.
+
+    `received` returns the outcome of an event's value, and `codes` has the coroutines of all branches.
+    """
 
     main: Callable[[Model, int], Coroutine[Item, Any, Any]]
     is_timed: bool = True
+    received: Callable[[Any], Outcome] = number_received
     pending: list[Leaf] = field(default_factory=list)
     ready: deque[Callable[[], None]] = field(default_factory=deque)
     kept: list[tuple[str, Any]] = field(default_factory=list)
@@ -41,10 +45,12 @@ class Model:
     is_refusing: bool = False
     entries: int = 0
     branch: Branch = field(init=False)
+    codes: list[Coroutine[Item, Any, Any]] = field(default_factory=list)
 
-    def start(self) -> None:
-        """Begin the first generation."""
-        self.begin()
+    def start(self, *, is_due: bool = False) -> None:
+        """Begin the first generation, or one whose first `await` raises a cancel that `is_due`."""
+        self.is_cancelled = is_due
+        self.begin(is_due=is_due)
         self.settle()
 
     def begin(self, *, is_due: bool = False) -> None:
@@ -118,17 +124,17 @@ class Model:
 
     # --- entries ---
 
-    def end(self, kind: str, label: str, value: Any = None, error: str = "") -> None:
+    def end(self, kind: str, label: str, outcome: Outcome) -> None:
         """End a pending command."""
         self.entries += 1
         [leaf] = [leaf for leaf in self.pending if leaf.command.key == (kind, label)]
         self.pending.remove(leaf)
-        problem = Problem(error) if error else None
-        if kind == "lock":
+        if outcome.error is None and kind == "renew" and label not in self.locks:
+            outcome = Outcome(error=LeaseEnded("released"))
+        if outcome.error is None and kind in ("lock", "renew"):
             self.locks.add(label)
-        elif kind == "renew" and label not in self.locks:
-            problem = LeaseEnded("released")
-        leaf.end(Outcome(Lock(label, self) if kind in ("lock", "renew") else value, problem))
+            outcome = Outcome(Lock(label, self))
+        leaf.end(outcome)
         self.settle()
 
     def event(self, name: str, value: Any) -> None:
