@@ -10,11 +10,12 @@ locals {
     },
     length(local.own_accounts) < length(local.deployments) ? { functions = "Runs the functions of the kit" } : {},
     length(local.triggers) > 0 ? { events = "Invokes functions with events" } : {},
+    var.exports == null ? {} : { exports = "Exports the database" },
   )
   queue_accounts = toset([for queue in local.queues : queue.account])
 }
 
-# Only Cloud Scheduler, Cloud Build and Eventarc use the accounts of schedules, builds and triggers. Functions cannot act as them, so
+# Only Cloud Scheduler, Cloud Build and Eventarc use the accounts of schedules, exports, builds and triggers. Functions cannot act as them, so
 # there is one of each.
 resource "google_service_account" "kit" {
   for_each     = local.kit_accounts
