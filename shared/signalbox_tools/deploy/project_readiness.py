@@ -36,21 +36,25 @@ class Preparation:
         if self._now(lacking):
             self._refuse(self._now(lacking))
         for each in lacking:
-            self.say(f"{each.what} `signalbox deploy` asks to enable them.")
+            self.say(f"{each.what} `signalbox deploy` enables them.")
         return found
 
     @staticmethod
     def _now(lacking: Iterable[prerequisites.Missing]) -> Sequence[prerequisites.Missing]:
         return [each for each in lacking if each.offer != prerequisites.ENABLE_LATER]
 
-    def prepared(self) -> project_facts.Facts:
-        """Return the facts of a project that is ready, after offering to create the parts that a fresh one lacks."""
+    def prepared(self, *, planned: bool) -> project_facts.Facts:
+        """Return the facts of a project that is ready, after offering to create the parts that a fresh one lacks.
+
+        A plan that was saved has named the APIs that it needs. If it is applied (`planned`), they are enabled without a
+        question.
+        """
         found = project_facts.gather(self.target, self.run)
         lacking = prerequisites.missing(self.target, found)
         if any(not each.offer for each in lacking):
             self._refuse(lacking)
         for each in lacking:
-            self._offer(each, found)
+            self._offer(each, found, planned=planned)
         return self.ready() if lacking else found
 
     def bootstrap(self) -> None:
@@ -60,12 +64,13 @@ class Preparation:
             self._refuse(lacking)
         self._bootstrap(found)
 
-    def _offer(self, lacking: prerequisites.Missing, found: project_facts.Facts) -> None:
+    def _offer(self, lacking: prerequisites.Missing, found: project_facts.Facts, *, planned: bool) -> None:
         self.say(f"{lacking.what}\n  {lacking.remedy}")
         if lacking.offer == prerequisites.BOOTSTRAP:
             self._bootstrap(found)
             return
-        agreed(self.agree, "Enable them?")
+        if not (planned and lacking.offer == prerequisites.ENABLE_LATER):
+            agreed(self.agree, "Enable them?")
         outcome = self.run(lacking.remedy.split(), folder=self.target.root)
         if not outcome.ok:
             raise CommandFailed(outcome.error.strip())

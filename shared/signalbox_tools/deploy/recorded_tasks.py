@@ -49,10 +49,7 @@ KEPT = {
 OF_CALLERS = {
     "batches": (
         Query(BATCHES, BATCH_RUNS),
-        (
-            "batches: {} open or sealed, which callers can no longer load, seal, complete or cancel. Each ends at its "
-            "deadline at the latest"
-        ),
+        "batches: {} open or sealed, which callers can no longer load, seal, complete or cancel. Deadlines end them",
     ),
     "failures": (
         Query(FAILURES),

@@ -205,8 +205,19 @@ def test_an_api_that_a_change_of_the_code_needs_is_enabled_before_the_plan_of_it
 def test_a_plan_names_the_apis_that_its_deployment_would_enable(place: deployment_target.Target) -> None:
     script, said = Script(**{SERVICES: ENABLED.replace("eventarc.googleapis.com", "")}), list[str]()
     assert not Deployment(place, said.append, lambda _: "y", script).plan().empty
-    assert "APIs are off: eventarc.googleapis.com. `signalbox deploy` asks to enable them." in said
+    assert "APIs are off: eventarc.googleapis.com. `signalbox deploy` enables them." in said
     assert script.count("gcloud services enable") == 0
+
+
+def test_the_deployment_of_a_saved_plan_enables_the_apis_that_the_plan_named_without_a_question(
+    place: deployment_target.Target,
+) -> None:
+    before = ENABLED.replace("eventarc.googleapis.com", "")
+    script = Script(**{SERVICES: [before, before, ENABLED], "gcloud services enable": ""})
+    steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
+    steps.plan()
+    assert steps.deploy(saved=True)
+    assert script.count(f"gcloud services enable eventarc.googleapis.com --project={PROJECT}") == 1
 
 
 def test_a_plan_offers_nothing_and_changes_nothing(place: deployment_target.Target, fresh: Script) -> None:
