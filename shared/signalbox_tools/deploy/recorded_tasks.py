@@ -31,7 +31,7 @@ from signalbox.semaphores.service.views import WITH_WAITERS
 from signalbox.standings.model.yokes import DECLARED, YOKES
 from signalbox.tasks.model.failures import FAILURES
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.programs import CommandFailed, Run
+from signalbox_tools.deploy.programs import Run
 
 RECORDS_MAX = 6_000
 PAGE = 300
@@ -94,14 +94,10 @@ class Removal:
 
 def database(target: Target, run: Run) -> Store:
     """Return the environment's database, read as gcloud's account. Raises `CommandFailed`."""
-    from google.oauth2.credentials import Credentials
-
     from signalbox.adapters.firestore.store import FirestoreStore
+    from signalbox_tools.deploy.gcloud_credentials import gcloud_credentials
 
-    outcome = run(("gcloud", "auth", "print-access-token"), folder=target.root)
-    if not outcome.ok:
-        raise CommandFailed(outcome.error.strip())
-    return FirestoreStore(target.project, target.database, credentials=Credentials(outcome.text.strip()))
+    return FirestoreStore(target.project, target.database, credentials=gcloud_credentials(target, run))
 
 
 def found(store: Store, removal: Removal) -> list[str]:
