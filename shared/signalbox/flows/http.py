@@ -29,6 +29,7 @@ from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -61,6 +62,7 @@ from signalbox.flows.problems import (
     FlowRunning,
     NoCallback,
     NoFlow,
+    NoPayload,
     NoQuery,
     NotArchived,
     TooManyEvents,
@@ -78,6 +80,7 @@ from signalbox.flows.requests import (
     QueryName,
     ReasonRequest,
     RunId,
+    Sha256,
 )
 from signalbox.flows.service import lists, messages, queries, reads, retries, starts, suspensions
 from signalbox.flows.shown import (
@@ -89,6 +92,7 @@ from signalbox.flows.shown import (
     FlowEntryShown,
     FlowLogShown,
     FlowLogWithSpansShown,
+    FlowPayloadShown,
     FlowQueriesShown,
     FlowRetryShown,
     FlowsBatchShown,
@@ -101,6 +105,7 @@ from signalbox.flows.shown import (
 )
 from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, wait_seconds
+from signalbox.payloads.service import opening_those_of
 
 RUN = "/flows/{flow}/{id}"
 
@@ -298,7 +303,8 @@ class FlowRoutes:
         page, next_page_token = log_page(entries, token)
         if not wanted:
             return Response(200, FlowLogShown.of(header, entries, page, next_page_token))
-        spans = self._spans(header, entries, token, details=not request.is_open)
+        with opening_those_of(ports):
+            spans = self._spans(header, entries, token, details=not request.is_open)
         return Response(200, FlowLogWithSpansShown.of(header, entries, page, next_page_token, spans=spans))
 
     def _spans(
@@ -321,6 +327,12 @@ class FlowRoutes:
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         )
+
+    @declared.on("GET", f"{RUN}/payloads/{{sha256}}", answers={200: FlowPayloadShown}, refuses=(NoFlow, NoPayload))
+    def get_flow_payload(self, ports: Ports, request: Request, flow: FlowName, id: RunId, sha256: Sha256) -> Response:
+        """Return a large value of a run, which its status or its log shows by size and hash."""
+        address = self._address(Access(request, "log", flow, id))
+        return Response(200, FlowPayloadShown(flow, id, sha256, reads.get_payload(ports, address, sha256)))
 
     @declared.on("GET", f"{RUN}/queries", answers={200: FlowQueriesShown}, refuses=(NoFlow, CannotQuery))
     def list_flow_queries(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -595,7 +607,7 @@ class CallbackRoutes:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)
-        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
+        messages.post_callback(ports, callback, request.json(value_bytes_max(CORE_LIMITS.task_bytes_max)))
         return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
 
 
@@ -644,7 +656,7 @@ def _html(status: int, title: str, content: str) -> Response:
 
 
 def _body(request: Request) -> dict[str, Json]:
-    return request.json_object(CORE_LIMITS.task_bytes_max)
+    return request.json_object(value_bytes_max(CORE_LIMITS.task_bytes_max))
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

@@ -28,6 +28,7 @@ RunId = Annotated[
 ]
 
 QueryName = Annotated[str, Described({"pattern": f"^{FLOW_NAME.pattern}$"})]
+Sha256 = Annotated[str, Described({"pattern": "^[0-9a-f]{64}$"})]
 EventName = Annotated[str, Described({"minLength": 1, "maxLength": LIMITS.flow_event_name_bytes_max})]
 
 

@@ -113,6 +113,7 @@ from signalbox.flows.model.messages import Cancel, Event, Message, Result, paren
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import Outgoing
 
 
 @dataclass(slots=True)
@@ -130,6 +131,7 @@ class FlowTurn:
       and `claimed` has the claims that the turn makes for the carrier.
     - `result` is the codec of the flow's result.
     - `adopted` has the ids of sub-flows of earlier executions that an opening turn adopts, by path.
+    - `outgoing` collects the payloads that the commit names.
     """
 
     header: FlowHeader
@@ -149,6 +151,7 @@ class FlowTurn:
     moves_claims: bool = False
     result: Codec = JSON
     adopted: dict[str, str] = field(default_factory=dict)
+    outgoing: Outgoing = field(default_factory=Outgoing)
 
     @classmethod
     def begin(

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.formats import FORMAT
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PAYLOADS_FORMAT, Payload, payload_in
 
 SUB_FLOW = "flow"
 """The kind of a command that runs another flow."""
@@ -135,7 +137,18 @@ Message = Result | Event | Cancel | Blank
 
 def message_to_record(message: Message) -> dict[str, Any]:
     """Return the fields of a message's record, without those of the mailbox."""
-    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True)}
+    newer = {FORMAT: PAYLOADS_FORMAT} if payload_of(message) else {}
+    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True), **newer}
+
+
+def payload_of(message: Message) -> Payload | None:
+    """Return the payload that a message names in place of its value."""
+    match message:
+        case Result():
+            return payload_in(message.outcome.result)
+        case Event():
+            return payload_in(message.value)
+    return None
 
 
 def message_from_record(data: Mapping[str, Any]) -> Message:

@@ -20,11 +20,14 @@ from signalbox.flows.machine.stuck import checked_json
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Event, Message, message_to_record
+from signalbox.flows.model.payloads import place_of_events
 from signalbox.flows.problems import FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.service.reads import get, read_header
 from signalbox.mailboxes.model.messages import message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import message_put
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 
 def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> None:
@@ -69,8 +72,11 @@ def _event(name: str, value: Any) -> Event:
 
 
 def _send_event(ports: Ports, header: FlowHeader, event: Event, message_id: str) -> None:
-    refused = _refusal_of_events(header)
+    refused, outgoing = _refusal_of_events(header), Outgoing()
+    place = place_of_events(header.address, header.incarnation)
+    event = replace(event, value=outgoing.claimed(event.value, place, CORE_LIMITS.result_bytes_max))
     if refused is None:
+        store_payloads(ports, outgoing)
         _post(ports, header, message_id, event)
     elif not is_posted(ports, header, message_id, event):
         raise refused
