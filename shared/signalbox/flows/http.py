@@ -31,6 +31,7 @@ from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
 from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -63,6 +64,7 @@ from signalbox.flows.problems import (
     FlowRunning,
     NoCallback,
     NoFlow,
+    NoPayload,
     NoQuery,
     NotAnswered,
     NotArchived,
@@ -87,6 +89,7 @@ from signalbox.flows.requests import (
     QueryName,
     ReasonRequest,
     RunId,
+    Sha256,
     UpdateId,
 )
 from signalbox.flows.service import lists, messages, queries, reads, retries, sends, starts, suspensions
@@ -99,6 +102,7 @@ from signalbox.flows.shown import (
     FlowEntryShown,
     FlowLogShown,
     FlowLogWithSpansShown,
+    FlowPayloadShown,
     FlowQueriesShown,
     FlowRetryShown,
     FlowsBatchShown,
@@ -115,6 +119,7 @@ from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.service import opening_those_of
 
 RUN = "/flows/{flow}/{id}"
 
@@ -321,7 +326,8 @@ class FlowRoutes:
         page, next_page_token = log_page(entries, token)
         if not wanted:
             return Response(200, FlowLogShown.of(header, entries, page, next_page_token))
-        spans = self._spans(header, entries, token, details=not request.is_open)
+        with opening_those_of(ports):
+            spans = self._spans(header, entries, token, details=not request.is_open)
         return Response(200, FlowLogWithSpansShown.of(header, entries, page, next_page_token, spans=spans))
 
     def _spans(
@@ -344,6 +350,12 @@ class FlowRoutes:
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         )
+
+    @declared.on("GET", f"{RUN}/payloads/{{sha256}}", answers={200: FlowPayloadShown}, refuses=(NoFlow, NoPayload))
+    def get_flow_payload(self, ports: Ports, request: Request, flow: FlowName, id: RunId, sha256: Sha256) -> Response:
+        """Return a large value of a run, which its status or its log shows by size and hash."""
+        address = self._address(Access(request, "log", flow, id))
+        return Response(200, FlowPayloadShown(flow, id, sha256, reads.get_payload(ports, address, sha256)))
 
     @declared.on("GET", f"{RUN}/queries", answers={200: FlowQueriesShown}, refuses=(NoFlow, CannotQuery))
     def list_flow_queries(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -671,7 +683,7 @@ class CallbackRoutes:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)
-        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
+        messages.post_callback(ports, callback, request.json(value_bytes_max(CORE_LIMITS.task_bytes_max)))
         return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
 
 
@@ -727,7 +739,7 @@ def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | 
 
 
 def _body(request: Request) -> dict[str, Json]:
-    return request.json_object(CORE_LIMITS.task_bytes_max)
+    return request.json_object(value_bytes_max(CORE_LIMITS.task_bytes_max))
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

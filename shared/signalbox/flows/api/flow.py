@@ -541,7 +541,14 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
 
 def send(call: "Call[Any]") -> None:
     """Send a task without waiting for it. It is enqueued by the commit of this turn."""
-    running_flow("flow.send").send(call)
+    driver = running_flow("flow.send")
+    if not driver.replayed:
+        try:
+            call.checked("call")  # a step may have larger arguments
+        except Problem:
+            driver.refused()
+            raise
+    driver.send(call)
 
 
 def progress(value: Any) -> None:
