@@ -35,7 +35,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import NextEvent, NextUpdate
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
-from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.messages import Incoming, message_to_record, update_id
 from signalbox.flows.problems import NotAnswered, NoUpdate, RunExists
 from signalbox.flows.requests import REFUSE, REPLACE, REPLACE_ENDED, SAME
@@ -171,6 +171,6 @@ def reply_of(header: FlowHeader, stored: Snapshot, id_: str) -> CallOutcome | No
     if REPLY in stored.data:
         return CallOutcome.from_text(stored.data[REPLY])
     if header.end:
-        advice = " A retry of the run receives it again." if header.end.outcome.failed else ""
+        advice = " A retry of the run receives it again." if header.state == FAILED else ""
         raise NotAnswered(f"The run is {header.end.state}, and its code has not answered the update {id_!r}.{advice}")
     return None
