@@ -318,7 +318,7 @@ class Code:
         return flow.event("x") if self.condition == "a command waits for its name" else step("a")
 
     async def update(self) -> Any:
-        received = await flow.update("x", int if "value fits" in self.condition else str)
+        received: Any = await flow.update("x", int if "value fits" in self.condition else str)
         received.answer(received.value + 1)
         return received
 

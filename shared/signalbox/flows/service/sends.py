@@ -105,7 +105,7 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
     for lost in range(CORE_LIMITS.rounds_max):
         read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
         header = header_of(read, address)
-        if header is not None and stored.data is not None:
+        if is_repeat(header, stored):
             check_same_body(stored, message_to_record(message))
             return Sent(id_)
         if header is None:
@@ -129,6 +129,11 @@ def _start(ports: Ports, address: FlowAddress, message: Incoming, message_id: st
     options = new.on_complete, new.labels, new.timeout_seconds
     starts.start_with(ports, new.flows, new.function, address, new.arguments, (message_id, message), *options)
     return Sent(id_, started=True)
+
+
+def is_repeat(header: FlowHeader | None, stored: Snapshot) -> bool:
+    """Return whether a run has received a message before. The record of a removed run's message does not count."""
+    return header is not None and stored.data is not None
 
 
 def is_replaced(header: FlowHeader, if_exists: str) -> bool:

@@ -33,7 +33,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import COMPLETED, FAILED, FlowHeader
 from signalbox.flows.model.messages import Update, message_from_record
-from signalbox.flows.problems import CannotRetry
+from signalbox.flows.problems import CannotRetry, NotAnswered, RunExists
 from signalbox.flows.service import retries, sends
 from signalbox.flows.service.retries import RetryOptions
 from signalbox.flows.service.sends import Starting
@@ -55,6 +55,7 @@ from tests.simulation.worlds.flows.rewinds import sweep_all
 
 FUNCTION, TAB = "shop", "tab"
 ROUNDS, UPDATES_MAX, RESTS, STARTS_MAX, LAST_RETRIES_MAX = 3, 6, 3, 100, 8
+FAILS_RATE = 0.6
 SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chunk_bytes_max": 900}
 WRONG = "wrong"
 """A value that is not of the type of the update."""
@@ -69,7 +70,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 async def tab(total: int = 0) -> Any:
-    """Answer each update with the sum of all. `slow` ones run a step first, and `no` is refused.
+    """Answer each update with the sum of all, and `slow` ones with the result of a step; refuse `no`.
 
     The last update of a generation is answered in the next one.
     """
@@ -83,10 +84,9 @@ async def tab(total: int = 0) -> Any:
         if which == "no":
             got.refuse(Problem(f"{got.value}"))
             continue
-        if which == "slow":
-            await Call[Any](FUNCTION, "step", {})
+        life = await Call[Any](FUNCTION, "step", {}) if which == "slow" else ""
         total += got.value
-        got.answer(total)
+        got.answer([total, life])
     return flow.continue_as_new(total=total)
 
 
@@ -105,6 +105,8 @@ class UpdatesWorld:
     accepted: dict[str, Update] = field(default_factory=dict)
     replies: dict[str, str] = field(default_factory=dict)
     received: dict[str, set[str]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    creators: set[str] = field(default_factory=set)
     replacing: str = ""
     started: Counter[str] = field(default_factory=Counter)
     deliveries: Counter[str] = field(default_factory=Counter)
@@ -121,7 +123,7 @@ class UpdatesWorld:
         self.world.observers.append(self._observe)
         self.inline = InlineSteps(self.world, InlineRuns(), Random(0))
         self.address = FlowAddress(TAB, "t")
-        self.fails = own.choice((0, 0, 1, 2))
+        self.fails = own.choice((0, 1, 1, 2))
         self.choices = own.choice((("same",), ("same", "refuse"), ("same", "replace"), ("same", "replace_ended")))
         self.replaces = self.choices[-1].startswith("replace")
 
@@ -137,6 +139,7 @@ class UpdatesWorld:
             try:
                 work()
             except Problem as problem:
+                self.refused |= {name.partition(" ")[0]} if isinstance(problem, RunExists) else set()
                 self.world.log(f"refused: {problem.detail}")
 
         return begin
@@ -183,9 +186,9 @@ class UpdatesWorld:
             steps.run_step(ports, FLOWS, delivered, RetryLimits(STARTS_MAX), lambda *_: self._step(effect))
 
     def _step(self, effect: Effect) -> str:
-        life = effect.context["step"]["life"]
+        life = str(effect.context["step"]["life"])
         self.world.step(f"step of {life}")
-        if int(life.partition(".")[2] or 0) < self.fails:
+        if int(life.partition(".")[2] or 0) < self.fails and self.own.random() < FAILS_RATE:
             raise Problem("no")
         return life
 
@@ -218,6 +221,7 @@ class UpdatesWorld:
         self.header = FlowHeader.from_record(self.address, after.data)
         if self.header.incarnation not in self.incarnations:
             self.incarnations.append(self.header.incarnation)
+            self.creators.add(str(self.world.processes.current).partition(" ")[0])
 
     # --- the run ---
 
@@ -230,7 +234,8 @@ class UpdatesWorld:
             if choice == "replace":
                 choice, self.replacing = ("same", self.replacing) if self.replacing else ("replace", f"u{number}")
             update = partial(self._update, number, name, choice)
-            acts += [self._act(f"u{number} {again}", update) for again in range(own.choice((1, 1, 2)))]
+            callers = 3 if choice == "replace" else own.choice((1, 1, 2))
+            acts += [self._act(f"u{number} {again}", update) for again in range(callers)]
         acts += [self._act("end", self._end)] if own.random() < 0.3 else []
         for key in ("R1", "R2")[: own.randint(0, 2)]:
             options = RetryOptions(None if own.random() < 0.5 else own.randint(0, 3))
@@ -291,6 +296,12 @@ class UpdatesWorld:
         REACHED[ANSWERED] += bool(total)
         if header.end and header.state == COMPLETED and header.end.outcome.result != total:
             raise Violation(f"the run has ended with {header.end.outcome.result:b}, and has answered {total:b}")
+        for key in self.accepted.keys() - answers.keys():
+            try:
+                sends.answer_of(self.world.reliable_ports(), self.address, key)
+            except NotAnswered:
+                continue
+            raise Violation(f"the run is {header.state}, and the caller of {key} waits for an answer")
         for key, texts in self.received.items():
             if key in answers and len(self.incarnations) == 1 and texts != {answers[key].to_text()}:
                 raise Violation(f"the callers of {key} have received {texts}, and its record has {answers[key]}")
@@ -304,7 +315,7 @@ class UpdatesWorld:
             if answer.failed != is_refused:
                 raise Violation(f"{update} was answered with {answer}")
             if not is_refused:
-                applied.append((answer.result, update.value))
+                applied.append((answer.result[0], update.value))
         for result, value in sorted(applied):
             total += value
             if result != total:
@@ -312,6 +323,8 @@ class UpdatesWorld:
         return total
 
     def _check_starts(self) -> None:
+        if both := self.refused & self.creators:
+            raise Violation(f"{sorted(both)} have started a run, and were refused because there is one")
         if not self.replaces and len(self.incarnations) > 1:
             raise Violation(f"nobody has replaced the run, and there were {self.incarnations}")
         if self.started[self.replacing] > 1:
