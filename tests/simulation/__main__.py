@@ -42,7 +42,7 @@ from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flow_trees import compared as flow_trees
 from tests.simulation.worlds.flows import begun_commands as composed_flows
-from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds
+from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds, updates
 from tests.simulation.worlds.flows import nested_programs as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
@@ -75,6 +75,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "semaphores": semaphores.run,
     "standings": standings.run,
     "transactions": transactions.run,
+    "updates": updates.run,
     "verify": verify.run,
     "watch": watch.run,
 }

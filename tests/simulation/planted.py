@@ -46,6 +46,7 @@ from tests.simulation.faults.flows import (
 )
 from tests.simulation.faults.flows import bulk_acts as bulk_acts
 from tests.simulation.faults.flows import rewinds as rewinds
+from tests.simulation.faults.flows import updates as updates
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -74,6 +75,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "semaphores": semaphores.FAULTS,
     "standings": standings.FAULTS,
     "transactions": transactions.FAULTS,
+    "updates": updates.FAULTS,
     "verify": verify.FAULTS,
     "watch": watch.FAULTS,
 }

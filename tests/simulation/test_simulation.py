@@ -15,6 +15,7 @@ from tests.simulation.reached_counts import (
     ACQUIRES_IN_LINE,
     ACTED_ON,
     ADJUSTMENTS,
+    ANSWERED,
     ARCHIVED,
     ARCHIVES_FAILED,
     BEGUN_AGAIN,
@@ -99,6 +100,7 @@ SEEDS = {
     "enqueues": 300,
     "standings": 300,
     "transactions": 300,
+    "updates": 60,
     "watch": 300,
 }
 """The gate runs these, `make test` one in `ONE_IN`; `make simulate SEEDS=100000` runs more."""
@@ -133,6 +135,7 @@ REACHED_IN = {
     "rates": (BURST_LOWERED, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
     "resources": (DELETIONS_REFUSED, DEPENDENTS_DELETED, EVENTS_LATE, LISTED_BY_COPIES, OUTAGES, TASKS_REFUSED),
     "rewinds": (REWOUND,),
+    "updates": (ANSWERED,),
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (
         ACQUIRES_IN_LINE,

@@ -35,7 +35,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import NextEvent, NextUpdate
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
-from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.messages import Incoming, update_id
 from signalbox.flows.problems import NotAnswered, NoUpdate, RunExists
 from signalbox.flows.requests import REFUSE, REPLACE, REPLACE_ENDED, SAME
@@ -104,7 +104,7 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
     for lost in range(CORE_LIMITS.rounds_max):
         read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
         header = header_of(read, address)
-        if header is not None and stored.data is not None:
+        if header is not None and is_repeat(header, stored):
             messages.check_same(stored, header, message)
             return Sent(id_)
         if header is None:
@@ -128,6 +128,11 @@ def _start(ports: Ports, address: FlowAddress, message: Incoming, message_id: st
     options = new.on_complete, new.labels, new.timeout_seconds
     starts.start_with(ports, new.flows, new.function, address, new.arguments, (message_id, message), *options)
     return Sent(id_, started=True)
+
+
+def is_repeat(header: FlowHeader | None, stored: Snapshot) -> bool:
+    """Return whether a run has received a message before. The record of a removed run's message does not count."""
+    return header is not None and stored.data is not None
 
 
 def is_replaced(header: FlowHeader, if_exists: str) -> bool:
@@ -170,6 +175,6 @@ def reply_of(header: FlowHeader, stored: Snapshot, id_: str) -> CallOutcome | No
     if REPLY in stored.data:
         return CallOutcome.from_text(stored.data[REPLY])
     if header.end:
-        advice = " A retry of the run receives it again." if header.end.outcome.failed else ""
+        advice = " A retry of the run receives it again." if header.state == FAILED else ""
         raise NotAnswered(f"The run is {header.end.state}, and its code has not answered the update {id_!r}.{advice}")
     return None
