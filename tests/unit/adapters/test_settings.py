@@ -67,7 +67,7 @@ def test_every_setting_has_its_variable() -> None:
         "p",
         "europe-west1",
         "d",
-        "embedded",
+        "sqlite",
         "h:1",
         "https://{function}.example",
         "x-",
