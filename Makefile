@@ -102,7 +102,7 @@ wheel: ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
 	@[ -x .local/build/bin/pip ] || $(or $(PYTHON),python3) -m venv .local/build
 	@.local/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-release: $(READY) ## Make a release up to its tag (VERSION=0.1.0; DRY=1: a rehearsal that changes nothing; ARGS: of pytest)
+release: $(READY) ## Make a release up to its tag (VERSION=0.1.0; DRY=1: change nothing)
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.release "$$VERSION" $(if $(DRY),--dry) $(if $(ARGS),--tests="$(ARGS)")
 
 audit: $(READY) ## Look for known vulnerabilities in the functions' packages (asks the index)

@@ -1,7 +1,7 @@
 """The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
 
 Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
-other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
+other commands need those of `signalbox[tools]`. The exit status is 1 if something failed or was refused (the last lines
 describe it), and 2 for a wrong command line.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from signalbox_tools.exports.places import Place
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
-WITHOUT_DEV = (
-    "This command needs the package {name}, which comes with the extra `dev`: `uv add 'signalbox[dev]'`, "
-    "or `pip install 'signalbox[dev]'`."
+WITHOUT_TOOLS = (
+    "This command needs the package {name}, which comes with the extra `tools`: `uv add 'signalbox[tools]'`, "
+    "or `pip install 'signalbox[tools]'`."
 )
-OF_DEV = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
-"""Modules that commands import and that only `signalbox[dev]` installs."""
+OF_TOOLS = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
+"""Modules that commands import and that only `signalbox[tools]` installs."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        if name not in OF_DEV:
+        if name not in OF_TOOLS:
             raise
-        click.echo(WITHOUT_DEV.format(name=name), err=True)
+        click.echo(WITHOUT_TOOLS.format(name=name), err=True)
         return 1
     return status if isinstance(status, int) else 0
 
@@ -138,6 +138,28 @@ def test(arguments: tuple[str, ...]) -> int:
         root = Project.find().root
     command = [sys.executable, "-m", "pytest", *arguments]
     return subprocess.run(command, cwd=root, check=False).returncode  # noqa: S603 (a list, no shell)
+
+
+@cli.command()
+@click.argument("page", default="")
+def docs(page: str) -> None:
+    """List the pages, or show PAGE, such as flows. They are those of this version."""
+    from signalbox_tools import pages
+
+    with _refusals(pages.NoPage, refusal=WrongInput):
+        if not page:
+            click.echo(pages.listed(), nl=False)
+            return
+        text = pages.read(page)
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    with console.pager(styles=True):
+        console.print(Markdown(text))
 
 
 @cli.command()

@@ -375,7 +375,7 @@ def _conflict(code: StatusCode, message: str, guards: tuple[Guard, ...]) -> Exce
 
 def needs_index(index: Index) -> NeedsIndex:
     """Return the problem that names the index to declare."""
-    return NeedsIndex(f"Add to `indexes` of infra/catalogue.yaml and deploy: {index}", field="where")
+    return NeedsIndex(f"Add to `indexes` of the catalogue and deploy: {index}", field="where")
 
 
 def refused_query(query: Query, message: str) -> Exception:

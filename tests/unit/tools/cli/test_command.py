@@ -129,10 +129,10 @@ def test_without_the_packages_of_a_laptop_a_command_names_the_extra(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setitem(sys.modules, "rich", None)
     assert main(["status"]) == 1
-    assert "comes with the extra `dev`: `uv add 'signalbox[dev]'`" in capsys.readouterr().err
+    assert "comes with the extra `tools`: `uv add 'signalbox[tools]'`" in capsys.readouterr().err
 
 
-WITHOUT_DEV = """
+WITHOUT_TOOLS = """
 import sys
 sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest")))
 from signalbox_tools.cli.main import main
@@ -146,7 +146,7 @@ sys.exit(main(["new", "my-shop"]) or main(["--help"]))
 
 def test_a_project_is_made_without_the_packages_of_a_laptop(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, projects.KIT.source_paths))}
-    subprocess.run([sys.executable, "-c", WITHOUT_DEV], cwd=tmp_path, env=environment, check=True)
+    subprocess.run([sys.executable, "-c", WITHOUT_TOOLS], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "my-shop" / "signalbox.yaml").is_file()
 
 
