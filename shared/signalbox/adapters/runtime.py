@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from signalbox.adapters.known_requests import REQUESTS
-from signalbox.adapters.logs import JsonLog
+from signalbox.adapters.logs import JsonLog, log_forgotten_awaits
 from signalbox.adapters.settings import Settings, settings
 from signalbox.core.ports import Log, Ports, Store
 from signalbox.core.problems import Problem
@@ -99,6 +99,7 @@ def connect(chosen: Settings, store: Store | None = None) -> Ports:
     from signalbox.adapters.system_clock import SystemClock
 
     lines = JsonLog(chosen.project, chosen.database)
+    log_forgotten_awaits(lines)
     return metered(Ports(store or firestore(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
 
 

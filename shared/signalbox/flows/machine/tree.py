@@ -218,7 +218,7 @@ class Branch:
         try:
             item = self._resume(outcome)
         except StopIteration as stop:
-            self._check_created(CONTINUE_AS_NEW)
+            self._check_created()
             self.tree.continuing |= bool(self.path) and isinstance(stop.value, ContinueAsNew)
             self._end(CallOutcome(stop.value))
         except (Problem, Cancelled) as error:
@@ -243,10 +243,10 @@ class Branch:
         self._check_created()
         return item
 
-    def _check_created(self, prefix: str = "") -> None:
+    def _check_created(self) -> None:
         """Raise `Stuck` for a command that the code has created since its last wait and keeps no reference to."""
         for reference, name in self.tree.created:
-            if reference() is None and name.startswith(prefix):
+            if reference() is None:
                 done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Await")
                 forgotten = f"The code created a command and neither awaited nor {done} it: {name}"
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
