@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from signalbox.core.ports import Store
-from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.cli import flow_replay
 from signalbox_tools.deploy import (
     alert_address,
@@ -236,10 +235,7 @@ class Deployment:
     def _packaged(self) -> None:
         project = self.target.folder
         zips = build(self.target.catalogue, (), project.dist)
-        if lock(project.catalogue):
-            name = lock_of(project.catalogue).name
-            self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
-        working_copy.renew(project)
+        working_copy.keep_catalogue(project, self.say)
         self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
