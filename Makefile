@@ -21,7 +21,7 @@ REGION :=
 SEEDS := 10000
 VERSION :=
 ARGS :=
-export NAME VERSION ENV PROJECT REGION SEEDS YES CONFIRM FORWARD
+export NAME VERSION ENV PROJECT REGION SEEDS YES CONFIRM FORWARD UNCHECKED
 # The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
 OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_tools.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")

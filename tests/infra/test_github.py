@@ -241,9 +241,10 @@ def test_only_what_was_merged_runs_as_the_deployer() -> None:
     assert deploying == ["deploy"]
     by_hand = triggers(workflow)["workflow_dispatch"]["inputs"]
     assert triggers(workflow) == {"push": {"branches": ["main"]}, "workflow_dispatch": {"inputs": by_hand}}
-    assert by_hand.keys() == {"forward"}
+    assert by_hand.keys() == {"forward", "unchecked"}
     assert workflow["jobs"]["deploy"]["if"] == "github.ref == 'refs/heads/main'"
-    assert workflow["jobs"]["deploy"]["env"]["FORWARD"] == "${{ inputs.forward && '1' || '' }}"
+    for name in by_hand:
+        assert workflow["jobs"]["deploy"]["env"][name.upper()] == f"${{{{ inputs.{name} && '1' || '' }}}}"
     assert workflow["concurrency"]["cancel-in-progress"] is False
 
 

@@ -515,7 +515,12 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 
 
 def _run(
-    place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]", *, forward: bool = False
+    place: tuple[str, str, str],
+    answer: str,
+    step: "Callable[[Deployment], object]",
+    *,
+    forward: bool = False,
+    unchecked: bool = False,
 ) -> int:
     """Run a step of a deployment and return the exit status. `answer` is the answer to every question.
 
@@ -528,6 +533,7 @@ def _run(
 
     other_url = os.environ.get("SIGNALBOX_BASE_URL", "")  # of the smoke test
     forward = forward or os.environ.get("FORWARD") == "1"
+    unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
         target = target_of(*place)
 
@@ -535,7 +541,8 @@ def _run(
             click.echo(target.complete(text))
 
         try:
-            done = step(Deployment(target, say, typed(answer), base_url=other_url, forward=forward))
+            agree = typed(answer)
+            done = step(Deployment(target, say, agree, base_url=other_url, forward=forward, unchecked=unchecked))
         except (Aborted, CommandFailed) as error:
             raise type(error)(target.complete(str(error))) from error
     return 1 if done is False else 0
@@ -604,10 +611,19 @@ def restore(deployment: "Deployment") -> None:
 @YES
 @click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
 @click.option("--forward", is_flag=True, help="Move functions that are rolled back to this code, as FORWARD=1 does.")
-def deploy(project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool) -> int:
+@click.option(
+    "--unchecked",
+    is_flag=True,
+    help="Remove functions although the tasks that wait for them could not be read, as UNCHECKED=1 does.",
+)
+def deploy(
+    project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool, unchecked: bool
+) -> int:
     """Prepare, package, plan, confirm, apply, smoke-test."""
     place = (project, environment, region)
-    return _run(place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward)
+    return _run(
+        place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward, unchecked=unchecked
+    )
 
 
 @cli.command()

@@ -7,7 +7,14 @@ missing parts are offered again, and creating them does not change the others.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from signalbox_tools.deploy import prerequisites, project_facts, resource_adoption, state_bucket, terraform
+from signalbox_tools.deploy import (
+    prerequisites,
+    project_facts,
+    resource_adoption,
+    state_bucket,
+    terraform,
+    working_copy,
+)
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
@@ -76,6 +83,7 @@ class Preparation:
             raise CommandFailed(outcome.error.strip())
 
     def _bootstrap(self, found: project_facts.Facts) -> None:
+        working_copy.keep_catalogue(self.target.folder, self.say)  # the deploying account may grant the roles in it
         engine = terraform.of_project(self.target, found.account, self.run)
         if not found.state_bucket:
             agreed(self.agree, f"Create the bucket {self.target.state_bucket} for Terraform's states?")

@@ -18,7 +18,8 @@ FILES = (
     "functions/*/*.py",
     "infra/*.tf",
     "infra/catalogue.yaml",
-    "infra/bootstrap/*",
+    "infra/bootstrap/*.tf",
+    "infra/bootstrap/state_lifecycle.json",
     "infra/environments/*.tfvars.json",
     "infra/modules/*/*.tf",
 )

@@ -18,9 +18,10 @@ from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
-from signalbox_tools.deploy.lost_tasks import refuse_recorded_tasks
+from signalbox_tools.deploy.lost_tasks import left_by_callers, refuse_recorded_tasks
 from signalbox_tools.deploy.plan_summary import Plan, added_parts, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.recorded_tasks import RECORDS_MAX
 from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy import real_gcloud
 from tests.infra.deploy.gcloud import ENABLED, PROJECT
@@ -454,15 +455,41 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
     assert real_gcloud.selects(expression, tasks) == [True, True, False]
 
 
-def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(
-    place: deployment_target.Target,
-) -> None:
-    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
+def test_a_function_that_no_task_waits_for_is_destroyed(place: deployment_target.Target) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ["", ""]})
     said: list[str] = []
     assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
-    assert [line for line in said if "not known" in line] == [
-        "Warning: whether tasks wait for dev-old in the queue dev-flows is not known."
-    ]
+    assert [line for line in said if "not known" in line] == []
+    assert script.count("terraform apply") == 1
+
+
+UNREAD = "whether tasks wait for dev-old in the queue dev-flows is not known: refused"
+
+
+@pytest.mark.parametrize("goal", ["deploy", "saved", "adopt"])
+def test_a_function_is_not_removed_if_a_queue_cannot_be_read_unless_the_person_says_that_nothing_waits(
+    place: deployment_target.Target, goal: str
+) -> None:
+    def steps(*, unchecked: bool) -> Deployment:
+        own = Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty)
+        return replace(own, unchecked=unchecked)
+
+    def run(*, unchecked: bool) -> bool:
+        script.answers["gcloud tasks list"] = [Outcome(1, error="refused"), Outcome(0, "")]
+        own = steps(unchecked=unchecked)
+        return own.adopt() if goal == "adopt" else own.deploy(saved=goal == "saved")
+
+    said: list[str] = []
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
+    steps(unchecked=False).plan()
+    assert [line for line in said if "not known" in line] == [f"Warning: {UNREAD}"], "a plan changes nothing"
+    with pytest.raises(Aborted, match=UNREAD) as stopped:
+        run(unchecked=False)
+    assert f"signalbox deploy -p {PROJECT} -e dev --region us-central1 --unchecked" in str(stopped.value)
+    assert script.count("terraform apply") == 0
+    said.clear()
+    assert run(unchecked=True)
+    assert [line for line in said if "not known" in line] == [f"Warning: {UNREAD}"]
     assert script.count("terraform apply") == 1
 
 
@@ -531,7 +558,7 @@ def test_a_plan_counts_the_records_that_callers_can_no_longer_change(place: depl
     store.commit([*batches, Put("failures/x", {"function": "shop"})])
 
     def warned(*functions: str) -> list[str]:
-        return refuse_recorded_tasks(place, read(json.loads(destroys(*functions))), lambda: store)
+        return left_by_callers(place, read(json.loads(destroys(*functions))), lambda: store)
 
     assert [line.partition(".")[0] for line in warned("batches", "batch_complete", "failures")] == [
         "Warning: batches: 2 records open or sealed, which callers can no longer load, seal, complete or cancel",
@@ -553,15 +580,33 @@ def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
     ).deploy()
 
 
-def test_records_that_cannot_be_read_are_named_and_stop_nothing(place: deployment_target.Target) -> None:
+def with_long_outbox() -> MemoryStore:
+    """Return a database with more outbox records than are read, none of which names the function `old`."""
+    store = MemoryStore(now)
+    for first in range(0, RECORDS_MAX, 500):
+        store.commit([Put(f"outbox/{first + n:05}", {"tasks": []}) for n in range(500)])
+    return store
+
+
+@pytest.mark.parametrize(
+    ("database", "reason"),
+    [
+        (lambda *_: Unreachable(now), "no answer"),
+        (lambda *_: with_long_outbox(), f"outbox has more than {RECORDS_MAX} records to look at"),
+    ],
+)
+def test_a_function_is_not_removed_if_not_all_records_can_be_read_unless_the_person_says_that_nothing_waits(
+    place: deployment_target.Target, database: Callable[..., MemoryStore], reason: str
+) -> None:
     script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ""})
     said: list[str] = []
-    steps = Deployment(
-        place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: Unreachable(now)
-    )
-    assert steps.deploy()
-    [line] = [each for each in said if "records of the database" in each]
-    assert line == "Warning: whether records of the database signalbox-dev name old is not known: no answer"
+    steps = Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=database)
+    line = f"whether records of the database signalbox-dev name old is not known: {reason}"
+    with pytest.raises(Aborted, match=line):
+        steps.deploy()
+    assert script.count("terraform apply") == 0
+    assert replace(steps, unchecked=True).deploy()
+    assert f"Warning: {line}" in said
 
 
 SHOP = 'module.function["shop"].google_cloudfunctions2_function.function'
@@ -618,7 +663,7 @@ def test_a_function_that_is_replaced_under_its_own_address_keeps_its_tasks(place
 def test_queues_that_cannot_be_listed_are_asked_one_by_one_and_named(place: deployment_target.Target) -> None:
     script = Script(**{"terraform show": destroys("old"), "gcloud tasks queues list": None, "gcloud tasks list": None})
     said: list[str] = []
-    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
+    Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).plan()
     unknown = [line for line in said if line.startswith("Warning: whether tasks wait for dev-old in the queue dev-")]
     assert len(unknown) == len(place.catalogue.queues)
 
@@ -644,6 +689,52 @@ def test_a_plan_that_deletes_or_replaces_a_database_is_refused_whatever_is_confi
     with pytest.raises(Aborted, match=f"This plan {how} the database signalbox-dev, with all its data"):
         getattr(steps, goal)()
     assert script.count("terraform apply") == 0
+
+
+PROTECTED = {
+    "name": "signalbox-prod",
+    "delete_protection_state": "DELETE_PROTECTION_ENABLED",
+    "point_in_time_recovery_enablement": "POINT_IN_TIME_RECOVERY_ENABLED",
+}
+BARE = {name: value.replace("ENABLED", "DISABLED") for name, value in PROTECTED.items()}
+RECOVERED = PROTECTED | {"delete_protection_state": "DELETE_PROTECTION_DISABLED"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost", "flags"),
+    [
+        (
+            PROTECTED,
+            BARE,
+            "the protection against deletion and point-in-time recovery",
+            "--no-delete-protection --no-enable-pitr",
+        ),
+        (RECOVERED, BARE, "point-in-time recovery", "--no-enable-pitr"),
+        (PROTECTED, RECOVERED, "the protection against deletion", "--no-delete-protection"),
+    ],
+)
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_a_plan_that_takes_a_protection_off_the_database_is_refused_with_what_to_write(
+    place: deployment_target.Target, before: dict[str, str], after: dict[str, str], lost: str, flags: str, goal: str
+) -> None:
+    """The environment's file of prod was changed to dev, and names the database explicitly."""
+    change: dict[str, object] = {"actions": ["update"], "before": before, "after": after}
+    script = Script(**{"terraform show": planned({DATABASE: change})})
+    steps = Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/")
+    with pytest.raises(Aborted, match=f"This plan takes {lost} off the database signalbox-prod") as stopped:
+        getattr(steps, goal)()
+    assert 'Write this into infra/environments/dev.tfvars.json: "environment": "prod"' in str(stopped.value)
+    assert f"update --database=signalbox-prod --project={PROJECT} {flags}" in str(stopped.value)
+    assert script.count("terraform apply") == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(BARE, PROTECTED), (BARE, BARE), (PROTECTED, PROTECTED)])
+def test_a_database_that_keeps_or_gains_its_protection_is_changed(
+    place: deployment_target.Target, before: dict[str, str], after: dict[str, str]
+) -> None:
+    change: dict[str, object] = {"actions": ["update"], "before": before, "after": after}
+    script = Script(**{"terraform show": planned({DATABASE: change})})
+    assert Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/").deploy()
 
 
 def test_a_database_that_only_leaves_the_state_is_not_lost(place: deployment_target.Target) -> None:
