@@ -12,7 +12,7 @@ from contextvars import ContextVar
 
 from signalbox.adapters.known_requests import REQUESTS
 from signalbox.adapters.logs import JsonLog, log_forgotten_awaits
-from signalbox.adapters.settings import Settings, settings
+from signalbox.adapters.settings import SQLITE, Settings, settings
 from signalbox.core.ports import Log, Ports, Store
 from signalbox.core.problems import Problem
 
@@ -71,7 +71,7 @@ def ports() -> Ports:
 
 def load() -> None:
     """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
-    if _ports is None:
+    if _ports is None and settings().firestore_emulator != SQLITE:
         from signalbox.adapters.firestore import store  # noqa: F401  imported for its time, not for its names
 
 

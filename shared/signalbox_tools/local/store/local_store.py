@@ -3,19 +3,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 from signalbox.adapters import runtime
 from signalbox.adapters.settings import SQLITE, Settings
-from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Store
 from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE
-
-SYNCHRONOUS = "SIGNALBOX_STORE_SYNCHRONOUS"
-SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
+from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS, SYNCHRONOUS_LEVELS
 
 
 def local_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> Store:
