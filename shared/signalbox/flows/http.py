@@ -425,7 +425,7 @@ class FlowRoutes:
 
     @declared.on(
         "GET",
-        f"{RUN}/updates/{{update}}",
+        f"{RUN}/answers/{{update}}",
         query=(WAIT_SECONDS,),
         answers=UPDATE,
         refuses=(NoFlow, NoUpdate, NotAnswered),
