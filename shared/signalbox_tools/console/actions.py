@@ -57,7 +57,12 @@ class Action:
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
         fields = [{"name": name, "number": name in NUMBERS} for name in self.fields]
-        shown |= given(fields=fields or None, previews=self.previews or None, answers=self.answers or None, on_all=self.on_all or None)
+        shown |= given(
+            fields=fields or None,
+            previews=self.previews or None,
+            answers=self.answers or None,
+            on_all=self.on_all or None,
+        )
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 

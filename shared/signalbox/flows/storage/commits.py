@@ -137,7 +137,7 @@ class TurnCommit:
         after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
         commands = CommandWrites(turn, new_id).collect()
-        replies = turn.replies
+        replies = turn.replies()
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
