@@ -30,6 +30,7 @@ from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
 from signalbox.core.kit_names import BATCH_EXPAND
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
@@ -419,7 +420,7 @@ class FlowRoutes:
         body, key = FlowEventRequest.from_request(_body(request)), request.caller_key
         new, event = self._starting(request, address, body), key or ports.store.new_id()
         sent = sends.send_event(ports, address, name, body.value, event, new)
-        return Response(202, SentFlowEventShown(flow, id, event, sent.started, sent.warning))
+        return Response(202, SentFlowEventShown(flow, id, event, sent.started, _warning(request, sent)))
 
     @declared.on(
         "POST",
@@ -443,11 +444,11 @@ class FlowRoutes:
         answer = sends.answer_of(ports, address, key, seconds) if seconds else None
         if answer and (problem := answer.problem()):
             raise problem
-        return _update_shown(address, sent, answer)
+        return _update_shown(address, replace(sent, warning=_warning(request, sent)), answer)
 
     @declared.on(
         "GET",
-        f"{RUN}/updates/{{update}}",
+        f"{RUN}/answers/{{update}}",
         query=(WAIT_SECONDS,),
         answers=UPDATE,
         refuses=(NoFlow, NoUpdate, NotAnswered),
@@ -729,6 +730,11 @@ def _html(status: int, title: str, content: str) -> Response:
     body = f"<h1>{escape(title)}</h1>\n{content}"
     text = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
     return Response(status, text.encode(), PAGE)
+
+
+def _warning(request: Request, sent: sends.Sent) -> str:
+    """Return the warning of a message. It names what the code waits for, so an open function shows none."""
+    return "" if request.is_open else sent.warning
 
 
 def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | None) -> Response:

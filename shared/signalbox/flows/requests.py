@@ -162,7 +162,7 @@ class FlowEventRequest(RequestBody):
     """Any JSON."""
 
     start: StartIfAbsent | None = None
-    """Start a run with these arguments and options if there is none, in the commit of the event."""
+    """Start a run with these arguments and options if there is none, in the commit of the message."""
 
     if_exists: Annotated[str, Checked(_if_exists, {"enum": [*IF_EXISTS]})] = SAME
     """What happens if there is a run, with `start`. `same`: it receives the message. `replace_ended`: the same, but an

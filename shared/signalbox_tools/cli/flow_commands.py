@@ -114,17 +114,63 @@ def start_new_run(function: str, flow: str, arguments: tuple[str, ...], wait: fl
         show(started.result(wait) if wait else started.show())
 
 
+def _with_start(command: Command) -> Command:
+    """Add the options of a message that may start its run."""
+    command = click.option(
+        "--if-exists",
+        type=click.Choice(["same", "replace_ended", "replace", "refuse"]),
+        help="With --start, if there is a run: it receives the message (same), the same unless it has ended "
+        "(replace_ended), it is ended and another one starts (replace), or the message is refused.",
+    )(command)
+    return click.option("--start", metavar="JSON", help="Start the run with these arguments if there is none.")(command)
+
+
 @flows.command("event")
 @click.argument("function")
 @click.argument("flow")
 @click.argument("id")
 @click.argument("name")
 @click.argument("value", default="null")
+@_with_start
 @of_a_place
-def send_event(function: str, flow: str, id: str, name: str, value: str, **place: str) -> None:
-    """Send an event with VALUE (JSON) to a run."""
+def send_event(
+    function: str, flow: str, id: str, name: str, value: str, start: str | None, if_exists: str | None, **place: str
+) -> None:
+    """Send an event with VALUE (JSON) to a run. A warning says if its code does not wait for the event now."""
+    new = None if start is None else {"arguments": json_of(start)}
     with opened(**place) as client:
-        client.flow(function, flow).run(id).send(name, json_of(value))
+        sent = client.flow(function, flow).run(id).send(name, json_of(value), start=new, if_exists=if_exists)
+    if warning := sent.get("warning"):
+        click.echo(visible(f"Warning: {warning}"), err=True)
+
+
+@flows.command("update")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name")
+@click.argument("value", default="null")
+@click.option("--wait", type=float, default=30.0, help="Seconds to wait for the answer (default: 30).")
+@click.option("--key", help="A repeat under the same key gets the first answer.")
+@_with_start
+@of_a_place
+def update_run(
+    function: str,
+    flow: str,
+    id: str,
+    name: str,
+    value: str,
+    wait: float,
+    key: str | None,
+    start: str | None,
+    if_exists: str | None,
+    **place: str,
+) -> None:
+    """Send an update with VALUE (JSON) to a run, and print the answer of its code."""
+    new = None if start is None else {"arguments": json_of(start)}
+    with opened(**place) as client:
+        run = client.flow(function, flow).run(id)
+        show(run.update(name, json_of(value), timeout_seconds=wait, start=new, if_exists=if_exists, key=key))
 
 
 @flows.command("query")

@@ -275,7 +275,6 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.end_or_remove": "signalbox.flows.sweep:end_or_remove",
     "flows.is_repeat": "signalbox.flows.service.sends:is_repeat",
     "flows.reply_of": "signalbox.flows.service.sends:reply_of",
-    "flows.reply_write": "signalbox.flows.storage.commits:reply_write",
     "flows.start_with": "signalbox.flows.service.starts:start_with",
     "flows.wake_flow in starts": "signalbox.flows.service.starts:wake_flow",
     "flows.taken_messages in turns": "signalbox.flows.service.turns:taken_messages",

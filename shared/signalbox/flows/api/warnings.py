@@ -35,8 +35,24 @@ FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
     f"{FLOW}.{name}"
     for name in (
-        "all batch callback event first first_success lock map rate run settled shield sleep step update "
-        "wait_for".split()  # noqa: SIM905 - a list of many lines says no more
+        [
+            "all",
+            "batch",
+            "callback",
+            "event",
+            "first",
+            "first_success",
+            "lock",
+            "map",
+            "rate",
+            "run",
+            "settled",
+            "shield",
+            "sleep",
+            "step",
+            "update",
+            "wait_for",
+        ]
     )
 )
 

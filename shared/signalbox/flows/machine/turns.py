@@ -544,9 +544,8 @@ class FlowTurn:
         had = self.leases | self.driver.granted
         return [*(dict(lease["granted"]) for path, lease in had.items() if path not in kept), *self.dropped_leases]
 
-    @property
     def replies(self) -> dict[str, CallOutcome]:
-        """The answers that the commit stores, by the ids of their updates.
+        """Return the answers that the commit stores, by the ids of their updates.
 
         The header and the mailbox decide which updates have no answer yet: those of a fork's beginning belong to
         another run, and a retry of the run gives answered updates to the code again.
@@ -557,7 +556,7 @@ class FlowTurn:
     @property
     def unanswered(self) -> dict[str, str]:
         """The names of the updates that have no answer after the commit, by their ids."""
-        waiting, replies = {**self.header.unanswered, **self.updates}, self.replies
+        waiting, replies = {**self.header.unanswered, **self.updates}, self.replies()
         return {id_: name for id_, name in waiting.items() if id_ not in replies}
 
     @property

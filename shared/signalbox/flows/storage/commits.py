@@ -146,7 +146,7 @@ class TurnCommit:
         has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
         after, chunks = extended(replace(after, has_payloads=has_payloads), log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
-        replies = turn.replies
+        replies = turn.replies()
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [

@@ -35,7 +35,7 @@ def in_updates(clause: str, without: str, *replacements: Replacement) -> Fault:
 
 
 def _of_this_turn(turn: FlowTurn) -> dict[str, str]:
-    return {id_: name for id_, name in turn.updates.items() if id_ not in turn.replies}
+    return {id_: name for id_, name in turn.updates.items() if id_ not in turn.replies()}
 
 
 def _all_replies(turn: FlowTurn) -> dict[str, CallOutcome]:
@@ -96,7 +96,7 @@ def _no_end(header: FlowHeader, stored: Snapshot, _: str) -> CallOutcome | None:
 FAULTS = (
     in_updates("flow-40", "the answer in the receipt", ("flows.taken_messages", _no_reply)),
     in_updates("flow-40", "the answer of a later turn", ("flows.FlowTurn.unanswered", property(_of_this_turn))),
-    in_updates("flow-40", "the first answer of a retried run", ("flows.FlowTurn.replies", property(_all_replies))),
+    in_updates("flow-40", "the first answer of a retried run", ("flows.FlowTurn.replies", _all_replies)),
     in_updates("flow-41", "passing on updates in hand", ("flows.Driver.passed_on", _kept_only)),
     in_updates("flow-41", "giving back dropped updates", ("flows.FlowTurn.open", staticmethod(_events_only))),
     in_updates("flow-41", "marking updates that the end leaves", ("flows.taken_messages", _events_marked)),
