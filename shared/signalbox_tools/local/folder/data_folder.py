@@ -34,7 +34,7 @@ PAGE = 500
 EMULATOR, SQLITE = "emulator", "sqlite"
 FILES = ("store.sqlite*", "cloud-tasks.sqlite*", "events.sqlite*")
 OLD_FILE = "store.pickle"
-ALL_DATA = (*FILES, OLD_FILE, "archives", "documents-*", f"{STATE_FILE}*")
+ALL_DATA = (*FILES, OLD_FILE, "archives", "payloads", "documents-*", f"{STATE_FILE}*")
 IN_ORDER = ("waiters", "releases", "mailbox")
 """Collections whose records are ordered by their create times while they have a `since`."""
 
