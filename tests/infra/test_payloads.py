@@ -41,7 +41,7 @@ def resources(applied: Workspace) -> Mapping[str, Resource]:
 def test_the_bucket_is_private_and_encrypted_as_the_database_is(resources: Mapping[str, Resource]) -> None:
     bucket = resources[BUCKET].values
     assert (bucket["public_access_prevention"], bucket["uniform_bucket_level_access"]) == ("enforced", True)
-    assert bucket["encryption"] == [{"default_kms_key_name": KEY}]
+    assert [each["default_kms_key_name"] for each in bucket["encryption"]] == [KEY]
     assert bucket["soft_delete_policy"][0]["retention_duration_seconds"] == 7 * 24 * 3600
 
 
