@@ -156,6 +156,20 @@ resource "google_storage_bucket_iam_member" "archive" {
   member   = local.accounts[each.value.account].member
 }
 
+# Functions create and read payloads. Without the right to delete an object, they cannot replace one either. The sweeper deletes them.
+resource "google_storage_bucket_iam_member" "payloads" {
+  for_each = { for right in flatten([
+    for bucket in google_storage_bucket.payloads : concat(
+      [for name in local.with_rights : { bucket = bucket.name, account = name, role = "roles/storage.objectCreator" }],
+      [for name in local.with_rights : { bucket = bucket.name, account = name, role = "roles/storage.objectViewer" }],
+      [{ bucket = bucket.name, account = "sweep", role = "roles/storage.objectUser" }],
+    )
+  ]) : "${right.account}/${right.role}" => right if !local.deployments[right.account].kit_account || right.account == "sweep" }
+  bucket = each.value.bucket
+  role   = each.value.role
+  member = local.accounts[each.value.account].member
+}
+
 resource "google_secret_manager_secret_iam_member" "reader" {
   for_each  = { for key, reads in local.secret_reads : key => reads[0] }
   project   = var.project_id
@@ -229,6 +243,7 @@ resource "terraform_data" "rights" {
     [for right in google_service_account_iam_binding.act_as_queue : "${right.id} ${join(" ", sort(right.members))}"],
     [for right in google_service_account_iam_member.builder_acts_as : right.id],
     [for right in google_storage_bucket_iam_member.archive : right.id],
+    [for right in google_storage_bucket_iam_member.payloads : right.id],
   ))
   provisioner "local-exec" {
     command = "sleep ${var.rights_seconds}"

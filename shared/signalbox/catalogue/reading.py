@@ -181,7 +181,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     Raises `CatalogueError`.
     """
     sections = _mapping("the catalogue", content)
-    known = {*SECTIONS, "documents", "api"}
+    known = {*SECTIONS, "documents", "api", "payloads"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
     writers = _document_writers(sections)
     if writers == KIT:
@@ -212,6 +212,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
         semaphores=_section(sections, "semaphores", Semaphore),
         rates=_section(sections, "rates", Rate),
         document_writers=writers,
+        payloads=_are_payloads_stored(sections),
         places=places,
         parts=parts,
         is_complete="api" not in sections,
@@ -370,6 +371,13 @@ def _document_writers(sections: Mapping[str, Any]) -> str:
     writers = declared.get("written_by", ANYONE)
     refuse(writers not in WRITERS, f"documents: written_by is {writers!r}; choose from {', '.join(WRITERS)}")
     return str(writers)
+
+
+def _are_payloads_stored(sections: Mapping[str, Any]) -> bool:
+    """Return the value of `payloads`. Raises `CatalogueError`."""
+    stored = sections.get("payloads", False)
+    refuse(not isinstance(stored, bool), f"payloads is {stored!r}; write  payloads: true")
+    return bool(stored)
 
 
 VERIFYING = "verifications"

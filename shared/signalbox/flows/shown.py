@@ -15,7 +15,8 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import STATES, FlowHeader
 from signalbox.flows.model.labels import LABELS
 from signalbox.flows.model.log import time_of
-from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.messages import Message, Result
+from signalbox.flows.model.payloads import shown_values
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import ObjectAddressShown, OutcomeProblemShown, outcome_members
@@ -371,11 +372,10 @@ class FlowEntryShown:
 
     @classmethod
     def of(cls, entry: Message) -> Self:
-        if isinstance(entry, Event):
-            return cls(at=time_of(entry), entry=entry.kind, name=entry.name, value=shown(entry.value))
+        entry = shown_values(entry)
         if not isinstance(entry, Result):
             return cls(at=time_of(entry), entry=entry.kind, **entry.shown())
-        wait, outcome = entry.wait, _ended(entry.outcome)
+        wait, outcome = entry.wait, outcome_members(entry.outcome)
         ended = {**outcome, **wait.shown_attempts()}
         return cls(at=time_of(entry), entry=entry.kind, path=wait.path, command=wait.signature, **ended)
 

@@ -130,6 +130,7 @@ class FunctionTable:
         chosen = replace(chosen, timeouts={**timeouts, **chosen.timeouts})
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
         chosen = replace(chosen, parts=frozenset(self._catalogue.parts))
+        chosen = replace(chosen, payloads="memory" if self._catalogue.payloads else "")
         classes = {**self._catalogue.object_classes, **self._classes}
         flows = {**self._catalogue.flow_functions, **self._flows}
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})

@@ -1,5 +1,6 @@
 """The commands that start, watch and change runs of flows. They use the package's client."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
@@ -393,6 +394,18 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
             status = event["data"]
     show({name: status[name] for name in ("state", "result", "error") if name in status})
     return 0 if status["state"] == "completed" else 1
+
+
+@flows.command("value")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("sha256")
+@of_a_place
+def value_of_run(function: str, flow: str, id: str, sha256: str, **place: str) -> None:
+    """Print a large value of a run as JSON. Its status and its log show the value by its size and SHA256."""
+    with opened(**place) as client:
+        click.echo(json.dumps(client.flow(function, flow).run(id).payload(sha256)))
 
 
 @flows.command("replay")

@@ -198,7 +198,7 @@ class Deployment:
         records = partial(self.database, self.target, self.run)
         unknown = lost_tasks.refuse_lost_tasks(self.target, plan, self.run)
         unknown += lost_tasks.refuse_recorded_tasks(self.target, plan, records)
-        for warning in lost_tasks.left_by_callers(self.target, plan, records):
+        for warning in lost_tasks.left_by_callers(plan, records):
             self.say(warning)
         if not self.forward and any(map(FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()

@@ -140,7 +140,7 @@ def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]
     return []
 
 
-def left_by_callers(target: Target, plan: Plan, store: Callable[[], Store]) -> list[str]:
+def left_by_callers(plan: Plan, store: Callable[[], Store]) -> list[str]:
     """Return a warning for each kind of record that callers can no longer change, and that needs no function.
 
     Records that cannot be read cause none: `refuse_recorded_tasks` reports them.

@@ -551,14 +551,14 @@ def test_no_part_of_the_kit_is_removed_while_records_need_it(tmp_path: Path) -> 
     assert refuse_recorded_tasks(project, plan, lambda: with_waiters(5)) == [], "the catalogue has the part"
 
 
-def test_a_plan_counts_the_records_that_callers_can_no_longer_change(place: deployment_target.Target) -> None:
+def test_a_plan_counts_the_records_that_callers_can_no_longer_change() -> None:
     store = empty()
     states = {"a": "open", "b": "sealed", "c": "completed"}
     batches = [Put(f"batches/{name}", {"state": state}) for name, state in states.items()]
     store.commit([*batches, Put("failures/x", {"function": "shop"})])
 
     def warned(*functions: str) -> list[str]:
-        return left_by_callers(place, read(json.loads(destroys(*functions))), lambda: store)
+        return left_by_callers(read(json.loads(destroys(*functions))), lambda: store)
 
     assert [line.partition(".")[0] for line in warned("batches", "batch_complete", "failures")] == [
         "Warning: batches: 2 records open or sealed, which callers can no longer load, seal, complete or cancel",

@@ -59,6 +59,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
             "SIGNALBOX_ARCHIVES": "/var/archives",
             "STORAGE_EMULATOR_HOST": "http://h:6",
+            "SIGNALBOX_PAYLOADS": "gs://payloads",
             "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
@@ -103,6 +104,7 @@ def test_every_setting_has_its_variable() -> None:
         "events@p.example",
         "/var/archives",
         "http://h:6",
+        "gs://payloads",
         {"documents"},
         {"albums": 60},
     )

@@ -1,5 +1,6 @@
 """Large arguments, results and events of flows: they are payloads, which are removed with their run."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -14,6 +15,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.api.runs import Flow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import CannotFork
 from signalbox.flows.service import messages, reads, starts
 from signalbox.payloads import sweep
@@ -257,3 +259,14 @@ def test_the_function_of_the_shop_starts_no_second_run_for_a_repeat() -> None:
     before = keys(at)
     assert not starts.start(at.ports, at.flows, FUNCTION, FlowAddress("takes", "1"), {"text": LARGE}).created
     assert keys(at) == before
+
+
+def test_the_archive_of_a_run_has_its_large_values_in_separate_files() -> None:
+    at = Shop(flows_of(returns, keeping=Keeping(40, "gs://old")), {"make": lambda _: LARGE})
+    at.start("returns")
+    at.settle()
+    archive, value = sorted(at.archives, key=len)
+    assert value.startswith(archive.removesuffix(".ndjson"))
+    assert json.loads("".join(row["text"] for row in at.archives[value])) == LARGE
+    named = at.archives[archive][0]["result"]["$payload"]
+    assert (named["bytes"], value.endswith(f"~{named['sha256']}.ndjson")) == (200_002, True)

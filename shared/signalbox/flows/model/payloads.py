@@ -9,7 +9,7 @@ All are deleted with the run. A retry in place keeps the incarnation, so the pay
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import Event, Message, Result
-from signalbox.payloads.model import Place, escaped, opened, payload_in, place_of
+from signalbox.payloads.model import Place, escaped, opened, payload_in, place_of, shown
 
 EVENTS = "events"
 
@@ -37,4 +37,14 @@ def opened_entry(entry: Message) -> Message:
             return replace(entry, outcome=replace(entry.outcome, result=escaped(opened(entry.outcome.result))))
         case Event() if payload_in(entry.value):
             return replace(entry, value=escaped(opened(entry.value)))
+    return entry
+
+
+def shown_values(entry: Message) -> Message:
+    """Return an entry of the log whose value is as people see it."""
+    match entry:
+        case Result():
+            return replace(entry, outcome=replace(entry.outcome, result=shown(entry.outcome.result)))
+        case Event():
+            return replace(entry, value=shown(entry.value))
     return entry
