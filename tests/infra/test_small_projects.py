@@ -22,9 +22,9 @@ FLOW, *_, ALL = PROJECTS
 ACCOUNTS_MAX = 100
 """Of a project of Google Cloud."""
 
-FREE = {"google_cloud_tasks_queue", "google_firestore_field", "google_project_service"}
-"""A destroyed environment leaves queues without tasks, whose names would be taken for days, and enabled APIs. Settings
-of fields go with the database."""
+FREE = {"google_cloud_tasks_queue", "google_firestore_field"}
+"""A destroyed environment leaves queues without tasks, whose names would be taken for days. Settings of fields go with
+the database."""
 
 
 @dataclass(frozen=True)

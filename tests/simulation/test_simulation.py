@@ -15,6 +15,7 @@ from tests.simulation.reached_counts import (
     ACQUIRES_IN_LINE,
     ACTED_ON,
     ADJUSTMENTS,
+    ANSWERED,
     ARCHIVED,
     ARCHIVES_FAILED,
     BEGUN_AGAIN,
@@ -33,6 +34,7 @@ from tests.simulation.reached_counts import (
     FAILURES_KEPT,
     FAILURES_RETRIED,
     FLOWS_STUCK,
+    FORGED,
     FORKED,
     GIVEN_UP,
     GROUPS_AGAIN,
@@ -88,6 +90,7 @@ SEEDS = {
     "attempts": 150,
     "failures": 150,
     "flow_trees": 20_000,
+    "forged_records": 150,
     "flows": 60,
     "bulk_acts": 80,
     "nested_flows": 60,
@@ -97,6 +100,7 @@ SEEDS = {
     "enqueues": 300,
     "standings": 300,
     "transactions": 300,
+    "updates": 60,
     "watch": 300,
 }
 """The gate runs these, `make test` one in `ONE_IN`; `make simulate SEEDS=100000` runs more."""
@@ -108,6 +112,7 @@ LONG_SEEDS = 10
 
 REACHED_IN = {
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
+    "forged_records": tuple(FORGED.values()),
     "flows": (
         MODELLED,
         ARCHIVED,
@@ -130,6 +135,7 @@ REACHED_IN = {
     "rates": (BURST_LOWERED, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
     "resources": (DELETIONS_REFUSED, DEPENDENTS_DELETED, EVENTS_LATE, LISTED_BY_COPIES, OUTAGES, TASKS_REFUSED),
     "rewinds": (REWOUND,),
+    "updates": (ANSWERED,),
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (
         ACQUIRES_IN_LINE,

@@ -170,8 +170,11 @@ def _on_runs(
 ) -> None:
     """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first.
 
-    The function acts on all that match, as a batch, if it has the `action`.
+    The function acts on all that match, as a batch, if it has the `action` and batches are deployed. Otherwise this
+    command acts on each.
     """
+    from signalbox.client import NotFound
+
     if bool(ids) == bool(state or label):
         raise click.UsageError("Name runs, or choose them by --state or --label.")
     with opened(**place) as client:
@@ -180,8 +183,13 @@ def _on_runs(
             count = of.count(state, label)
             if not yes:
                 click.confirm(f"{count:,} runs match. Continue?", abort=True)
-            if action:
-                _follow(of.act_on_all(action, state=state, label=label, reason=reason))
+            try:
+                batch = of.act_on_all(action, state=state, label=label, reason=reason) if action else None
+            except NotFound as without_batches:
+                click.echo(f"{visible(str(without_batches))} This command acts on each run instead.", err=True)
+                batch = None
+            if batch:
+                _follow(batch)
                 return
             ids = [each["id"] for each in of.runs(state, label)]
         on_each(ids, lambda each: _act(of.run(each), act, action))
@@ -196,8 +204,14 @@ def _act(run: "Run", act: Callable[["Run"], object], action: str) -> None:
 
 def _follow(batch: "Batch") -> None:
     """Show the progress of a batch on runs. The status is 1 if runs refuse the action, or if the batch is cancelled."""
+    from signalbox.client import NotFound
+
     click.echo(f"The batch {batch.id} acts on them, also if this command ends.", err=True)
-    shown = batch.show()
+    try:
+        shown = batch.show()
+    except NotFound as not_for_callers:
+        click.echo(f"Its progress cannot be shown: {visible(str(not_for_callers))}", err=True)
+        return
     with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
         while True:
             bar.update(shown["succeeded"] + shown["failed"] - bar.pos)

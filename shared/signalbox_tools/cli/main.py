@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +23,7 @@ from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox_tools.deploy.deployment_steps import Deployment
+    from signalbox_tools.exports.places import Place
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
 WITHOUT_DEV = (
@@ -253,6 +254,81 @@ def clear_data(folder: Path | None, yes: bool) -> None:
         kept = DataFolder(folder or DataFolder.of(Project.find()))
         yes or click.confirm(f"Delete the data in {kept.path}?", abort=True)
         click.echo(f"The data in {kept.path} is deleted." if kept.clear() else f"There is no data in {kept.path}.")
+
+
+@data.command("export")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="Its folder, as of `dev`.")
+@of_a_deployment(required=False)
+def export_data(file: Path, folder: Path | None, project: str, environment: str, region: str) -> None:
+    """Write all records of a database, as of one instant, into the new FILE: a line of JSON each."""
+    from signalbox_tools.exports import copying, places
+
+    with _data_refusals():
+        place = _database_of(project, environment, region) if project else places.to_export(folder)
+        with place as found:
+            header, count = copying.export(found.database, found.name, file, _told)
+    click.echo(f"{counted(count, 'record')} of {visible(found.name)}, as of {header.read_time}: {visible(str(file))}")
+
+
+@data.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="Its folder, as of `dev`.")
+@click.option("--store", type=click.Choice(["sqlite", "emulator"]), default=None, help="The store of a new folder.")
+@click.option("--overwrite", is_flag=True, help="Replace records with the same paths, and keep all others.")
+@click.option("--yes", is_flag=True, help="Do not ask before an import into a deployment.")
+@of_a_deployment(required=False)
+def import_data(
+    file: Path,
+    folder: Path | None,
+    store: str | None,
+    overwrite: bool,
+    yes: bool,
+    project: str,
+    environment: str,
+    region: str,
+) -> None:
+    """Write the records of FILE, made by `export`, into a database without records. If interrupted, run it again."""
+    from signalbox_tools.exports import copying, places
+
+    with _data_refusals():
+        checked = copying.Import.of(file)
+        place = _database_of(project, environment, region) if project else places.to_import(folder, store or "")
+        with place as found:
+            done = checked.check(found.database, overwrite=overwrite)
+            question = f"Import {counted(checked.records - done, 'record')} into {visible(found.name)}?"
+            yes or not project or click.confirm(question, abort=True)
+            checked.run(found.database, done, _told)
+    click.echo(f"{counted(checked.records, 'record')} are in {visible(found.name)}.")
+
+
+def _database_of(project: str, environment: str, region: str) -> "AbstractContextManager[Place]":
+    from signalbox_tools.exports import places
+
+    return places.of_a_deployment(reachable(project, environment, region))
+
+
+def _told(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _data_refusals() -> AbstractContextManager[None]:
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    from signalbox.adapters.sqlite.file import StoreFileError
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox.core.problems import Unavailable
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.exports.copying import Refused
+    from signalbox_tools.exports.databases import TooOld
+    from signalbox_tools.exports.files import BadFile
+    from signalbox_tools.local.folder.folder_lock import FolderInUse
+    from signalbox_tools.local.services.service_process import StackError
+    from signalbox_tools.local.store.firestore_emulator import EmulatorError
+
+    local = (FolderInUse, StackError, EmulatorError, StoreFileError, CatalogueError)
+    return _refusals(BadFile, Refused, TooOld, Unavailable, CommandFailed, GoogleAPICallError, GoogleAuthError, *local)
 
 
 @cli.command()

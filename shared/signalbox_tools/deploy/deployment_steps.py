@@ -90,7 +90,7 @@ class Deployment:
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
-        engine = self._in_place(self._terraform(self._preparation().prepared().account))
+        engine = self._in_place(self._terraform(self._preparation().prepared(planned=saved).account))
         if saved:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")

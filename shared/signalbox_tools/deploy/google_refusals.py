@@ -268,7 +268,7 @@ FOR_GOOD = (
         "The organisation does not allow this service in the project. Google's message names it.",
         "https://cloud.google.com/resource-manager/docs/organization-policy/restricting-resources",
         remedy="Ask the organisation's administrator to allow the service in constraints/gcp.restrictServiceUsage; "
-        "infra/apis.tf lists all services that the kit uses.",
+        "`signalbox plan` names the services that are needed and not enabled.",
     ),
     Refusal(
         "policy",

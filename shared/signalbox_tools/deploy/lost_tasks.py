@@ -86,7 +86,10 @@ def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
 
 
 def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]) -> list[str]:
-    """Return a warning if the records cannot be read. Raises `Aborted` if some have tasks for a removed function."""
+    """Return warnings: the records cannot be read, or callers can no longer change some that do not need a function.
+
+    Raises `Aborted` if some have tasks for a removed function, or need a removed part.
+    """
     catalogue = target.catalogue
     gone = _removed(plan)
     parts = _removed_parts(plan) - catalogue.parts.keys()
@@ -95,13 +98,15 @@ def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]
     removal = recorded_tasks.Removal(gone, catalogue.object_classes, catalogue.flow_functions, parts)
     names = ", ".join(sorted(parts or gone))
     try:
-        lines = recorded_tasks.found(store(), removal)
+        records = store()
+        lines = recorded_tasks.found(records, removal)
+        left = recorded_tasks.left_by_callers(records, gone)
     except (Problem, Unavailable, GoogleAPICallError, GoogleAuthError, CommandFailed, recorded_tasks.TooMany) as error:
         return [f"Warning: whether records of the database {target.database} name {names} is not known: {error}"]
     if lines:
         refusal = RECORDED_PARTS if parts else RECORDED
         raise Aborted(refusal.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
-    return []
+    return [f"Warning: {line}. To keep the functions for callers, name the part in `api`." for line in left]
 
 
 def _removed(plan: Plan) -> frozenset[str]:

@@ -33,7 +33,9 @@ from signalbox.flows.machine.commands import (
     Inline,
     Lock,
     NextEvent,
+    NextUpdate,
     RatePermits,
+    ReceivedUpdate,
     SettledOf,
     Shield,
     Sleep,
@@ -286,6 +288,31 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     return created(NextEvent(name, type), "flow.event()")
 
 
+@overload
+def update(name: str) -> NextUpdate[Any]: ...
+
+
+@overload
+def update(name: str, type: type[T]) -> NextUpdate[T]: ...
+
+
+@overload
+def update(name: str, type: UnionType) -> NextUpdate[Any]: ...
+
+
+def update(name: str, type: Any = Any) -> NextUpdate[Any]:
+    """Return a command that waits for the next update called `name`. Its result has the `value`, and is to be answered.
+
+    The sender of an update waits for the answer: `received.answer(result)`, or `received.refuse(Problem(…))`. Updates
+    that arrive before the wait are kept. `type` is the type of the value, as for `event`; an update with another value
+    is answered with a `BadArgument`, and the code does not receive it. Without an answer, the next execution of
+    `continue_as_new` receives the update, and a run that ends refuses it. Raises `TypeError` for a type that an
+    argument of a task cannot have.
+    """
+    codec_of(type, f"the update {name!r}")
+    return created(NextUpdate(name, type), "flow.update()")
+
+
 def lock(
     semaphore: str,
     *,
@@ -533,7 +560,14 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
 
 def send(call: "Call[Any]") -> None:
     """Send a task without waiting for it. It is enqueued by the commit of this turn."""
-    running_flow("flow.send").send(call)
+    driver = running_flow("flow.send")
+    if not driver.replayed:
+        try:
+            call.checked("call")  # a step may have larger arguments
+        except Problem:
+            driver.refused()
+            raise
+    driver.send(call)
 
 
 def progress(value: Any) -> None:
@@ -618,6 +652,7 @@ __all__ = [
     "CommandCancelled",
     "Handle",
     "HeldLock",
+    "ReceivedUpdate",
     "Settled",
     "TimedOut",
     "all",
@@ -646,6 +681,7 @@ __all__ = [
     "shield",
     "sleep",
     "step",
+    "update",
     "uuid",
     "wait_for",
 ]

@@ -85,7 +85,7 @@ class _Spans:
                 self.waits[path].more.update(entry.wait.shown_attempts())
                 self.waits.pop(path).end(FAILED if entry.outcome.failed else DONE, at, number)
             else:
-                received = not own and before[path].command.kind == "event" and entry.kind == "event"
+                received = not own and before[path].command.kind == entry.kind  # of an event or an update
                 self.waits.pop(path).end(DONE if received else ABANDONED, at, number)
         self.note(at, number)
 

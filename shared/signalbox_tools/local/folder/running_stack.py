@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from signalbox.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import SQLITE
 from signalbox_tools import http_client
 
 FILE = "stack.json"
@@ -80,9 +80,9 @@ class RunningStack:
     def _addresses(self) -> Iterable[str]:
         own = (self.base_url, self.queues_url, self.events_url, self.environment["CLOUD_TASKS_EMULATOR_HOST"])
         emulator = self.environment.get("FIRESTORE_EMULATOR_HOST", "")
-        return own if emulator == EMBEDDED else (*own, emulator)
+        return own if emulator == SQLITE else (*own, emulator)
 
     def _has_its_store(self) -> bool:
         """Return whether the file of the store exists, so that no command makes one."""
         emulator, file = (self.environment.get(name, "") for name in ("FIRESTORE_EMULATOR_HOST", FILE_OF_THE_STORE))
-        return emulator != EMBEDDED or Path(file).is_file()
+        return emulator != SQLITE or Path(file).is_file()
