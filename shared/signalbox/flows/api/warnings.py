@@ -37,7 +37,6 @@ COMMAND_NAMES = (
 )
 COMMANDS = frozenset(f"{FLOW}.{name}" for name in COMMAND_NAMES.split())
 
-
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
 """Functions whose result does not depend on the order of their arguments."""
 
