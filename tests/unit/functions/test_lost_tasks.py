@@ -1,4 +1,4 @@
-"""Flows, objects, semaphores, rates, sections and batches end after a purge of their queues, or a restored database.
+"""Flows, objects, semaphores, rates, sections and batches end after a purge of their queues or a restore.
 
 A purge loses all tasks that wait, and leaves their names taken for a day. A restore brings back the records of an
 earlier time, without any task. The names are free, since the restored database has digits of its own in them.
