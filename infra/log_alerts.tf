@@ -99,7 +99,6 @@ resource "google_logging_metric" "given_up" {
     metric_kind = "DELTA"
     value_type  = "INT64"
   }
-  depends_on = [google_project_service.api]
 }
 
 resource "google_monitoring_alert_policy" "logged" {
@@ -131,7 +130,6 @@ resource "google_monitoring_alert_policy" "logged" {
       error_message = "The filter of the alert \"${each.value.title}\" has more than 2,048 characters. Shorten the names of the catalogue's schedules."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # The project's log bucket. It exists already: it is only changed, and is kept by `signalbox destroy`.
@@ -141,7 +139,6 @@ resource "google_logging_project_bucket_config" "default" {
   location       = "global"
   bucket_id      = "_Default"
   retention_days = var.log_retention_days
-  depends_on     = [google_project_service.api]
 }
 
 # Cloud Run logs each request with its address, which contains the values of a query (`where=email=…`), for $0.50 a GiB. Entries
@@ -150,5 +147,4 @@ resource "google_logging_project_exclusion" "requests" {
   name        = "${local.name_prefix}signalbox-requests"
   description = "Successful requests: their addresses contain the values of queries."
   filter      = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND log_id(\"run.googleapis.com/requests\") AND severity<WARNING"
-  depends_on  = [google_project_service.api]
 }

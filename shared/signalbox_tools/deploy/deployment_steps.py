@@ -93,7 +93,7 @@ class Deployment:
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
-        engine = self._in_place(self._terraform(self._preparation().prepared().account))
+        engine = self._in_place(self._terraform(self._preparation().prepared(planned=saved).account))
         if saved:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
@@ -198,6 +198,8 @@ class Deployment:
         records = partial(self.database, self.target, self.run)
         unknown = lost_tasks.refuse_lost_tasks(self.target, plan, self.run)
         unknown += lost_tasks.refuse_recorded_tasks(self.target, plan, records)
+        for warning in lost_tasks.left_by_callers(plan, records):
+            self.say(warning)
         if not self.forward and any(map(FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
         return unknown

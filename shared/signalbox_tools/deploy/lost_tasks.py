@@ -109,6 +109,10 @@ def _refuse(target: Target, how: str, database: Mapping[str, Any]) -> None:
     raise Aborted(REFUSED_DATABASE.format(how=how, name=name, file=target.own_file))
 
 
+UNREAD = (Problem, Unavailable, GoogleAPICallError, GoogleAuthError, CommandFailed, recorded_tasks.TooMany)
+"""The errors of a store that cannot be read."""
+
+
 def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
     """Return a line for each queue that cannot be read. Raises `Aborted` if the plan would lose tasks."""
     waiting: list[tuple[str, str]] = []
@@ -138,12 +142,27 @@ def refuse_recorded_tasks(target: Target, plan: Plan, store: Callable[[], Store]
     names = ", ".join(sorted(parts or gone))
     try:
         lines = recorded_tasks.found(store(), removal)
-    except (Problem, Unavailable, GoogleAPICallError, GoogleAuthError, CommandFailed, recorded_tasks.TooMany) as error:
+    except UNREAD as error:
         return [f"whether records of the database {target.database} name {names} is not known: {error}"]
     if lines:
         refusal = RECORDED_PARTS if parts else RECORDED
         raise Aborted(refusal.format(names=names, lines="\n".join(f"  {line}" for line in lines)))
     return []
+
+
+def left_by_callers(plan: Plan, store: Callable[[], Store]) -> list[str]:
+    """Return a warning for each kind of record that callers can no longer change, and that needs no function.
+
+    Records that cannot be read cause none: `refuse_recorded_tasks` reports them.
+    """
+    gone = _removed(plan)
+    if not gone & recorded_tasks.OF_CALLERS.keys():
+        return []
+    try:
+        left = recorded_tasks.left_by_callers(store(), gone)
+    except UNREAD:
+        return []
+    return [f"Warning: {line}. To keep the functions for callers, name the part in `api`." for line in left]
 
 
 def _removed(plan: Plan) -> frozenset[str]:

@@ -7,9 +7,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 INSIDE = "signalbox_tools/kit"
 FILES = (
+    "*.md",
     "LICENSE",
     "openapi.yaml",
-    "docs/costs.yaml",
+    "docs/*",
+    "docs/protocols/*.md",
+    "examples/*/README.md",
+    "infra/README.md",
     "functions/requirements.txt",
     "functions/*/*.py",
     "infra/*.tf",

@@ -18,13 +18,13 @@ from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
-from signalbox_tools.deploy.lost_tasks import refuse_recorded_tasks
+from signalbox_tools.deploy.lost_tasks import left_by_callers, refuse_recorded_tasks
 from signalbox_tools.deploy.plan_summary import Plan, added_parts, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.recorded_tasks import RECORDS_MAX
 from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy import real_gcloud
-from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.gcloud import ENABLED, PROJECT
 from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
 NO_WAIT = Clock(sleep=lambda _: None)
@@ -143,14 +143,14 @@ def test_a_plan_is_tried_again_too(deploy: Callable[..., tuple[list[str], list[f
 
 BUCKET = f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state"
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
-READY_APIS = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
+FIRST_APIS = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
 NOT_ENABLED = Outcome(1, error="reason: SERVICE_DISABLED")
 
 
 @pytest.fixture
 def fresh() -> Script:
     """Return the answers of a project in which nothing was done, and then what was offered."""
-    changes = {BUCKET: [None, "there"], SERVICES: [NOT_ENABLED, READY_APIS], "gcloud services enable": ""}
+    changes = {BUCKET: [None, "there"], SERVICES: [NOT_ENABLED, ENABLED], "gcloud services enable": ""}
     return Script(**changes)
 
 
@@ -165,7 +165,7 @@ def test_a_fresh_project_is_one_command_and_five_questions(place: deployment_tar
     bucket = f"Create the bucket {PROJECT}-signalbox-state for Terraform's states? [y/N] "
     assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", alert_address.QUESTION, "Apply it? [y/N] "]
     [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
-    assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
+    assert enabled.startswith(f"gcloud services enable {FIRST_APIS} artifactregistry.googleapis.com")
     assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])
     assert (fresh.count("terraform init"), fresh.count("terraform apply")) == (2, 2)
 
@@ -181,6 +181,44 @@ def test_nothing_is_offered_while_something_else_is_missing(place: deployment_ta
     with pytest.raises(Aborted, match=r"(?s)Billing is off.*APIs are off"):
         Deployment(place, lambda _: None, lambda _: "y", fresh).deploy()
     assert fresh.count("gcloud services enable") == 0
+
+
+def test_an_api_that_a_change_of_the_code_needs_is_enabled_before_the_plan_of_its_deployment(
+    place: deployment_target.Target,
+) -> None:
+    before = ENABLED.replace("eventarc.googleapis.com", "")
+    script = Script(**{SERVICES: [before, ENABLED], "gcloud services enable": ""})
+    asked = list[str]()
+
+    def agree(question: str) -> str:
+        asked.append(question)
+        return "y"
+
+    assert Deployment(place, lambda _: None, agree, script, NO_WAIT, base_url="http://x/").deploy()
+    assert asked[0] == "Enable them? [y/N] "
+    enabled, planned = (
+        next(at for at, each in enumerate(script.asked) if each.startswith(begin))
+        for begin in (f"gcloud services enable eventarc.googleapis.com --project={PROJECT}", "terraform plan")
+    )
+    assert enabled < planned
+
+
+def test_a_plan_names_the_apis_that_its_deployment_would_enable(place: deployment_target.Target) -> None:
+    script, said = Script(**{SERVICES: ENABLED.replace("eventarc.googleapis.com", "")}), list[str]()
+    assert not Deployment(place, said.append, lambda _: "y", script).plan().empty
+    assert "APIs are off: eventarc.googleapis.com. `signalbox deploy` enables them." in said
+    assert script.count("gcloud services enable") == 0
+
+
+def test_the_deployment_of_a_saved_plan_enables_the_apis_that_the_plan_named_without_a_question(
+    place: deployment_target.Target,
+) -> None:
+    before = ENABLED.replace("eventarc.googleapis.com", "")
+    script = Script(**{SERVICES: [before, before, ENABLED], "gcloud services enable": ""})
+    steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
+    steps.plan()
+    assert steps.deploy(saved=True)
+    assert script.count(f"gcloud services enable eventarc.googleapis.com --project={PROJECT}") == 1
 
 
 def test_a_plan_offers_nothing_and_changes_nothing(place: deployment_target.Target, fresh: Script) -> None:
@@ -511,6 +549,22 @@ def test_no_part_of_the_kit_is_removed_while_records_need_it(tmp_path: Path) -> 
     assert refuse_recorded_tasks(project, plan, empty) == []
     (tmp_path / "signalbox.yaml").write_text("api: [semaphores]\nfunctions: {orders: {invoked_by: [people]}}\n")
     assert refuse_recorded_tasks(project, plan, lambda: with_waiters(5)) == [], "the catalogue has the part"
+
+
+def test_a_plan_counts_the_records_that_callers_can_no_longer_change() -> None:
+    store = empty()
+    states = {"a": "open", "b": "sealed", "c": "completed"}
+    batches = [Put(f"batches/{name}", {"state": state}) for name, state in states.items()]
+    store.commit([*batches, Put("failures/x", {"function": "shop"})])
+
+    def warned(*functions: str) -> list[str]:
+        return left_by_callers(read(json.loads(destroys(*functions))), lambda: store)
+
+    assert [line.partition(".")[0] for line in warned("batches", "batch_complete", "failures")] == [
+        "Warning: batches: 2 records open or sealed, which callers can no longer load, seal, complete or cancel",
+        "Warning: failures: 1 record that can no longer be retried or deleted",
+    ]
+    assert warned("documents") == []
 
 
 def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
