@@ -211,10 +211,10 @@ class Run:
     ) -> "RunUpdate":
         """Send an update, once, without waiting for its answer."""
         body = {"value": value, **given(start=start, if_exists=if_exists)}
-        id, parameters = key or str(uuid.uuid4()), {"wait_seconds": 0}
+        update, parameters = key or str(uuid.uuid4()), {"wait_seconds": 0}
         address = (*self._address, "updates", name)
-        await self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(id))
-        return self.sent_update(id)
+        await self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(update))
+        return self.sent_update(update)
 
     def sent_update(self, id: str) -> "RunUpdate":
         """Return an update by the key under which it was sent, without checking that it exists."""
