@@ -26,9 +26,11 @@ from tests.simulation.worlds import (
     document_events,
     enqueues,
     failures,
+    forged_records,
     history,
     notices,
     outbox,
+    payloads,
     rates,
     resources,
     sections,
@@ -58,6 +60,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "failures": failures.run,
     "flow_trees": flow_trees.run,
     "flows": flows.run,
+    "forged_records": forged_records.run,
     "grouped_batches": grouped_batches.run,
     "history": history.run,
     "inline_steps": inline_steps.run,
@@ -66,6 +69,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "notices": notices.run,
     "objects": objects.run,
     "outbox": outbox.run,
+    "payloads": payloads.run,
     "rates": rates.run,
     "resources": resources.run,
     "rewinds": rewinds.run,
@@ -80,6 +84,10 @@ WORLDS: dict[str, Callable[..., None]] = {
 
 OF_DRIVER = frozenset({"flow_trees"})
 """Worlds that compare the driver of flows alone with a model: few of their programs have a store."""
+
+FORGED = frozenset({"forged_records"})
+"""Worlds with records that the kit did not write."""
+
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 

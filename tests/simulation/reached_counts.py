@@ -34,6 +34,8 @@ SEMAPHORES_AGAIN = "semaphores of units that were deleted and created again"
 UNITS_FAILED_BY_HAND = "waits of units that an operator cancelled"
 EXPIRED = "records deleted by a time-to-live policy"
 FAILURES_KEPT = "tasks kept as failures"
+PAYLOADS = "large values named by records"
+ORPHANS = "large values deleted without an owner"
 NOTICES = "notices of failures received"
 FAILURES_RETRIED = "failures retried"
 DEPENDENTS_DELETED = "items deleted with the item that they depend on"
@@ -61,6 +63,8 @@ UPGRADED = "calls that older code met"
 INLINE_STEPS_RUN = "inline steps run"
 CANCELS_WAITED = "cancels that waited for a shield"
 TREES_IN_TURNS = "programs compared with a model over turns"
+MODELLED = "runs of worlds compared with a model"
+LEFT_OPEN = "runs whose comparison with a model ended early, since the pages leave open what comes next"
 SUSPENDED = "runs suspended when nothing else moved"
 FORKED = "runs forked"
 ARCHIVED = "archives of runs written"
@@ -78,6 +82,10 @@ BEGUN_AGAIN = "generations of flows behind the first"
 STARTED_AGAIN = "flows started under an id that was used before"
 ACTED_ON = "runs acted on by requests for all that match"
 SKIPPED = "runs that such requests have skipped"
+FORGED = {
+    name: f"tasks out of forged records of {name} refused"
+    for name in ("batches", "failures", "mailbox", "outbox", "pages", "rate_waits", "waiters")
+}
 CALLBACKS_LATE = "callbacks used when their run was removed"
 
 REACHED: Counter[str] = Counter()

@@ -165,6 +165,8 @@ async function flows(): Promise<void> {
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}", run)))?.state, "completed");
   await ok(client.GET("/{function}/flows/{flow}/{id}/log", run));
   await ok(client.GET("/{function}/flows/{flow}/{id}/queries", run));
+  const none = { params: { path: { ...run.params.path, sha256: "0".repeat(64) } } };
+  assert.equal((await client.GET("/{function}/flows/{flow}/{id}/payloads/{sha256}", none)).response.status, 404);
   const receipt = { params: { path: { ...run.params.path, name: "receipt" } } };
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}/queries/{name}", receipt)))?.entries, 4);
   const seen: string[] = [];

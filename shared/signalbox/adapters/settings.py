@@ -12,10 +12,11 @@ from typing import Any, Self
 from signalbox.core.effects import Backoff
 from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS, queue_account
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.limits import DECLARED
+from signalbox.core.limits import DECLARED, PAYLOADS_OFF
 from signalbox.core.records.composite_indexes import Index, parse
 
-EMBEDDED = "embedded"
+SQLITE = "sqlite"
+"""The value of `firestore_emulator` if the store is a SQLite file."""
 
 FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
 
@@ -47,7 +48,7 @@ class Settings:
 
     The store and the queues:
 
-    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``embedded``: the
+    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``sqlite``: the
       store is a SQLite file, which the local stack names.
     - ``triggers``: the record pattern (``documents/{key}``) of each trigger for which a SQLite store has events.
     - ``indexes``: the declared composite indexes; None: queries are not checked for them.
@@ -56,6 +57,7 @@ class Settings:
     - ``queue_backoffs``: the backoff of each queue.
     - ``parts``: the kit's parts that are deployed, which the sweeper visits; None: all.
     - ``archives``: the folder of the archives of flows, outside of the cloud.
+    - ``payloads``: where large values are stored, ``gs://BUCKET`` or a folder; empty: they are refused.
     - ``storage_emulator``: the address of an emulator of Cloud Storage, which Google's client uses; empty: no emulator.
 
     Calls that a function makes:
@@ -136,6 +138,7 @@ class Settings:
     events_account: str = ""
     archives: str = ARCHIVES
     storage_emulator: str = ""
+    payloads: str = ""
     parts: frozenset[str] | None = None
     timeouts: Mapping[str, float] = field(default_factory=dict)
 
@@ -248,6 +251,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
         archives=get("SIGNALBOX_ARCHIVES") or ARCHIVES,
         storage_emulator=get("STORAGE_EMULATOR_HOST", ""),
+        payloads=get("SIGNALBOX_PAYLOADS", ""),
         parts=_names(get("SIGNALBOX_PARTS")),
     )
 
@@ -314,3 +318,4 @@ def declare(chosen: Settings | None) -> None:
     DECLARED["history"] = chosen.history if chosen else "[]"
     DECLARED["document_writers"] = chosen.document_writers if chosen else ANYONE
     DECLARED["task_parameters"] = chosen.task_parameters if chosen else "{}"
+    DECLARED["payloads"] = (chosen.payloads if chosen else "") or PAYLOADS_OFF

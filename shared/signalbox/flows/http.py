@@ -11,6 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Annotated, Any, cast
 
+from signalbox.adapters.deployed_catalogue import is_called_by_queues
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
@@ -28,8 +29,10 @@ from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
+from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -62,6 +65,7 @@ from signalbox.flows.problems import (
     FlowRunning,
     NoCallback,
     NoFlow,
+    NoPayload,
     NoQuery,
     NotAnswered,
     NotArchived,
@@ -86,6 +90,7 @@ from signalbox.flows.requests import (
     QueryName,
     ReasonRequest,
     RunId,
+    Sha256,
     UpdateId,
 )
 from signalbox.flows.service import lists, messages, queries, reads, retries, sends, starts, suspensions
@@ -98,6 +103,7 @@ from signalbox.flows.shown import (
     FlowEntryShown,
     FlowLogShown,
     FlowLogWithSpansShown,
+    FlowPayloadShown,
     FlowQueriesShown,
     FlowRetryShown,
     FlowsBatchShown,
@@ -114,6 +120,7 @@ from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.service import opening_those_of
 
 RUN = "/flows/{flow}/{id}"
 
@@ -173,6 +180,11 @@ START = {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 30}}
 ACCEPTED: Mapping[int, Any] = {202: FlowAddressShown}
 UPDATE: Mapping[int, Any] = {200: FlowUpdateAnsweredShown, 202: FlowUpdateWaitsShown}
 STARTED: Mapping[int, Any] = {200: FlowAddressShown, 201: FlowAddressShown}
+
+NO_BATCHES = (
+    "An action on all runs that match is a batch, and batches are not deployed: add `api: [batches]` to the catalogue, "
+    "or act on each run."
+)
 
 declared = Routes("")
 """The routes of `FlowRoutes`. Each method declares its own."""
@@ -254,7 +266,8 @@ class FlowRoutes:
 
         The batch has a unit for each run, whose result is `done`, or `skipped` if the run no longer matches. If a run
         refuses the action, its unit fails. Runs that begin to match later are not included. A repeat under an
-        `Idempotency-Key` returns the same batch, for as long as the batch is kept.
+        `Idempotency-Key` returns the same batch, for as long as the batch is kept. A deployment without batches
+        answers 404.
         """
         self._check(Access(request, "act_on_all", flow))
         body = FlowsActionRequest.from_request(_body(request))
@@ -263,6 +276,8 @@ class FlowRoutes:
         wanted = bulk.ActionOnRuns(body.action, runs, body.reason)
         if body.dry_run:
             return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
+        if not is_called_by_queues(BATCH_EXPAND):
+            raise NotFound(NO_BATCHES)
         key = request.caller_key or ports.store.new_id()
         begun = bulk.act_on_all(ports, self._local().function, wanted, key)
         return Response(202, FlowsBatchShown(begun.batch, begun.count))
@@ -312,7 +327,8 @@ class FlowRoutes:
         page, next_page_token = log_page(entries, token)
         if not wanted:
             return Response(200, FlowLogShown.of(header, entries, page, next_page_token))
-        spans = self._spans(header, entries, token, details=not request.is_open)
+        with opening_those_of(ports):
+            spans = self._spans(header, entries, token, details=not request.is_open)
         return Response(200, FlowLogWithSpansShown.of(header, entries, page, next_page_token, spans=spans))
 
     def _spans(
@@ -335,6 +351,12 @@ class FlowRoutes:
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         )
+
+    @declared.on("GET", f"{RUN}/payloads/{{sha256}}", answers={200: FlowPayloadShown}, refuses=(NoFlow, NoPayload))
+    def get_flow_payload(self, ports: Ports, request: Request, flow: FlowName, id: RunId, sha256: Sha256) -> Response:
+        """Return a large value of a run, which its status or its log shows by size and hash."""
+        address = self._address(Access(request, "log", flow, id))
+        return Response(200, FlowPayloadShown(flow, id, sha256, reads.get_payload(ports, address, sha256)))
 
     @declared.on("GET", f"{RUN}/queries", answers={200: FlowQueriesShown}, refuses=(NoFlow, CannotQuery))
     def list_flow_queries(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -662,7 +684,7 @@ class CallbackRoutes:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)
-        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
+        messages.post_callback(ports, callback, request.json(value_bytes_max(CORE_LIMITS.task_bytes_max)))
         return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
 
 
@@ -723,7 +745,7 @@ def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | 
 
 
 def _body(request: Request) -> dict[str, Json]:
-    return request.json_object(CORE_LIMITS.task_bytes_max)
+    return request.json_object(value_bytes_max(CORE_LIMITS.task_bytes_max))
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

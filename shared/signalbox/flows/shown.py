@@ -5,7 +5,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import ABSENT
 from signalbox.flows.limits import LIMITS
@@ -16,8 +16,11 @@ from signalbox.flows.model.headers import STATES, FlowHeader
 from signalbox.flows.model.labels import LABELS
 from signalbox.flows.model.log import time_of
 from signalbox.flows.model.messages import Message, Result
+from signalbox.flows.model.payloads import shown_values
 from signalbox.flows.model.waits import Wait
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import ObjectAddressShown, OutcomeProblemShown, outcome_members
+from signalbox.payloads.model import shown
 
 State = Annotated[str, Described({"enum": list(STATES)})]
 
@@ -232,6 +235,11 @@ class RetriedShown:
 NONE: Mapping[str, FlowHeader] = {}
 
 
+def _ended(outcome: CallOutcome) -> dict[str, Any]:
+    """Return the members of an outcome. Of a large result, its size and its hash are shown."""
+    return outcome_members(replace(outcome, result=shown(outcome.result)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStatusShown:
     """The run as it is now."""
@@ -243,7 +251,7 @@ class FlowStatusShown:
     state: State
 
     result: Any = ABSENT
-    """The value that a completed run has returned; any JSON."""
+    """The value that a completed run has returned; any JSON. A large one is `{"$payload": {"bytes", "sha256"}}`."""
 
     object: ObjectAddressShown | None = None
     """The object that a completed run has returned."""
@@ -298,7 +306,7 @@ class FlowStatusShown:
             flow=header.address.name,
             id=header.address.key,
             state=header.state,
-            **(outcome_members(header.end.outcome) if header.end else {}),
+            **(_ended(header.end.outcome) if header.end else {}),
             ended_at=header.end.at if header.end else None,
             waiting_for=waits_shown(header, stuck),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
@@ -364,6 +372,7 @@ class FlowEntryShown:
 
     @classmethod
     def of(cls, entry: Message) -> Self:
+        entry = shown_values(entry)
         if not isinstance(entry, Result):
             return cls(at=time_of(entry), entry=entry.kind, **entry.shown())
         wait, outcome = entry.wait, outcome_members(entry.outcome)
@@ -423,7 +432,7 @@ class FlowLogShown:
             flow=header.address.name,
             id=header.address.key,
             execution_id=header.execution_id,
-            arguments=header.arguments,
+            arguments={name: shown(value) for name, value in header.arguments.items()},
             begun_at=header.start_at,
             patches=header.patches,
             origins=tuple((origin.id, origin.execution_id, origin.entries) for origin in header.origins),
@@ -435,6 +444,17 @@ class FlowLogShown:
             next_page_token=next_page_token,
             **more,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPayloadShown(FlowAddressShown):
+    """A large value of a run."""
+
+    sha256: str
+    """The hash by which the run's status or its log names the value."""
+
+    value: Any
+    """Any JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ from signalbox.flows.machine.effects import (
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader
 from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
+from signalbox.flows.model.payloads import place_of_run
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service.messages import cancel
 from signalbox.flows.storage.commits import end_messages, end_tasks, header_of, header_write
@@ -66,6 +67,7 @@ from signalbox.flows.storage.listings import DUE_AT, archive_due_at, lacks_archi
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.service import removal
 
 CHECKED_AT = "checked_at"
 
@@ -323,7 +325,8 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
     if not header.removing:
         if (records := _few_records(ports, address)) is not None:
             messages, chunks = records
-            writes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
+            deletes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
+            writes: list[Write] = [*deletes, *payload_removals(header)]
             delete_messages(ports, address, read, messages, *writes)
             return True
         read = mark_removing(ports, read, header)
@@ -351,9 +354,17 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
 def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
-    committed = ports.store.commit([put])
-    [result] = committed.results
+    committed = ports.store.commit([put, *payload_removals(header)])
+    result, *_ = committed.results
     return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
+
+
+def payload_removals(header: FlowHeader) -> list[Write]:
+    """Return the write by which the payloads of a removed run are deleted, if it has any.
+
+    It is in the commit that removes the header or marks it: until then, the run may be retried.
+    """
+    return [removal(place_of_run(header.address, header.incarnation))] if header.has_payloads else []
 
 
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:

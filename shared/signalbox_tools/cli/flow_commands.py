@@ -1,5 +1,6 @@
 """The commands that start, watch and change runs of flows. They use the package's client."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
@@ -216,8 +217,11 @@ def _on_runs(
 ) -> None:
     """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first.
 
-    The function acts on all that match, as a batch, if it has the `action`.
+    The function acts on all that match, as a batch, if it has the `action` and batches are deployed. Otherwise this
+    command acts on each.
     """
+    from signalbox.client import NotFound
+
     if bool(ids) == bool(state or label):
         raise click.UsageError("Name runs, or choose them by --state or --label.")
     with opened(**place) as client:
@@ -226,8 +230,13 @@ def _on_runs(
             count = of.count(state, label)
             if not yes:
                 click.confirm(f"{count:,} runs match. Continue?", abort=True)
-            if action:
-                _follow(of.act_on_all(action, state=state, label=label, reason=reason))
+            try:
+                batch = of.act_on_all(action, state=state, label=label, reason=reason) if action else None
+            except NotFound as without_batches:
+                click.echo(f"{visible(str(without_batches))} This command acts on each run instead.", err=True)
+                batch = None
+            if batch:
+                _follow(batch)
                 return
             ids = [each["id"] for each in of.runs(state, label)]
         on_each(ids, lambda each: _act(of.run(each), act, action))
@@ -242,8 +251,14 @@ def _act(run: "Run", act: Callable[["Run"], object], action: str) -> None:
 
 def _follow(batch: "Batch") -> None:
     """Show the progress of a batch on runs. The status is 1 if runs refuse the action, or if the batch is cancelled."""
+    from signalbox.client import NotFound
+
     click.echo(f"The batch {batch.id} acts on them, also if this command ends.", err=True)
-    shown = batch.show()
+    try:
+        shown = batch.show()
+    except NotFound as not_for_callers:
+        click.echo(f"Its progress cannot be shown: {visible(str(not_for_callers))}", err=True)
+        return
     with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
         while True:
             bar.update(shown["succeeded"] + shown["failed"] - bar.pos)
@@ -379,6 +394,18 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
             status = event["data"]
     show({name: status[name] for name in ("state", "result", "error") if name in status})
     return 0 if status["state"] == "completed" else 1
+
+
+@flows.command("value")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("sha256")
+@of_a_place
+def value_of_run(function: str, flow: str, id: str, sha256: str, **place: str) -> None:
+    """Print a large value of a run as JSON. Its status and its log show the value by its size and SHA256."""
+    with opened(**place) as client:
+        click.echo(json.dumps(client.flow(function, flow).run(id).payload(sha256)))
 
 
 @flows.command("replay")

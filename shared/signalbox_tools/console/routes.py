@@ -26,7 +26,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_bodies import render
 from signalbox.catalogue.reading import Catalogue
-from signalbox_tools.console.actions import ACTIONS, OF_QUEUES, OF_SCHEDULES
+from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, OF_QUEUES, OF_SCHEDULES
 from signalbox_tools.console.security_headers import BARE_HEADERS, HEADERS
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.status.status_lines import Line, QueueNow
@@ -148,8 +148,17 @@ class Console:
 
     @property
     def _actions(self) -> Iterable[str]:
-        missing = {*(() if self.queues else OF_QUEUES), *(() if self.schedules else OF_SCHEDULES)}
+        missing = {
+            *(() if self.queues else OF_QUEUES),
+            *(() if self.schedules else OF_SCHEDULES),
+            *(() if self._shows_batches else (ACT_ON_RUNS,)),
+        }
         return (name for name in ACTIONS if self.acts and name not in missing)
+
+    @property
+    def _shows_batches(self) -> bool:
+        """Whether the page can follow a batch. Otherwise it acts on each run that matches."""
+        return any(each.name == "batches" for each in self._for_people)
 
     @property
     def _for_people(self) -> Iterable[Any]:

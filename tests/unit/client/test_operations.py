@@ -306,6 +306,8 @@ def runs(client: Any, harness: Harness) -> None:
     assert run.result(timeout_seconds=1)["paid"] == "receipt of 7"
     assert next(entry["entry"] for entry in run.log()) == "done"
     assert (run.queries(), run.query("receipt")["paid"]) == (["receipt"], "receipt of 7")
+    with pytest.raises(NotFound):
+        run.payload("0" * 64)
     events = list(run.watch())
     assert (events[0]["event"], events[-1]["event"], events[-1]["data"]["state"]) == ("entry", "complete", "completed")
     late = checkout.start("o-8", **order | {"order": "8"})

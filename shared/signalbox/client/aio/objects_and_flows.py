@@ -152,13 +152,16 @@ class Run:
         return await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
 
     async def result(self, timeout_seconds: float) -> Json:
-        """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
+        """Wait for the end and return the result, also a large one.
+
+        Raises `CallFailed` with the run's problem, and `TimeoutError`.
+        """
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             shown = await self._show(wait)
             if shown.member("state", str) in ENDED:
-                return outcome(shown)
+                return await self._opened(outcome(shown))
             await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
     async def send(
@@ -293,8 +296,23 @@ class Run:
         found = await self._transport.send("GET", *self._address, "queries")
         return found.member("queries", list)
 
+    async def payload(self, sha256: str) -> Json:
+        """Return a large value of the run by its hash.
+
+        The status and the log show such a value as ``{"$payload": {"bytes": …, "sha256": …}}``.
+        """
+        found = await self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
+
+    async def _opened(self, shown: Json) -> Json:
+        """Return a value that the status or the log may show by its size and its hash."""
+        match shown:
+            case {"$payload": {"sha256": str(sha256)}}:
+                return await self.payload(sha256)
+        return shown
+
     def log(self) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the entries of the log, in order."""
+        """Iterate over the entries of the log, in order. Large values are shown by their size and their hash."""
         return pages(self._transport, "entries", *self._address, "log")
 
     async def watch(self) -> AsyncIterator[Event]:
@@ -306,7 +324,10 @@ class Run:
             yield event
 
     async def whole_log(self) -> dict[str, Json]:
-        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
+        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run.
+
+        It also has the large values.
+        """
         page = await self._transport.send("GET", *self._address, "log")
         entries, execution = page.member("entries", list), page.member("execution_id", str)
         while token := page.shaped(dict).pop("next_page_token", None):
@@ -314,7 +335,11 @@ class Run:
             if page.member("execution_id", str) != execution:
                 return await self.whole_log()  # the run has continued as new meanwhile
             entries += page.member("entries", list)
-        return {**page.shaped(dict), "entries": entries}
+        arguments = page.member("arguments", dict)
+        for values in (arguments, *entries):
+            for name, value in values.items():
+                values[name] = await self._opened(value)
+        return {**page.shaped(dict), "arguments": arguments, "entries": entries}
 
     async def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""

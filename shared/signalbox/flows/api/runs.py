@@ -33,12 +33,15 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
+from signalbox.flows.model.payloads import opened_entry
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.requests import IF_EXISTS, IfExists
 from signalbox.flows.service import messages, queries, reads, retries, sends, starts, suspensions
 from signalbox.flows.service.sends import Sent, Starting
 from signalbox.flows.shown import FlowLogShown, FlowRetryShown, waits_shown
 from signalbox.objects.problems import NotReady
+from signalbox.payloads.model import escaped, opened
+from signalbox.payloads.service import opening_those_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +60,7 @@ class FlowStatus:
     """The status of a run.
 
     - `state` is running, suspended, stuck, completed, failed or cancelled.
-    - `result` is the value that the code returned.
+    - `result` is the value that the code returned, also if it is stored as a payload.
     - `error` is the problem that ended the run, and `trace` the place where the code raised it.
     - `problem` is the reason why the run is stuck. Both `error` and `problem` are empty if there is none.
     - `progress` is the last value of `flow.progress`.
@@ -88,10 +91,12 @@ class FlowStatus:
     def of(cls, header: FlowHeader) -> Self:
         """Return the status of a run from its header and from the stuck sub-flows below the run."""
         outcome = header.end.outcome.to_json() if header.end else {}
+        with opening_those_of(runtime.ports()):
+            result = opened(outcome.get("result"))
         return cls(
             header.address.key,
             header.state,
-            outcome.get("result"),
+            result,
             outcome.get("error", {}),
             header.progress,
             json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
@@ -270,8 +275,11 @@ class FlowRun:
 
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
-        header, entries = reads.get_log(runtime.ports().store, self._address)
-        log: dict[str, Any] = json_of(FlowLogShown.of(header, entries, entries))
+        header, stored = reads.get_log(runtime.ports().store, self._address)
+        with opening_those_of(runtime.ports()):
+            entries = tuple(map(opened_entry, stored))
+            arguments = {name: escaped(opened(value)) for name, value in header.arguments.items()}
+        log: dict[str, Any] = json_of(FlowLogShown.of(replace(header, arguments=arguments), entries, entries))
         return log
 
     def delete(self) -> None:

@@ -22,6 +22,7 @@ from signalbox.core.codec.json_types import type_errors
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
@@ -301,7 +302,7 @@ class ObjectCall(Command[Any]):
     result: Codec = JSON
 
     def __post_init__(self) -> None:
-        _check_arguments(self.arguments)
+        _check_arguments(self.arguments, CORE_LIMITS.task_bytes_max)
 
     @property
     def name(self) -> str:
@@ -324,7 +325,7 @@ class SubFlow(Command[T]):
     id: str = ""
 
     def __post_init__(self) -> None:
-        _check_arguments(self.arguments)
+        _check_arguments(self.arguments, value_bytes_max(CORE_LIMITS.task_bytes_max))
 
     @property
     def name(self) -> str:
@@ -542,9 +543,9 @@ def _check_lease_seconds(value: float | None) -> None:
         check_seconds("lease_seconds", value, CORE_LIMITS.lease_seconds_max)
 
 
-def _check_arguments(arguments: Mapping[str, Any]) -> None:
+def _check_arguments(arguments: Mapping[str, Any], bytes_max: int) -> None:
     """Raise `BadFlow` where the code creates the command, if the arguments are not JSON or too large."""
     if error := next(type_errors(dict(arguments), Any, "arguments"), None):
         raise BadFlow(f"Arguments must be JSON: {error}.", field="arguments")
-    if len(json.dumps(dict(arguments))) > CORE_LIMITS.task_bytes_max:
-        raise BadFlow(f"Arguments must have at most {CORE_LIMITS.task_bytes_max:,} bytes.", field="arguments")
+    if len(json.dumps(dict(arguments))) > bytes_max:
+        raise BadFlow(f"Arguments must have at most {bytes_max:,} bytes.", field="arguments")

@@ -111,6 +111,7 @@ from signalbox.flows.model.log import time_of
 from signalbox.flows.model.messages import Blank, Cancel, Event, Incoming, Message, Result, Update
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PayloadUnread, opened, opened_members
 
 Code = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -255,7 +256,8 @@ class Driver:
     def of(cls, definition: FlowDefinition, header: FlowHeader, position: Position | None = None) -> Self:
         """Return the code of a run before its start."""
         encode, begin = definition.signature.encode, definition.begin
-        return cls(lambda: begin(header.arguments), position or Position.of(header), header.context, encode=encode)
+        code = lambda: begin(opened_members(header.arguments))  # noqa: E731
+        return cls(code, position or Position.of(header), header.context, encode=encode)
 
     # --- commands of a turn ---
 
@@ -345,7 +347,7 @@ class Driver:
                     raise self._loops(LIMITS.flow_advances_max)
             try:
                 parent.got(slot, outcome)
-            except Stuck:
+            except (Stuck, PayloadUnread):
                 raise
             except BaseException as error:
                 if ends_process(error):
@@ -487,6 +489,7 @@ class Driver:
         fields that the type had when the event was applied.
         """
         assert isinstance(pending.command, NextEvent | NextUpdate), "only these commands wait for a value"
+        value = opened(value)
         strict = pending.command.outcome_of(value, stored=False)
         if not strict.failed:
             return strict
@@ -708,7 +711,9 @@ def _reply(update: Update, outcome: CallOutcome) -> CallOutcome:
 
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
     """Return an outcome of the log, with a new result object that the code may change. Raises `Stuck`."""
-    codec, result = pending.command.codec, outcome.result
+    codec, result = pending.command.codec, opened(outcome.result)
+    if result is not outcome.result:
+        outcome = CallOutcome(result, object=outcome.object)
     if is_plain(codec):
         return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
     try:

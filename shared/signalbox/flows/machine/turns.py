@@ -129,6 +129,7 @@ from signalbox.flows.model.messages import (
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import Outgoing
 
 
 @dataclass(slots=True)
@@ -147,6 +148,7 @@ class FlowTurn:
     - `result` is the codec of the flow's result.
     - `adopted` has the ids of sub-flows of earlier executions that an opening turn adopts, by path.
     - `updates` has the names of the updates that the turn has taken from the mailbox, by their ids.
+    - `outgoing` collects the payloads that the commit names.
     """
 
     header: FlowHeader
@@ -167,6 +169,7 @@ class FlowTurn:
     result: Codec = JSON
     adopted: dict[str, str] = field(default_factory=dict)
     updates: dict[str, str] = field(default_factory=dict)
+    outgoing: Outgoing = field(default_factory=Outgoing)
 
     @classmethod
     def begin(

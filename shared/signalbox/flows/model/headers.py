@@ -24,6 +24,7 @@ from signalbox.flows.model.messages import UPDATES_FORMAT, Blank, Message, Resul
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PAYLOADS_FORMAT
 
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -192,6 +193,7 @@ class FlowHeader:
     - `adopted` has the ids of sub-flows of earlier executions that a retry adopts, by the paths of their waits.
     - `removing` is whether a removal of several commits has begun.
     - `can_rewind` is whether the end was written by code that marks unread events.
+    - `has_payloads` is whether the run's records have named payloads.
     """
 
     address: FlowAddress
@@ -232,6 +234,7 @@ class FlowHeader:
     adopted: Mapping[str, str] = field(default_factory=dict)
     removing: bool = False
     can_rewind: bool = True
+    has_payloads: bool = False
 
     @property
     def kept_until(self) -> datetime:
@@ -376,11 +379,12 @@ class FlowHeader:
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
 
     def _rewinds_record(self) -> dict[str, Any]:
-        """Return the fields of retries, which only runs have that have failed or were retried."""
+        """Return the fields of retries and payloads, which most runs do not have."""
         may_be_rewound = self.end is not None and self.end.state == FAILED and self.can_rewind
         rewinds = REWINDS_FORMAT if may_be_rewound or self.rewinds or self.removing else None
         return given(
-            format=UPDATES_FORMAT if self.unanswered else rewinds,
+            format=UPDATES_FORMAT if self.unanswered else PAYLOADS_FORMAT if self.has_payloads else rewinds,
+            payloads=self.has_payloads or None,
             rewinds=self.rewinds or None,
             deadline_rewind=self.deadline_rewind or None,
             retries=_json_if_any([retry.to_json() for retry in self.retries]),
@@ -441,6 +445,7 @@ class FlowHeader:
             collects=data.get("collects", False),
             adopted=_stored(data, "adopted", {}),
             removing=data.get("removing", False),
+            has_payloads=data.get("payloads", False),
             can_rewind=end is None or data.get(FORMAT, 1) >= REWINDS_FORMAT,
         )
 

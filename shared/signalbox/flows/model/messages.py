@@ -14,6 +14,7 @@ from signalbox.core.records.formats import FORMAT
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PAYLOADS_FORMAT, Payload, payload_in
 
 SUB_FLOW = "flow"
 """The kind of a command that runs another flow."""
@@ -167,8 +168,22 @@ UPDATES_FORMAT = 5
 
 def message_to_record(message: Message) -> dict[str, Any]:
     """Return the fields of a message's record, without those of the mailbox."""
-    of_format = {FORMAT: UPDATES_FORMAT} if isinstance(message, Update) else {}
-    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True), **of_format}
+    newer = UPDATES_FORMAT if isinstance(message, Update) else PAYLOADS_FORMAT if payload_of(message) else None
+    return {
+        "kind": message.kind,
+        "body": json.dumps(message.body(), sort_keys=True),
+        **({FORMAT: newer} if newer else {}),
+    }
+
+
+def payload_of(message: Message) -> Payload | None:
+    """Return the payload that a message names in place of its value."""
+    match message:
+        case Result():
+            return payload_in(message.outcome.result)
+        case Event() | Update():
+            return payload_in(message.value)
+    return None
 
 
 def message_from_record(data: Mapping[str, Any]) -> Message:

@@ -10,7 +10,7 @@ from typing import Any
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
@@ -21,11 +21,14 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.labels import utf8_bytes
 from signalbox.flows.model.messages import Cancel, Event, Incoming, Message, Update, message_to_record, update_id
+from signalbox.flows.model.payloads import place_of_events
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents, TooManyUpdates
 from signalbox.flows.service.reads import get, read_header
 from signalbox.mailboxes.model.messages import message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import message_put
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 
 def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> FlowHeader:
@@ -102,15 +105,23 @@ def check_update_id(id_: str) -> str:
     return id_
 
 
+def claimed_message(header: FlowHeader, message: Incoming, outgoing: Outgoing) -> Incoming:
+    """Return a message as its record contains it: `outgoing` collects a large value as a payload."""
+    place = place_of_events(header.address, header.incarnation)
+    return replace(message, value=outgoing.claimed(message.value, place, CORE_LIMITS.result_bytes_max))
+
+
 def send(ports: Ports, header: FlowHeader, message: Incoming, message_id: str) -> None:
     """Post an event or an update to a run whose header was read. A repeat changes nothing.
 
     Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, and `OtherBody` if the id was used for another message.
     """
-    refused = _refusal(header, message)
+    refused, outgoing = _refusal(header, message), Outgoing()
+    claimed = claimed_message(header, message, outgoing)
     if refused is None:
-        _post(ports, header, message_id, message)
-    elif not is_posted(ports, header, message_id, message):
+        store_payloads(ports, outgoing)
+        _post(ports, header, message_id, claimed)
+    elif not is_posted(ports, header, message_id, claimed):
         raise refused
 
 
@@ -126,6 +137,11 @@ def _refusal(header: FlowHeader, message: Incoming) -> Problem | None:
         detail = f"The flow has {kept} that its code has not waited for: let it wait for them, or cancel it."
         return TooManyEvents(detail)
     return None
+
+
+def check_same(stored: Snapshot, header: FlowHeader, message: Incoming) -> None:
+    """Raise `OtherBody` if the record under a message's id is that of another message."""
+    check_same_body(stored, message_to_record(claimed_message(header, message, Outgoing())))
 
 
 def is_posted(ports: Ports, header: FlowHeader, id_: str, message: Incoming) -> bool:

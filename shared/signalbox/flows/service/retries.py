@@ -56,6 +56,7 @@ from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
+from signalbox.payloads.service import opens_payloads
 
 ASKS_LETTERS = 16
 """Letters of the digest of a request, which is kept with its key."""
@@ -103,6 +104,7 @@ class _Found:
         return self.read.read_time
 
 
+@opens_payloads
 def retry(
     ports: Ports,
     flows: Flows,

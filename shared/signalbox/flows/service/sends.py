@@ -36,7 +36,7 @@ from signalbox.flows.machine.commands import NextEvent, NextUpdate
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FAILED, FlowHeader
-from signalbox.flows.model.messages import Incoming, message_to_record, update_id
+from signalbox.flows.model.messages import Incoming, update_id
 from signalbox.flows.problems import NotAnswered, NoUpdate, RunExists
 from signalbox.flows.requests import REFUSE, REPLACE, REPLACE_ENDED, SAME
 from signalbox.flows.service import messages, starts
@@ -44,7 +44,6 @@ from signalbox.flows.service.reads import present
 from signalbox.flows.storage.commits import REPLY, header_of
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.mailboxes.service import check_same_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,8 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
     for lost in range(CORE_LIMITS.rounds_max):
         read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
         header = header_of(read, address)
-        if is_repeat(header, stored):
-            check_same_body(stored, message_to_record(message))
+        if header is not None and is_repeat(header, stored):
+            messages.check_same(stored, header, message)
             return Sent(id_)
         if header is None:
             with suppress(AlreadyExists):

@@ -50,6 +50,8 @@ from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox, revision_of
+from signalbox.payloads.service import opens_payloads
+from signalbox.payloads.service import store as store_payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Advanced:
     leaves_steps: bool = False
 
 
+@opens_payloads
 def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     """Commit a turn.
 
@@ -245,6 +248,7 @@ def _has_steps_to_run(turn: FlowTurn) -> bool:
     return bool(turn.claimed or turn.carrier.busy) and turn.driver.ended is None
 
 
+@opens_payloads
 def advance_without_read(
     ports: Ports, flows: Flows, live: LiveTurn, now: datetime, carrier: Carrier, ended: Sequence[Result]
 ) -> LiveTurn | None:
@@ -291,7 +295,11 @@ def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
 
 
 def commit_turn(ports: Ports, commit: Commit) -> Committed:
-    """Commit a turn, with its tasks in the outbox. Raises `Conflict` if another turn was faster."""
+    """Store the payloads of a turn, and commit it, with its tasks in the outbox.
+
+    Raises `Conflict` if another turn was faster.
+    """
+    store_payloads(ports, commit.outgoing)
     committed = outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
     return committed
