@@ -28,7 +28,7 @@ module "function" {
   repository    = google_artifact_registry_repository.images.id
   ready         = terraform_data.rights.id
 
-  depends_on = [google_project_service.api, google_firestore_database.database, google_storage_bucket_object.catalogue]
+  depends_on = [google_firestore_database.database, google_storage_bucket_object.catalogue]
 }
 
 check "nothing_is_public_by_mistake" {

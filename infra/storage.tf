@@ -4,7 +4,6 @@ resource "google_storage_bucket" "sources" {
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
   force_destroy               = true # its content can be rebuilt
-  depends_on                  = [google_project_service.api]
 }
 
 resource "google_storage_bucket_object" "catalogue" {

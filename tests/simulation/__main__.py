@@ -26,6 +26,7 @@ from tests.simulation.worlds import (
     document_events,
     enqueues,
     failures,
+    forged_records,
     history,
     notices,
     outbox,
@@ -42,7 +43,7 @@ from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flow_trees import compared as flow_trees
 from tests.simulation.worlds.flows import begun_commands as composed_flows
-from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds
+from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds, updates
 from tests.simulation.worlds.flows import nested_programs as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
@@ -59,6 +60,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "failures": failures.run,
     "flow_trees": flow_trees.run,
     "flows": flows.run,
+    "forged_records": forged_records.run,
     "grouped_batches": grouped_batches.run,
     "history": history.run,
     "inline_steps": inline_steps.run,
@@ -75,12 +77,17 @@ WORLDS: dict[str, Callable[..., None]] = {
     "semaphores": semaphores.run,
     "standings": standings.run,
     "transactions": transactions.run,
+    "updates": updates.run,
     "verify": verify.run,
     "watch": watch.run,
 }
 
 OF_DRIVER = frozenset({"flow_trees"})
 """Worlds that compare the driver of flows alone with a model: few of their programs have a store."""
+
+FORGED = frozenset({"forged_records"})
+"""Worlds with records that the kit did not write."""
+
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 

@@ -12,7 +12,7 @@ from google.api_core.exceptions import GoogleAPIError
 from signalbox.adapters import cloud_tasks
 from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, StoredPayload, Write
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import NotInCatalogue, Unavailable
 from signalbox.core.records.queries import Field
 from signalbox.testing.memory_payloads import MemoryPayloads
 
@@ -105,6 +105,8 @@ class SimulatedQueue:
         return taken
 
     def _attempt(self, effect: Effect) -> Exception | None:
+        if self._world.forger and (reason := self._world.forger.refusal(effect)):
+            return NotInCatalogue(reason)
         try:
             is_new = _call(self._world, partial(_created, effect), partial(self._take, effect))
         except (Unavailable, GoogleAPIError) as error:

@@ -16,6 +16,7 @@ OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
 CALLS_AWAY = "calls refused while the store was away"
 REWOUND = "rewinds of runs"
+ANSWERED = "runs at rest that have answered updates"
 RESUMED = "attempts under a permit that was waited for anew"
 LATE_WAITS = "waits created alone by a process that then died, of a semaphore that is gone"
 LEASES_OUTLIVED = "attempts of continuations that failed after their lease had expired"
@@ -62,6 +63,8 @@ UPGRADED = "calls that older code met"
 INLINE_STEPS_RUN = "inline steps run"
 CANCELS_WAITED = "cancels that waited for a shield"
 TREES_IN_TURNS = "programs compared with a model over turns"
+MODELLED = "runs of worlds compared with a model"
+LEFT_OPEN = "runs whose comparison with a model ended early, since the pages leave open what comes next"
 SUSPENDED = "runs suspended when nothing else moved"
 FORKED = "runs forked"
 ARCHIVED = "archives of runs written"
@@ -79,6 +82,10 @@ BEGUN_AGAIN = "generations of flows behind the first"
 STARTED_AGAIN = "flows started under an id that was used before"
 ACTED_ON = "runs acted on by requests for all that match"
 SKIPPED = "runs that such requests have skipped"
+FORGED = {
+    name: f"tasks out of forged records of {name} refused"
+    for name in ("batches", "failures", "mailbox", "outbox", "pages", "rate_waits", "waiters")
+}
 CALLBACKS_LATE = "callbacks used when their run was removed"
 
 REACHED: Counter[str] = Counter()

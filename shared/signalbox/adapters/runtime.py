@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from signalbox.adapters.known_requests import REQUESTS
-from signalbox.adapters.logs import JsonLog
-from signalbox.adapters.settings import Settings, settings
+from signalbox.adapters.logs import JsonLog, log_forgotten_awaits
+from signalbox.adapters.settings import SQLITE, Settings, settings
 from signalbox.core.ports import Log, PayloadStore, Ports, Store
 from signalbox.core.problems import Problem
 
@@ -75,7 +75,7 @@ def ports() -> Ports:
 
 def load() -> None:
     """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
-    if _ports is None:
+    if _ports is None and settings().firestore_emulator != SQLITE:
         from signalbox.adapters.firestore import store  # noqa: F401  imported for its time, not for its names
 
 
@@ -103,6 +103,7 @@ def connect(chosen: Settings, store: Store | None = None) -> Ports:
     from signalbox.adapters.system_clock import SystemClock
 
     lines = JsonLog(chosen.project, chosen.database)
+    log_forgotten_awaits(lines)
     queue = CloudTasksQueue(chosen, lines)
     return metered(Ports(store or firestore(chosen), queue, SystemClock(), lines, payload_store(chosen)))
 

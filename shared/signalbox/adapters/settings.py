@@ -15,7 +15,8 @@ from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import DECLARED, PAYLOADS_OFF
 from signalbox.core.records.composite_indexes import Index, parse
 
-EMBEDDED = "embedded"
+SQLITE = "sqlite"
+"""The value of `firestore_emulator` if the store is a SQLite file."""
 
 FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
 
@@ -47,7 +48,7 @@ class Settings:
 
     The store and the queues:
 
-    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``embedded``: the
+    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``sqlite``: the
       store is a SQLite file, which the local stack names.
     - ``triggers``: the record pattern (``documents/{key}``) of each trigger for which a SQLite store has events.
     - ``indexes``: the declared composite indexes; None: queries are not checked for them.

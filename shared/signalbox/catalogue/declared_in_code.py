@@ -31,8 +31,7 @@ KIT = "signalbox"
 SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
 BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
 OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
-FLOW_QUEUES = (FLOWS_QUEUE, *BATCH_QUEUES)
-"""The queues that flows need. Those of batches are among them, since an action on all runs that match is a batch."""
+FLOW_QUEUES = (FLOWS_QUEUE, TASKS_QUEUE)
 
 QUEUES = {
     "semaphore": SEMAPHORE_QUEUES,

@@ -122,6 +122,7 @@ class RunShown(TypedDict):
     """The pending commands, by path."""
 
     unawaited: NotRequired[dict[str, Json]]
+    unanswered: NotRequired[dict[str, Json]]
     log_length: int
     """The number of entries in its log."""
 

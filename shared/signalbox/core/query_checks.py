@@ -11,7 +11,8 @@ from typing import Any
 
 from signalbox.core.keys import check_collection, check_path
 from signalbox.core.ports import Query
-from signalbox.core.problems import BadQuery
+from signalbox.core.problems import BadQuery, NeedsIndex
+from signalbox.core.records.composite_indexes import Index
 from signalbox.core.records.queries import ALTERNATIVES_MAX, ID, INEQUALITIES, Condition, Order, with_implied
 from signalbox.core.records.record_values import RECORD, field_name, size_bytes
 
@@ -111,3 +112,8 @@ def is_descending(query: Query) -> bool:
 def is_nan(value: Any) -> bool:
     """Return whether a value is NaN."""
     return isinstance(value, float) and math.isnan(value)
+
+
+def needs_index(index: Index) -> NeedsIndex:
+    """Return the problem that names the index to declare."""
+    return NeedsIndex(f"Add to `indexes` of the catalogue and deploy: {index}", field="where")

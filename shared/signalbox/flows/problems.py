@@ -97,6 +97,25 @@ class TooManyEvents(Problem):
     title = "The flow has too many events that it has not waited for"
 
 
+class TooManyUpdates(Problem):
+    status = 409
+    title = "The flow has too many updates that it has not answered"
+
+
+class NoUpdate(NotFound):
+    title = "Update not found"
+
+
+class NotAnswered(Problem):
+    status = 409
+    title = "The run has ended without an answer to the update"
+
+
+class RunExists(Problem):
+    status = 409
+    title = "There is a run under this id"
+
+
 class TimedOut(Problem):
     status = 504
     title = "The wait took too long"

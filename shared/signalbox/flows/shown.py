@@ -53,6 +53,44 @@ class SentFlowEventShown(FlowAddressShown):
     event: str
     """The event's id."""
 
+    started: bool = False
+    """Whether the event has started the run."""
+
+    warning: str = ""
+    """The names that the code waits for, if it does not wait for this one now."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUpdateWaitsShown(FlowAddressShown):
+    """The update has no answer yet."""
+
+    update: str
+    """The update's id."""
+
+    ready: Literal[False]
+
+    started: bool = False
+    """Whether the update has started the run."""
+
+    warning: str = ""
+    """The names that the code waits for, if it did not wait for this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUpdateAnsweredShown(FlowAddressShown):
+    """The answer, which is one of `result` and `error`."""
+
+    update: str
+    """The update's id."""
+
+    ready: Literal[True]
+
+    result: Any = ABSENT
+    """Any JSON."""
+
+    error: OutcomeProblemShown | None = None
+    """The problem with which the code refused the update."""
+
 
 # --- status ---
 
@@ -155,6 +193,21 @@ class UnawaitedShown:
 
 
 @dataclass(frozen=True, slots=True)
+class UnansweredShown:
+    """Updates that the run has received and its code has not answered."""
+
+    updates: Annotated[int, Range(1)]
+
+    names: Annotated[tuple[str, ...], Described({"maxItems": LIMITS.flow_events_shown_max})]
+    """The first of their names."""
+
+    @classmethod
+    def of(cls, header: FlowHeader) -> Self | None:
+        names = sorted({*header.unanswered.values()})[: LIMITS.flow_events_shown_max]
+        return cls(len(header.unanswered), tuple(names)) if names else None
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendedShown:
     """The time since which the run takes no further step, and the reason."""
 
@@ -213,6 +266,8 @@ class FlowStatusShown:
 
     unawaited: UnawaitedShown | None = None
 
+    unanswered: UnansweredShown | None = None
+
     log_length: Count
     """The number of entries in its log."""
 
@@ -255,6 +310,7 @@ class FlowStatusShown:
             ended_at=header.end.at if header.end else None,
             waiting_for=waits_shown(header, stuck),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
+            unanswered=UnansweredShown.of(header),
             log_length=header.log_length,
             generation=header.generation,
             progress=header.progress,
@@ -278,11 +334,11 @@ def waits_shown(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowEntryShown:
-    """A command that ended, an event that came, a cancel, or a failed result that a retry has blanked."""
+    """A command that ended, an event or an update that came, a cancel, or a failed result that a retry has blanked."""
 
     at: datetime
 
-    entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
+    entry: Annotated[str, Described({"enum": ["done", "event", "update", "cancel", "blank"]})]
 
     path: str | None = None
     """The command's place among the code's waits."""
@@ -303,10 +359,13 @@ class FlowEntryShown:
     """The beginning of the text of the error of the attempt before the last one."""
 
     name: str | None = None
-    """The name of an event."""
+    """The name of an event or an update."""
 
     value: Any = ABSENT
-    """The value of an event; any JSON."""
+    """The value of an event or an update; any JSON."""
+
+    update: str | None = None
+    """The id of an update."""
 
     reason: str | None = None
     """The reason of a cancel."""
@@ -500,13 +559,13 @@ class NumberedEntryShown:
 
     at: datetime
 
-    entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
+    entry: Annotated[str, Described({"enum": ["done", "event", "update", "cancel", "blank"]})]
 
     command: str | None = None
     """The kind and the name of the command that ended. Effects of a dropped one are not undone."""
 
     name: str | None = None
-    """The name of an event. An event that is dropped is given back: the run receives it again, as a new entry."""
+    """The name of an event or an update. Dropped ones are given back: the run receives them again, as new entries."""
 
     error: OutcomeProblemShown | None = None
 

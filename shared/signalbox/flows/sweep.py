@@ -8,7 +8,7 @@ one that failed and a removal that is not finished: then the others come first.
 Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
 flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it
 repeat its commands: tasks that still exist are not created again, since their names are taken. A flow that waits only
-for events, times and sub-flows is looked at once a day.
+for events, updates, times and sub-flows is looked at once a day.
 
 An ended flow with an archive is not removed before its archive is written. While it is not, the sweeper repeats the
 task that writes it every ten minutes.
@@ -46,7 +46,7 @@ from signalbox.core.problems import Contended, NotInCatalogue, Problem, Unavaila
 from signalbox.core.times import rfc3339
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
+from signalbox.flows.machine.commands import Batch, Lock, NextEvent, NextUpdate, RatePermits, Sleep, SubFlow
 from signalbox.flows.machine.effects import (
     archive_effect,
     cancel_batch_effect,
@@ -71,7 +71,7 @@ from signalbox.payloads.service import removal
 
 CHECKED_AT = "checked_at"
 
-PATIENT = (NextEvent.kind, Sleep.kind, SubFlow.kind)
+PATIENT = (NextEvent.kind, NextUpdate.kind, Sleep.kind, SubFlow.kind)
 """The kinds of commands that may take days."""
 
 ENDED = (COMPLETED, FAILED, CANCELLED)
@@ -227,10 +227,29 @@ def delete(ports: Ports, address: FlowAddress) -> None:
     """
     read = _ended(ports, address, DELETED_WHILE_STUCK, stuck_only=True)
     header = header_of(read, address)
-    if header and is_not_archived(ports, header):
-        raise NotArchived(f"The archive of {address.key!r} is not written yet: {header.archive}.")
+    if header:
+        _check_archived(ports, header)
     with suppress(Conflict):  # another process has removed it
         remove(ports, address, read)
+
+
+def end_or_remove(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:
+    """End the run whose header was read, as `terminate` does, or remove it if it has ended.
+
+    Raises `NotArchived`, and `Conflict` if the header has changed.
+    """
+    if header.end is None:
+        cancel_sub_flows(ports, header)
+        end_at_once(ports, read, header, detail)
+        return
+    _check_archived(ports, header)
+    remove(ports, header.address, read)
+
+
+def _check_archived(ports: Ports, header: FlowHeader) -> None:
+    """Raise `NotArchived` if the archive of an ended run is not written yet."""
+    if is_not_archived(ports, header):
+        raise NotArchived(f"The archive of {header.address.key!r} is not written yet: {header.archive}.")
 
 
 def terminate(ports: Ports, address: FlowAddress, reason: str = "") -> None:

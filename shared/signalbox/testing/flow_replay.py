@@ -18,7 +18,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, FlowHeader, Origin, ParentFlow
 from signalbox.flows.model.log import StoredLog
-from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result, Update
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import escaped
@@ -72,6 +72,8 @@ def entry_of(shown: Mapping[str, Any]) -> Message:
     match shown["entry"]:
         case Event.kind:
             return Event(shown["name"], _stored(shown["value"]), at)
+        case Update.kind:
+            return Update(shown["name"], _stored(shown["value"]), shown["update"], at)
         case Cancel.kind:
             return Cancel(shown["reason"], at)
         case Blank.kind:

@@ -7,11 +7,10 @@ contains the entry to add to the catalogue. The cloud's error is translated into
 
 from collections.abc import Collection, Sequence
 
-from signalbox.adapters.firestore.messages import needs_index
 from signalbox.catalogue.kit_indexes import kit_indexes
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Store, Write
 from signalbox.core.problems import BadQuery
-from signalbox.core.query_checks import check_query, full_order
+from signalbox.core.query_checks import check_query, full_order, needs_index
 from signalbox.core.records.composite_indexes import Index, lacking
 from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import field_name

@@ -1,7 +1,7 @@
 """The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
 
 Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
-other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
+other commands need those of `signalbox[tools]`. The exit status is 1 if something failed or was refused (the last lines
 describe it), and 2 for a wrong command line.
 """
 
@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -23,14 +23,15 @@ from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox_tools.deploy.deployment_steps import Deployment
+    from signalbox_tools.exports.places import Place
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
-WITHOUT_DEV = (
-    "This command needs the package {name}, which comes with the extra `dev`: `uv add 'signalbox[dev]'`, "
-    "or `pip install 'signalbox[dev]'`."
+WITHOUT_TOOLS = (
+    "This command needs the package {name}, which comes with the extra `tools`: `uv add 'signalbox[tools]'`, "
+    "or `pip install 'signalbox[tools]'`."
 )
-OF_DEV = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
-"""Modules that commands import and that only `signalbox[dev]` installs."""
+OF_TOOLS = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
+"""Modules that commands import and that only `signalbox[tools]` installs."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -60,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        if name not in OF_DEV:
+        if name not in OF_TOOLS:
             raise
-        click.echo(WITHOUT_DEV.format(name=name), err=True)
+        click.echo(WITHOUT_TOOLS.format(name=name), err=True)
         return 1
     return status if isinstance(status, int) else 0
 
@@ -137,6 +138,28 @@ def test(arguments: tuple[str, ...]) -> int:
         root = Project.find().root
     command = [sys.executable, "-m", "pytest", *arguments]
     return subprocess.run(command, cwd=root, check=False).returncode  # noqa: S603 (a list, no shell)
+
+
+@cli.command()
+@click.argument("page", default="")
+def docs(page: str) -> None:
+    """List the pages, or show PAGE, such as flows. They are those of this version."""
+    from signalbox_tools import pages
+
+    with _refusals(pages.NoPage, refusal=WrongInput):
+        if not page:
+            click.echo(pages.listed(), nl=False)
+            return
+        text = pages.read(page)
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    with console.pager(styles=True):
+        console.print(Markdown(text))
 
 
 @cli.command()
@@ -253,6 +276,81 @@ def clear_data(folder: Path | None, yes: bool) -> None:
         kept = DataFolder(folder or DataFolder.of(Project.find()))
         yes or click.confirm(f"Delete the data in {kept.path}?", abort=True)
         click.echo(f"The data in {kept.path} is deleted." if kept.clear() else f"There is no data in {kept.path}.")
+
+
+@data.command("export")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="Its folder, as of `dev`.")
+@of_a_deployment(required=False)
+def export_data(file: Path, folder: Path | None, project: str, environment: str, region: str) -> None:
+    """Write all records of a database, as of one instant, into the new FILE: a line of JSON each."""
+    from signalbox_tools.exports import copying, places
+
+    with _data_refusals():
+        place = _database_of(project, environment, region) if project else places.to_export(folder)
+        with place as found:
+            header, count = copying.export(found.database, found.name, file, _told)
+    click.echo(f"{counted(count, 'record')} of {visible(found.name)}, as of {header.read_time}: {visible(str(file))}")
+
+
+@data.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="Its folder, as of `dev`.")
+@click.option("--store", type=click.Choice(["sqlite", "emulator"]), default=None, help="The store of a new folder.")
+@click.option("--overwrite", is_flag=True, help="Replace records with the same paths, and keep all others.")
+@click.option("--yes", is_flag=True, help="Do not ask before an import into a deployment.")
+@of_a_deployment(required=False)
+def import_data(
+    file: Path,
+    folder: Path | None,
+    store: str | None,
+    overwrite: bool,
+    yes: bool,
+    project: str,
+    environment: str,
+    region: str,
+) -> None:
+    """Write the records of FILE, made by `export`, into a database without records. If interrupted, run it again."""
+    from signalbox_tools.exports import copying, places
+
+    with _data_refusals():
+        checked = copying.Import.of(file)
+        place = _database_of(project, environment, region) if project else places.to_import(folder, store or "")
+        with place as found:
+            done = checked.check(found.database, overwrite=overwrite)
+            question = f"Import {counted(checked.records - done, 'record')} into {visible(found.name)}?"
+            yes or not project or click.confirm(question, abort=True)
+            checked.run(found.database, done, _told)
+    click.echo(f"{counted(checked.records, 'record')} are in {visible(found.name)}.")
+
+
+def _database_of(project: str, environment: str, region: str) -> "AbstractContextManager[Place]":
+    from signalbox_tools.exports import places
+
+    return places.of_a_deployment(reachable(project, environment, region))
+
+
+def _told(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _data_refusals() -> AbstractContextManager[None]:
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    from signalbox.adapters.sqlite.file import StoreFileError
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox.core.problems import Unavailable
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.exports.copying import Refused
+    from signalbox_tools.exports.databases import TooOld
+    from signalbox_tools.exports.files import BadFile
+    from signalbox_tools.local.folder.folder_lock import FolderInUse
+    from signalbox_tools.local.services.service_process import StackError
+    from signalbox_tools.local.store.firestore_emulator import EmulatorError
+
+    local = (FolderInUse, StackError, EmulatorError, StoreFileError, CatalogueError)
+    return _refusals(BadFile, Refused, TooOld, Unavailable, CommandFailed, GoogleAPICallError, GoogleAuthError, *local)
 
 
 @cli.command()
@@ -417,7 +515,12 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 
 
 def _run(
-    place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]", *, forward: bool = False
+    place: tuple[str, str, str],
+    answer: str,
+    step: "Callable[[Deployment], object]",
+    *,
+    forward: bool = False,
+    unchecked: bool = False,
 ) -> int:
     """Run a step of a deployment and return the exit status. `answer` is the answer to every question.
 
@@ -430,6 +533,7 @@ def _run(
 
     other_url = os.environ.get("SIGNALBOX_BASE_URL", "")  # of the smoke test
     forward = forward or os.environ.get("FORWARD") == "1"
+    unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
         target = target_of(*place)
 
@@ -437,7 +541,8 @@ def _run(
             click.echo(target.complete(text))
 
         try:
-            done = step(Deployment(target, say, typed(answer), base_url=other_url, forward=forward))
+            agree = typed(answer)
+            done = step(Deployment(target, say, agree, base_url=other_url, forward=forward, unchecked=unchecked))
         except (Aborted, CommandFailed) as error:
             raise type(error)(target.complete(str(error))) from error
     return 1 if done is False else 0
@@ -506,10 +611,19 @@ def restore(deployment: "Deployment") -> None:
 @YES
 @click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
 @click.option("--forward", is_flag=True, help="Move functions that are rolled back to this code, as FORWARD=1 does.")
-def deploy(project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool) -> int:
+@click.option(
+    "--unchecked",
+    is_flag=True,
+    help="Remove functions although the tasks that wait for them could not be read, as UNCHECKED=1 does.",
+)
+def deploy(
+    project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool, unchecked: bool
+) -> int:
     """Prepare, package, plan, confirm, apply, smoke-test."""
     place = (project, environment, region)
-    return _run(place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward)
+    return _run(
+        place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward, unchecked=unchecked
+    )
 
 
 @cli.command()

@@ -24,7 +24,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_bodies import render
 from signalbox.catalogue.reading import Catalogue
-from signalbox_tools.console.actions import ACTIONS, OF_QUEUES
+from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, OF_QUEUES
 from signalbox_tools.console.security_headers import BARE_HEADERS, HEADERS
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.status.status_lines import Line, QueueNow
@@ -130,7 +130,13 @@ class Console:
 
     @property
     def _actions(self) -> Iterable[str]:
-        return (name for name in ACTIONS if self.acts and (self.queues or name not in OF_QUEUES))
+        absent = {*(() if self.queues else OF_QUEUES), *(() if self._shows_batches else (ACT_ON_RUNS,))}
+        return (name for name in ACTIONS if self.acts and name not in absent)
+
+    @property
+    def _shows_batches(self) -> bool:
+        """Whether the page can follow a batch. Otherwise it acts on each run that matches."""
+        return any(each.name == "batches" for each in self._for_people)
 
     @property
     def _for_people(self) -> Iterable[Any]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from signalbox.core.ports import Store
-from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.cli import flow_replay
 from signalbox_tools.deploy import (
     alert_address,
@@ -63,7 +62,8 @@ class Deployment:
     """A deployment to make, change or remove, with functions that run programs, print and ask.
 
     `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test. `forward` moves
-    functions that are rolled back to the new code; without it, a plan that changes them is refused.
+    functions that are rolled back to the new code; without it, a plan that changes them is refused. `unchecked` removes
+    functions and queues although it is not known whether tasks wait for them.
     """
 
     target: Target
@@ -73,6 +73,7 @@ class Deployment:
     clock: Clock = REAL
     base_url: str = ""
     forward: bool = False
+    unchecked: bool = False
     database: Callable[[Target, Run], Store] = recorded_tasks.database
 
     @property
@@ -85,21 +86,24 @@ class Deployment:
         engine = self._checked()
         engine.forget_kept_plan()
         plan = self._planned(engine)
+        for unknown in self._refuse_losses(plan):
+            self.say(f"Warning: {unknown}")
         engine.keep_plan()
         return plan
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
-        engine = self._in_place(self._terraform(self._preparation().prepared().account))
+        engine = self._in_place(self._terraform(self._preparation().prepared(planned=saved).account))
         if saved:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
-            self._refuse_losses(plan)
+            self._refuse_unchecked(plan)
             self._refuse_stuck_runs(engine)
             self._apply(engine, plan)
         else:
             alert_address.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
+            self._refuse_unchecked(plan)
             if not plan.empty:
                 self._refuse_stuck_runs(engine)
                 agreed(self.agree, "Apply it?")
@@ -155,7 +159,7 @@ class Deployment:
         ids |= resource_adoption.backup_schedules(plan, project_facts.backup_schedules(self.target, self.run))
         plan = resource_adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
-        self._refuse_losses(plan)
+        self._refuse_unchecked(plan)
         if not plan.empty:
             agreed(self.agree, "Apply it?")
             deployed_place.keep(self.target, self.say)
@@ -186,18 +190,28 @@ class Deployment:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
         self.say("\n".join((str(plan), *added_parts(plan, self.target.catalogue.parts))))
-        self._refuse_losses(plan)
         return plan
 
-    def _refuse_losses(self, plan: Plan) -> None:
+    def _refuse_losses(self, plan: Plan) -> list[str]:
+        """Return what is not known about the losses of a plan. Raises `Aborted` if it loses data or tasks."""
         lost_tasks.refuse_lost_data(self.target, plan)
-        for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
-            self.say(warning)
         records = partial(self.database, self.target, self.run)
-        for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
+        unknown = lost_tasks.refuse_lost_tasks(self.target, plan, self.run)
+        unknown += lost_tasks.refuse_recorded_tasks(self.target, plan, records)
+        for warning in lost_tasks.left_by_callers(plan, records):
             self.say(warning)
         if not self.forward and any(map(FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
+        return unknown
+
+    def _refuse_unchecked(self, plan: Plan) -> None:
+        """Raise `Aborted` if a plan that is to be applied loses data or tasks, or may lose tasks."""
+        unknown = self._refuse_losses(plan)
+        if unknown and not self.unchecked:
+            lines = "\n".join(f"  {each}" for each in unknown)
+            raise Aborted(lost_tasks.UNCHECKED.format(lines=lines, options=self.target.options))
+        for each in unknown:
+            self.say(f"Warning: {each}")
 
     def _refuse_stuck_runs(self, engine: terraform.Terraform) -> None:
         """Replay the runs of functions with `check_runs`. Raises `Aborted` if one would be stuck with the new code."""
@@ -223,10 +237,7 @@ class Deployment:
     def _packaged(self) -> None:
         project = self.target.folder
         zips = build(self.target.catalogue, (), project.dist)
-        if lock(project.catalogue):
-            name = lock_of(project.catalogue).name
-            self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
-        working_copy.renew(project)
+        working_copy.keep_catalogue(project, self.say)
         self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:

@@ -32,6 +32,9 @@ class Plan:
     warnings: tuple[str, ...] = ()
     outputs_change: bool = False
     created_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    changed_values: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
+    """The values of resources that would be changed in place, before and after."""
+
     lost_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The present values of resources that are destroyed, or replaced by one with another name or in another place."""
 
@@ -60,6 +63,11 @@ def read(document: Mapping[str, Any]) -> Plan:
         warnings=_warnings(document.get("checks", ())),
         created_values={
             each["address"]: each["change"].get("after") or {} for each in changes if each["address"] in created
+        },
+        changed_values={
+            each["address"]: (each["change"].get("before") or {}, each["change"].get("after") or {})
+            for each in changes
+            if each["change"]["actions"] == ["update"]
         },
         lost_values={
             each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])

@@ -20,7 +20,8 @@ from threading import Event
 from urllib.parse import quote
 
 from signalbox.catalogue.cron import NEXT_DAYS_MAX, next_time
-from signalbox.catalogue.reading import Schedule, url_segment
+from signalbox.catalogue.entries import Schedule
+from signalbox.catalogue.function_entries import url_segment
 from signalbox_tools import http_client
 from signalbox_tools.local.kept_threads import kept_thread
 

@@ -11,12 +11,13 @@ from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
+from signalbox.adapters.settings import SQLITE
 from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Schedule, load
 from signalbox_tools.cli.flow_replay import misfits_of
-from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, DataFolder
+from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal

@@ -20,14 +20,16 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from signalbox.adapters.settings import Settings
+from signalbox.adapters.settings import SQLITE, Settings
 from signalbox.adapters.sqlite.file import StoreFileError
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project
+from signalbox.core.ports import Query
 from signalbox_tools import http_client
+from signalbox_tools.exports.files import IMPORTS
 from signalbox_tools.local import child_processes
-from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, DataFolder
+from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
 from signalbox_tools.local.folder.folder_lock import FolderInUse, locked
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.idle_check import IdleMonitor
@@ -45,6 +47,8 @@ IDLE_PAUSE_SECONDS = 0.05
 ENSURE_SECONDS_MAX = 30
 DRIVERS = ("scheduler", "cloud-tasks", "events-deliver", "functions")
 """The services whose work changes documents, in the order in which they end."""
+
+INTERRUPTED = "An import into {folder} was interrupted: run it again, or delete the data: signalbox data clear"
 
 log = logging.getLogger("signalbox")
 
@@ -165,10 +169,15 @@ class Stack:
         if self._data and (warning := self._data.open(self._layout.ports["functions"], self.store)):
             log.warning("%s", warning)
         if self.store == SQLITE:
-            try:
-                SqliteStore(self._layout.store_file).close()
-            except StoreFileError as error:
-                raise StackError(str(error)) from error
+            self._check_store()
+
+    def _check_store(self) -> None:
+        try:
+            with contextlib.closing(SqliteStore(self._layout.store_file)) as store:
+                if store.query(Query(IMPORTS, limit=1)):
+                    raise StackError(INTERRUPTED.format(folder=self._layout.databases))
+        except StoreFileError as error:
+            raise StackError(str(error)) from error
 
     def _running(self) -> RunningStack:
         layout = self._layout

@@ -6,6 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from signalbox.catalogue.project import Project
+from signalbox_tools.cli.main import main
 from signalbox_tools.local import child_processes
 from signalbox_tools.local.stack import Stack, StackError
 from tests.emulator.polling_until import eventually
@@ -163,6 +165,42 @@ def test_events_of_flows_and_calls_of_objects_that_wait_keep_their_order_over_a_
             assert posted.json()["ready"] is False
     (project / "open").touch()
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
+        http.post(f"{collect}/resume", json={}).raise_for_status()
+        assert eventually(lambda: http.get(collect).json().get("result")) == names
+        assert http.post(f"{tape}/play", json={}).json()["result"] == names
+
+
+@pytest.mark.marathon
+@pytest.mark.parametrize("target", ["emulator", "sqlite"])
+def test_work_goes_on_in_another_store_from_an_export_of_a_running_stack(
+    project: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    EMULATOR.require()
+    port, names = child_processes.free_port(), ["zoe", "ben", "mia", "ann"]
+    collect, tape, file = "recorder/flows/collect/1", "recorder/objects/Tape/t", project / "export.ndjson"
+    catalogue = project / "infra" / "catalogue.yaml"
+    monkeypatch.setattr(Project, "find", lambda: Project.of(catalogue))
+    with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
+        http.put("documents/town", json={"name": "stuffville"}).raise_for_status()
+        assert [http.post(f"waiters/{name}").json() for name in ("first", *names)] == [True, *[False] * len(names)]
+        http.post(collect, json={"arguments": {"count": len(names)}}).raise_for_status()
+        assert eventually(lambda: http.get(collect).json()["state"] == "stuck")
+        for name in names:
+            http.post(f"{collect}/events/name", json={"value": name}).raise_for_status()
+            http.post(f"{tape}/record", json={"name": name}).raise_for_status()
+        assert main(["data", "export", str(file)]) == 0
+    (project / "open").touch()
+    other = project / "other"
+    assert main(["data", "import", str(file), "--data", str(other), "--store", target]) == 0
+    with (
+        Stack(port, project / ".local", catalogue=catalogue, data=other, store=target) as stack,
+        httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http,
+    ):
+        assert http.get("documents/town").json()["name"] == "stuffville"
+        assert [waiter["id"] for waiter in http.get("semaphores/door").json()["waiters"]] == names
+        lease = http.get("documents/worked-first").json()["lease"]
+        http.post("semaphore-signal/door", json={"lease": lease}).raise_for_status()
+        assert eventually(lambda: "lease" in http.get("documents/worked-zoe").json())
         http.post(f"{collect}/resume", json={}).raise_for_status()
         assert eventually(lambda: http.get(collect).json().get("result")) == names
         assert http.post(f"{tape}/play", json={}).json()["result"] == names

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 SECONDS_MAX = 120.0
 SIZE = 5 * 1024 * 1024
-CODE = '''
+CODE = """
 from signalbox import Function
 from signalbox.flows.limits import LIMITS
 
@@ -45,7 +45,7 @@ async def report(size: int) -> dict[str, object]:
 
 
 reports = app.entry_point()
-'''
+"""
 CATALOGUE = """
 payloads: true
 functions:

@@ -16,8 +16,6 @@ from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 
 FUNCTION, QUEUE, DATABASE = "google_cloudfunctions2_function", "google_cloud_tasks_queue", "google_firestore_database"
-LABELS = {"app": "signalbox", "environment": "dev"}
-"""The provider's default labels (infra/versions.tf), which the stand-in does not add."""
 FIRST_AT = datetime(2026, 5, 1, tzinfo=UTC)
 A_DEPLOYMENT = timedelta(hours=3)
 
@@ -25,7 +23,7 @@ A_DEPLOYMENT = timedelta(hours=3)
 class GcloudOfTheCloud(Script):
     """Answers about the cloud of a provider; `tasks` are the addresses of waiting tasks, by queue."""
 
-    def __init__(self, google: GoogleProvider) -> None:
+    def __init__(self, google: GoogleProvider, environment: str = "dev") -> None:
         super().__init__(
             **{
                 "gcloud functions regions list": f"{REGION}\neurope-west1",
@@ -33,6 +31,8 @@ class GcloudOfTheCloud(Script):
             }
         )
         self.google = google
+        self.labels = {"app": "signalbox", "environment": environment}
+        """The provider's default labels (infra/versions.tf), which the stand-in does not add."""
         self.tasks: dict[str, list[str]] = {}
         self.deployments = 0
         self.pins: dict[str, str] = {}
@@ -66,7 +66,7 @@ class GcloudOfTheCloud(Script):
 
     def functions_list(self, *_: object) -> Any:
         return [
-            {"name": each["id"], "labels": each["effective_labels"] | LABELS, "state": "ACTIVE"}
+            {"name": each["id"], "labels": each["effective_labels"] | self.labels, "state": "ACTIVE"}
             for each in self._existing(FUNCTION)
         ]
 

@@ -164,9 +164,33 @@ def test_an_api_that_nothing_uses_is_not_enabled() -> None:
     assert with_domain - found == {"compute.googleapis.com"}
 
 
+def test_apis_of_events_and_secrets_follow_from_the_functions(tmp_path: Path) -> None:
+    def needed(entry: str) -> frozenset[str]:
+        (tmp_path / "signalbox.yaml").write_text(f"functions: {{orders: {entry}}}\n")
+        return project_facts.gather(deployment_target.read(PROJECT, "dev", root=tmp_path), Script()).needed_apis
+
+    main = tmp_path / "functions" / "orders" / "main.py"
+    main.parent.mkdir(parents=True)
+    main.write_text('from signalbox import Function\napp = Function("orders")\norders = app.entry_point()\n')
+    plain = needed("{}")
+    assert plain.isdisjoint(project_facts.EVENTS_APIS)
+    assert needed("{secrets: {KEY: key}}") - plain == {"secretmanager.googleapis.com"}
+    assert needed("{invoked_by: [event], enqueues: [], tasks: []}") - plain == project_facts.EVENTS_APIS
+
+
+def test_more_apis_than_one_command_enables_are_enabled_by_two() -> None:
+    found = project_facts.gather(with_settings(domain="api.example.com"), Script(**{SERVICES: ""}))
+    commands = [each.remedy.split() for each in prerequisites.missing(DEV, found) if each.offer == prerequisites.ENABLE]
+    enabled = [{*command[3:-1]} for command in commands]
+    assert all(len(each) <= prerequisites.APIS_AT_ONCE for each in enabled)
+    assert {*prerequisites.NEEDED_FIRST} <= enabled[0]
+    assert set[str]().union(*enabled) == found.needed_apis
+
+
 def test_a_project_whose_apis_are_off_gets_no_call_to_them() -> None:
     script = Script(**{SERVICES: "\n".join(prerequisites.NEEDED_FIRST)})
-    assert prerequisites.missing(DEV, project_facts.gather(DEV, script)) == []
+    found = prerequisites.missing(DEV, project_facts.gather(DEV, script))
+    assert {each.offer for each in found} == {prerequisites.ENABLE_LATER}
     assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
 
 

@@ -100,7 +100,8 @@ def shop(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     assert made.returncode == 0, made.stdout
     shop = Shop(folder / "my-shop", outside(installed))
     (shop.folder / ".venv").symlink_to(installed)
-    (installed / "ready").touch()
+    for name in ("ready", "checks"):  # nothing is installed from an index
+        (installed / name).touch()
     return shop
 
 

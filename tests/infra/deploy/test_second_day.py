@@ -42,7 +42,9 @@ class SecondDay:
         place = deployment_target.read(PROJECT, "dev", region, self.project.folder)
         clock = Clock(self.project.clock.now, self.project.clock.sleep)
         run, agree = self.project.run, lambda question: "dev" if "Type" in question else "y"
-        return Deployment(place, self.said.append, agree, run, clock, "http://x/", forward, lambda *_: self.records)
+        return Deployment(
+            place, self.said.append, agree, run, clock, "http://x/", forward, database=lambda *_: self.records
+        )
 
     def deploy(self, region: str = "", *, forward: bool = False) -> None:
         assert self.steps(region, forward=forward).deploy()

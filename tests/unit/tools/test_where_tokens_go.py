@@ -31,7 +31,7 @@ OWN: dict[str, Any] = {
     "events_url": "http://127.0.0.1:8082",
     "environment": EMULATOR,
 }
-EMBEDDED = EMULATOR | {"FIRESTORE_EMULATOR_HOST": "embedded", "SIGNALBOX_STORE_FILE": __file__}
+SQLITE = EMULATOR | {"FIRESTORE_EMULATOR_HOST": "sqlite", "SIGNALBOX_STORE_FILE": __file__}
 FORGED: dict[str, dict[str, Any]] = {
     "another host": {"base_url": "http://evil.example/"},
     "another host in capitals": {"base_url": "HTTP://evil.example/"},
@@ -42,8 +42,8 @@ FORGED: dict[str, dict[str, Any]] = {
     "events elsewhere": {"events_url": "http://evil.example:1"},
     "an emulator elsewhere": {"environment": EMULATOR | {"FIRESTORE_EMULATOR_HOST": "evil.example:1"}},
     "the cloud's store": {"environment": EMULATOR | {"FIRESTORE_EMULATOR_HOST": ""}},
-    "a file that does not exist": {"environment": EMBEDDED | {"SIGNALBOX_STORE_FILE": "/absent/store.sqlite"}},
-    "no file": {"environment": EMBEDDED | {"SIGNALBOX_STORE_FILE": ""}},
+    "a file that does not exist": {"environment": SQLITE | {"SIGNALBOX_STORE_FILE": "/absent/store.sqlite"}},
+    "no file": {"environment": SQLITE | {"SIGNALBOX_STORE_FILE": ""}},
     "tasks elsewhere": {"environment": EMULATOR | {"CLOUD_TASKS_EMULATOR_HOST": "evil.example:1"}},
     "every process": {"pid": 0},
     "a group of processes": {"pid": -1},
@@ -101,8 +101,8 @@ def folder_of(root: Path, stack: dict[str, Any]) -> Path:
 
 def test_the_file_of_a_running_stack_is_read(tmp_path: Path) -> None:
     assert RunningStack.of(folder_of(tmp_path, OWN)).base_url == "http://127.0.0.1:8080/"
-    embedded = OWN | {"environment": EMBEDDED}
-    assert RunningStack.of(folder_of(tmp_path, embedded)).pid == os.getpid()
+    sqlite = OWN | {"environment": SQLITE}
+    assert RunningStack.of(folder_of(tmp_path, sqlite)).pid == os.getpid()
 
 
 @pytest.mark.parametrize("forged", FORGED)

@@ -39,9 +39,9 @@ from signalbox.core.ports import (
     WriteResult,
     snapshot_bytes,
 )
-from signalbox.core.problems import BadQuery, BadValue, NeedsIndex, TooLarge, Unavailable
-from signalbox.core.query_checks import full_order, is_descending, operands
-from signalbox.core.records.composite_indexes import Index, lacking
+from signalbox.core.problems import BadQuery, BadValue, TooLarge, Unavailable
+from signalbox.core.query_checks import full_order, is_descending, needs_index, operands
+from signalbox.core.records.composite_indexes import lacking
 from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import ID, Condition, Field, Order
 from signalbox.core.records.record_values import RECORD_BYTES_MAX
@@ -371,11 +371,6 @@ def _conflict(code: StatusCode, message: str, guards: tuple[Guard, ...]) -> Exce
     if code in {StatusCode.FAILED_PRECONDITION, StatusCode.INVALID_ARGUMENT} and dated:
         return Stale(message)
     return None
-
-
-def needs_index(index: Index) -> NeedsIndex:
-    """Return the problem that names the index to declare."""
-    return NeedsIndex(f"Add to `indexes` of infra/catalogue.yaml and deploy: {index}", field="where")
 
 
 def refused_query(query: Query, message: str) -> Exception:

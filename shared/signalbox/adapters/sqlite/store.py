@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from os import getpid
@@ -64,15 +65,16 @@ from signalbox.core.query_checks import check_query
 from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes
-from signalbox.core.times import instant
+from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import check_commit, check_each, is_server_value
 from signalbox.core.write_effects import Stored, after_change, after_put, check_guard, copied_map, masked
 
+SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
 SELECT = "SELECT number, data, bytes_bound, created_at, updated_at FROM records WHERE collection = ? AND id = ?"
 INSERT = """
 INSERT INTO records (name, collection, id, data, bytes_bound, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
-UPDATE = "UPDATE records SET data = ?, bytes_bound = ?, updated_at = ? WHERE number = ?"
+UPDATE = "UPDATE records SET data = ?, bytes_bound = ?, created_at = ?, updated_at = ? WHERE number = ?"
 INSERT_EVENT = """
 INSERT INTO events (
   trigger, path, committed_at,
@@ -368,21 +370,25 @@ class SqliteStore:
 
     def _apply(self, db: sqlite3.Connection, step: _Step, time: int) -> bool:
         """Write a record, its index entries and its events; return whether there are events."""
+        self._replace(db, step, step.before.created_at if step.before else time, time)
+        return self._add_events(db, step, time)
+
+    def _replace(self, db: sqlite3.Connection, step: _Step, created_at: int, updated_at: int) -> None:
+        """Write a record and its index entries."""
         before = step.before
         collection, _, id_ = step.path.rpartition("/")
         name = collection.rpartition("/")[2]
         if before is None:
-            row = (name, collection, id_, step.after, step.bytes_bound, time, time)
+            row = (name, collection, id_, step.after, step.bytes_bound, created_at, updated_at)
             number = db.execute(INSERT, row).lastrowid or 0
         elif step.after is None:
             number = before.number
             db.execute("DELETE FROM records WHERE number = ?", (number,))
         else:
             number = before.number
-            db.execute(UPDATE, (step.after, step.bytes_bound, time, number))
+            db.execute(UPDATE, (step.after, step.bytes_bound, created_at, updated_at, number))
         if indexes := self._indexes.by_name.get(name):
             _replace_entries(db, indexes, step, number)
-        return self._add_events(db, step, time)
 
     def _add_events(self, db: sqlite3.Connection, step: _Step, time: int) -> bool:
         triggers: Sequence[str] = self._triggers(step.path)
@@ -393,6 +399,44 @@ class SqliteStore:
         has = (None, None, None) if step.after is None else (step.after, created_at, time)
         db.executemany(INSERT_EVENT, [(trigger, step.path, time, *had, *has) for trigger in triggers])
         return True
+
+    # --- copying ---
+
+    @contextmanager
+    def all_records(self) -> Iterator[tuple[datetime, Iterator[Snapshot]]]:
+        """Read all records at one instant, which is also returned, in the order of collections and ids."""
+        with self._reading() as (db, at), closing(db.execute(SELECT_ALL)) as rows:
+            read_time = instant(at)
+            yield (
+                read_time,
+                (
+                    Snapshot(f"{collection}/{id_}", decoded(text), read_time, instant(updated_at), instant(created_at))
+                    for collection, id_, text, created_at, updated_at in rows
+                ),
+            )
+
+    def restore(self, records: Iterable[Snapshot]) -> None:
+        """Write records with their times, without events, and whatever exists at their paths, in one transaction.
+
+        No other process may use the store meanwhile: a record's update time may be earlier than before.
+        """
+        with self._connected() as connection, connection.writing() as db:
+            head = connection.head()
+            if head.indexes != self._indexes.changes:
+                self._read_indexes(db)
+            times = [self._restored(db, record) for record in records]
+            db.execute("UPDATE head SET time = ?", (max([head.time, *times]),))
+            db.execute("COMMIT")
+
+    def _restored(self, db: sqlite3.Connection, record: Snapshot) -> int:
+        """Write a record with its times; return its update time."""
+        path, data = record.path, record.data or {}
+        assert record.create_time is not None, "a record that exists has times"
+        assert record.update_time is not None, "a record that exists has times"
+        created_at, updated_at = microseconds(record.create_time), microseconds(record.update_time)
+        size = record_bytes(path, map_bytes(data))
+        self._replace(db, _Step(path, _row(db, path), encoded(data), size, WriteResult(None)), created_at, updated_at)
+        return updated_at
 
     # --- indexes ---
 

@@ -164,11 +164,64 @@ class Run:
                 return await self._opened(outcome(shown))
             await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
-    async def send(self, event: str, value: Json = None) -> None:
-        """Send an event, once. It is kept until the flow waits for it."""
-        await self._transport.json(
-            "POST", *self._address, "events", event, body={"value": value}, headers=keyed(str(uuid.uuid4()))
-        )
+    async def send(
+        self,
+        event: str,
+        value: Json = None,
+        *,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> dict[str, Json]:
+        """Send an event, once. It is kept until the flow waits for it.
+
+        The answer has a `warning` if the code does not wait for the event now. With `start`, for instance
+        ``{"arguments": {"order": "7"}}``, the event starts the run if there is none. If there is one, `if_exists`
+        decides: ``same`` (the default), ``replace_ended``, ``replace`` or ``refuse``.
+        """
+        body = {"value": value, **given(start=start, if_exists=if_exists)}
+        headers = keyed(key or str(uuid.uuid4()))
+        sent = await self._transport.send("POST", *self._address, "events", event, body=body, headers=headers)
+        return sent.shaped(dict)
+
+    async def update(
+        self,
+        name: str,
+        value: Json = None,
+        *,
+        timeout_seconds: float = WAIT_SECONDS_MAX,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> Json:
+        """Send an update, once, and wait for the answer of the run's code. `start` and `if_exists` are as in `send`.
+
+        Raises `CallFailed` with the problem with which the code refused it, `ApiError` if it was not accepted or the
+        run ends without an answer, and `TimeoutError`. A repeat under the same `key` receives the first answer.
+        """
+        began = time.monotonic()
+        update = await self.post_update(name, value, start=start, if_exists=if_exists, key=key)
+        return await update.result(timeout_seconds - (time.monotonic() - began))
+
+    async def post_update(
+        self,
+        name: str,
+        value: Json = None,
+        *,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> "RunUpdate":
+        """Send an update, once, without waiting for its answer."""
+        body = {"value": value, **given(start=start, if_exists=if_exists)}
+        update, parameters = key or str(uuid.uuid4()), {"wait_seconds": 0}
+        address = (*self._address, "updates", name)
+        await self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(update))
+        return self.sent_update(update)
+
+    def sent_update(self, id: str) -> "RunUpdate":
+        """Return an update by the key under which it was sent, without checking that it exists."""
+        return RunUpdate(self._transport, self._address, id)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
@@ -291,6 +344,29 @@ class Run:
     async def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
         await self._transport.json("DELETE", *self._address)
+
+
+class RunUpdate:
+    """An update of a run that was accepted; its answer is kept for 32 days."""
+
+    def __init__(self, transport: Transport, address: tuple[str, ...], id: str) -> None:
+        self._transport = transport
+        self._address = (*address, "answers", id)
+        self.id = id
+
+    async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
+        """Wait for the answer.
+
+        Raises `CallFailed` with the problem with which the code refused the update, `Conflict` if the run has ended
+        without an answer, and `TimeoutError`.
+        """
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            answer = await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait})
+            if answer.member("ready", bool):
+                return outcome(answer)
+            await sleep(patience.next_pause(time.monotonic(), f"the update {self.id} has no answer"))
 
 
 class Flow:

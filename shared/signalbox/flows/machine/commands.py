@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from types import CoroutineType, TracebackType
-from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call
@@ -161,10 +161,56 @@ class NextEvent(Command[T]):
 
     def outcome_of(self, value: Any, *, stored: bool) -> CallOutcome:
         """Return the outcome of an event's value. Unknown fields are an error, unless the value is read as `stored`."""
-        try:
-            return CallOutcome(decode(codec_of(self.type, self.event), value, f"the event {self.event}", stored=stored))
-        except WrongValue as error:
-            return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
+        return _decoded(self.type, value, f"the event {self.event}", stored=stored)
+
+
+class Answers(Protocol):
+    """The driver, as updates see it."""
+
+    def reply(self, number: int, outcome: CallOutcome) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReceivedUpdate(Generic[T]):
+    """An update that the code has received, and whose caller waits for the answer. `value` is its value."""
+
+    name: str
+    value: T
+    _number: int
+    _run: Answers
+
+    def answer(self, result: Any = None) -> None:
+        """Answer the update: its callers receive `result`, once the commit of this turn has landed.
+
+        Raises `BadFlow` if the code has answered it before.
+        """
+        self._run.reply(self._number, CallOutcome(result))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer the update with a problem, which is raised for its callers. Raises as `answer` does."""
+        if not isinstance(problem, Problem):
+            raise TypeError(f"An update is refused with a `Problem`, not with {type(problem).__name__}.")
+        self._run.reply(self._number, CallOutcome(raised=problem))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextUpdate(Command[ReceivedUpdate[T]]):
+    """Wait for the next update of a name whose value is of the `type`. Others are answered with an error."""
+
+    kind = "update"
+    update: str
+    type: Any = Any
+
+    def __post_init__(self) -> None:
+        check_event_name(self.update, "an update")
+
+    @property
+    def name(self) -> str:
+        return self.update
+
+    def outcome_of(self, value: Any, *, stored: bool) -> CallOutcome:
+        """Return the decoded value, or the error with which the update is answered, as for an event."""
+        return _decoded(self.type, value, f"the update {self.update}", stored=stored)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -477,10 +523,17 @@ class HeldLock:
 # --- checks ---
 
 
-def check_event_name(name: Any) -> str:
-    """Return an event's name. Raises `BadFlow`."""
+def _decoded(type_: Any, value: Any, what: str, *, stored: bool) -> CallOutcome:
+    try:
+        return CallOutcome(decode(codec_of(type_, what), value, what, stored=stored))
+    except WrongValue as error:
+        return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
+
+
+def check_event_name(name: Any, what: str = "an event") -> str:
+    """Return the name of an event or of an update. Raises `BadFlow`."""
     if not 0 < utf8_bytes(name) <= LIMITS.flow_event_name_bytes_max:
-        detail = f"The name of an event must be a string of 1 to {LIMITS.flow_event_name_bytes_max} bytes of UTF-8."
+        detail = f"The name of {what} must be a string of 1 to {LIMITS.flow_event_name_bytes_max} bytes of UTF-8."
         raise BadFlow(detail, field="name")
     return str(name)
 

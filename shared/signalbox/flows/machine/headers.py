@@ -1,7 +1,7 @@
 """The header after a turn, the entries that the turn adds to the log, and the end of a run.
 
-If the code continues as new, the next execution begins with an empty log, a cancel that the code has not received, and
-the kept events.
+If the code continues as new, the next execution begins with an empty log, a cancel that the code has not received, the
+kept events, and the updates without an answer.
 """
 
 import json
@@ -20,7 +20,7 @@ from signalbox.flows.machine.stuck import storable_json, too_large, trace_of
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin, execution_id_of
 from signalbox.flows.model.log import NO_ENTRIES
-from signalbox.flows.model.messages import Cancel, Event, Message
+from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.problems import FlowCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -48,6 +48,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     written_by = max(revision, turn.header.written_by)
     kept = sum(map(len, turn.driver.kept.values()))
     kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
+    kept_bytes += sum(len(json.dumps(update.body())) for update in turn.driver.unanswered)
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
     header = replace(
         turn.header,
@@ -57,6 +58,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         kept=kept,
         kept_bytes=kept_bytes,
         kept_names=tuple(names),
+        unanswered=turn.unanswered,
         labels=_labels_after(turn),
     )
     if turn.continued is not None:
@@ -95,7 +97,8 @@ def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
 def _next_generation(header: FlowHeader, continued: ContinueAsNew, due: str | None, outgoing: Outgoing) -> FlowHeader:
     storable_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
     if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
-        detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
+        passed_on = f"{header.kept:,} events and {len(header.unanswered):,} updates"
+        detail = f"`continue_as_new` would pass on {passed_on} of {header.kept_bytes:,} bytes"
         most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
         raise too_large(f"{detail}, and {most}. Let the code wait for them before.")
     generation = header.generation + 1
@@ -120,11 +123,11 @@ def new_entries(turn: FlowTurn) -> list[Message]:
     """Return the new entries of the log.
 
     If the flow continues as new, these are the first entries of the next log: a cancel that the code has not received,
-    and the kept events.
+    the kept events, and the updates without an answer.
     """
     if turn.continued is None:
         return turn.applied
-    events = [Event(name, value, _known(turn.now)) for name, value in turn.driver.kept_events()]
+    events = [replace(each, at=_known(turn.now)) for each in turn.driver.passed_on(turn.unanswered)]
     reason = turn.driver.due_cancel
     return [*([] if reason is None else [Cancel(reason, _known(turn.now))]), *events]
 

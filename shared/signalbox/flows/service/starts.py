@@ -29,15 +29,17 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.labels import NO_LABELS, checked_labels
-from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.messages import Event, Incoming, Message, Result, Update, message_to_record
 from signalbox.flows.model.payloads import place_of_events, place_of_execution
 from signalbox.flows.problems import BadFlow, CannotFork
+from signalbox.flows.service.messages import claimed_message
 from signalbox.flows.service.reads import present
 from signalbox.flows.service.turns import refuse_sub_flows, write_log
 from signalbox.flows.storage.commands import creation, with_stored_arguments
 from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, timed
 from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.storage import message_put
 from signalbox.payloads.model import Outgoing, PayloadLost, opened_members, payload_in
 from signalbox.payloads.service import opens_payloads
 from signalbox.payloads.service import store as store_payloads
@@ -69,6 +71,71 @@ def start(
     Raises `OtherBody` if the id was used with other arguments, `BadArgument` if the arguments do not fit the code in
     this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
     """
+    new = _new_run(ports, flows, function, address, arguments, on_complete, labels, timeout_seconds)
+    try:
+        commit_start(ports, new.stored(ports).commit(ports, flows))
+    except AlreadyExists:
+        _check_same_start(ports, new.header)
+        return Started(address, created=False)
+    return Started(address, created=True)
+
+
+def start_with(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    message: tuple[str, Incoming],
+    on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Start a flow with a message in its mailbox, by the message's id, in one commit. Its wake-up applies the message.
+
+    Raises `AlreadyExists` if there is a run, and the errors of `start`.
+    """
+    new = _new_run(ports, flows, function, address, arguments, on_complete, labels, timeout_seconds).stored(ports)
+    outgoing, (id_, sent) = Outgoing(), message
+    record = message_to_record(claimed_message(new.header, sent, outgoing))
+    store_payloads(ports, outgoing)
+    commit = new.commit(ports, flows)
+    put = replace(message_put(address.base, id_, record), guard=None)  # one of a removed run may exist
+    wake = wake_flow(address.base, function)
+    wakes = [] if wake in commit.effects else [wake]
+    commit_start(ports, replace(commit, writes=[*commit.writes, put], effects=[*commit.effects, *wakes]))
+
+
+@dataclass(frozen=True, slots=True)
+class _NewRun:
+    """A run to be created: its header, its code if this process has it, and the time if the run has a time-out."""
+
+    header: FlowHeader
+    definition: FlowDefinition | None
+    seconds: float | None
+    now: datetime | None
+
+    def stored(self, ports: Ports) -> "_NewRun":
+        """Store the large arguments, and return the run whose header names them. Raises `AlreadyExists`."""
+        return replace(self, header=_stored(ports, self.header))
+
+    def commit(self, ports: Ports, flows: Flows) -> Commit:
+        """Return the commit that creates the run."""
+        begun = _begun(ports, flows, self.definition, self.header, self.now) if self.definition else None
+        commit = begun or _created(self.header)
+        return timed(commit, self.header, self.seconds) if self.seconds else commit
+
+
+def _new_run(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    on_complete: Call | None,
+    labels: Mapping[str, str],
+    timeout_seconds: float | None,
+) -> _NewRun:
     checked = checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
     seconds, incarnation = checked_timeout(timeout_seconds), ports.store.new_id()
     header = new_header(
@@ -80,14 +147,7 @@ def start(
     header = with_deadline(header, seconds, now) if now else header
     if definition:
         definition.signature.bind(checked, None)
-    try:
-        header = _stored(ports, header)
-        commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
-        commit_start(ports, timed(commit, header, seconds) if seconds else commit)
-    except AlreadyExists:
-        _check_same_start(ports, header)
-        return Started(address, created=False)
-    return Started(address, created=True)
+    return _NewRun(header, definition, seconds, now)
 
 
 def _stored(ports: Ports, header: FlowHeader) -> FlowHeader:
@@ -257,7 +317,7 @@ def _with_own_payloads(
             case Result() if payload_in(entry.outcome.result):
                 result = outgoing.copied(entry.outcome.result, place)
                 copied.append(replace(entry, outcome=replace(entry.outcome, result=result)))
-            case Event() if payload_in(entry.value):
+            case Event() | Update() if payload_in(entry.value):
                 copied.append(replace(entry, value=outgoing.copied(entry.value, events)))
             case _:
                 copied.append(entry)

@@ -29,7 +29,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FAILED, End, FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, Update, message_from_record
 from signalbox.flows.model.waits import Claim
 from signalbox.flows.storage.commits import (
     Commit,
@@ -416,17 +416,20 @@ def is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
 
 
 def cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-    """Return a page in an order in which no cancel follows an event. The results before a cancel stay before it."""
+    """Return a page in an order in which no cancel follows an event or an update.
+
+    The results before a cancel stay before it.
+    """
     last = max((number for number, message in enumerate(page) if message.data["kind"] == Cancel.kind), default=-1)
     begin, rest = page[: last + 1], page[last + 1 :]
-    return [*sorted(begin, key=lambda message: message.data["kind"] == Event.kind), *rest]
+    return [*sorted(begin, key=lambda message: message.data["kind"] in (Event.kind, Update.kind)), *rest]
 
 
 def _drop_all(ports: Ports, read: FlowMailbox, function: str, header: FlowHeader | None) -> None:
     """Remove the messages of a flow that has ended or does not exist, and release the leases in them.
 
-    The header guards the removal: a retry may continue the run meanwhile. Events of a run that has failed are marked,
-    so that a retry finds them.
+    The header guards the removal: a retry may continue the run meanwhile. Events and updates of a run that has failed
+    are marked, so that a retry finds them.
     """
     base = read.address.base
     leases = leases_of(read.mailbox.waiting)

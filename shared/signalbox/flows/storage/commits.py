@@ -1,6 +1,6 @@
 """The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 from logging import LogRecord
@@ -23,7 +23,16 @@ from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FAILED, FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Result, message_to_record, payload_of
+from signalbox.flows.model.messages import (
+    Cancel,
+    Event,
+    Result,
+    Update,
+    message_from_record,
+    message_to_record,
+    payload_of,
+    update_id,
+)
 from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.storage.listings import listing_writes
@@ -38,6 +47,12 @@ from signalbox.payloads.service import removal
 
 UNREAD = "unread"
 """The field of the receipt of an event that a run has not read before its end: the time of the event's commit."""
+
+REPLY = "reply"
+"""The field of the receipt of an update that has an answer: the outcome that its callers receive, as text."""
+
+
+NO_REPLIES: Mapping[str, CallOutcome] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +146,13 @@ class TurnCommit:
         has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
         after, chunks = extended(replace(after, has_payloads=has_payloads), log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
+        replies = turn.replies()
+        earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
             header_put(self.snapshot, after.to_record(), self._revision),
-            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after)),
+            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after), replies),
+            *(reply_write(before.address, id_, reply, turn.now) for id_, reply in earlier.items()),
             *(write for write in commands.writes if write.path not in gone),
             *chunks,
             *(chunk_deletes(before) if turn.continued else ()),
@@ -197,23 +215,52 @@ def unread_messages(store: Store, base: str, page_max: int) -> tuple[StoredMessa
 
 
 def taken_messages(
-    address: FlowAddress, taken: Sequence[StoredMessage], now: datetime, unread: Collection[str] = ()
+    address: FlowAddress,
+    taken: Sequence[StoredMessage],
+    now: datetime,
+    unread: Collection[str] = (),
+    replies: Mapping[str, CallOutcome] = NO_REPLIES,
 ) -> Iterator[Write]:
-    """Iterate over the writes that remove messages from the mailbox. An event and a cancel become receipts.
+    """Iterate over the writes that remove messages from the mailbox. Events, updates and cancels become receipts.
 
-    The receipt of an `unread` event, which the run has not read before its end, has the time of its commit instead of
-    an expiry.
+    The receipt of an `unread` event or update, which the run has not read before its end, has the time of its commit
+    instead of an expiry. The receipt of an update has an expiry once it has an answer.
     """
     for message in taken:
-        path = message_path(address.base, message.id)
-        if message.data["kind"] not in (Event.kind, Cancel.kind):
+        path, kind = message_path(address.base, message.id), message.data["kind"]
+        if kind not in (Event.kind, Update.kind, Cancel.kind):
             yield Delete(path, message.version)
-        elif message.data["kind"] == Event.kind and message.id in unread:
-            yield Change(path, {("since",): REMOVE, (UNREAD,): message.created_at}, message.version)
+            continue
+        marks: dict[tuple[str, ...], Any] = {("since",): REMOVE}
+        if kind != Cancel.kind and message.id in unread:
+            yield Change(path, marks | {(UNREAD,): message.created_at}, message.version)
+            continue
+        marks |= {(UNREAD,): REMOVE} if UNREAD in message.data else {}
+        if kind == Update.kind:
+            reply = replies.get(_update_of(message))
+            yield Change(path, marks | (_answered(reply, now) if reply else {}), message.version)
         else:
-            expires_at = now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
-            marks: dict[tuple[str, ...], Any] = {(UNREAD,): REMOVE} if UNREAD in message.data else {}
-            yield Change(path, {("since",): REMOVE, **marks, ("expires_at",): expires_at}, message.version)
+            yield Change(path, marks | {("expires_at",): _expiry(now)}, message.version)
+
+
+def _update_of(message: StoredMessage) -> str:
+    update = message_from_record(message.data)
+    assert isinstance(update, Update), "the record is that of an update"
+    return update.id
+
+
+def _answered(reply: CallOutcome, now: datetime) -> dict[tuple[str, ...], Any]:
+    return {(REPLY,): reply.to_text(), ("expires_at",): _expiry(now)}
+
+
+def _expiry(now: datetime) -> datetime:
+    return now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
+
+
+def reply_write(address: FlowAddress, id_: str, reply: CallOutcome, now: datetime | None) -> Change:
+    """Return the write of the answer to an update that an earlier turn has applied."""
+    assert now is not None, "a run that has received an update was read"
+    return Change(message_path(address.base, update_id(address, id_)), _answered(reply, now))
 
 
 def past_payloads(header: FlowHeader) -> Write:

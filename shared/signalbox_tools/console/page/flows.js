@@ -98,6 +98,7 @@ async function run(function_, flow, id, { query = "" }, about) {
       log: `${status.log_length} entries`,
       labels: labelsOf(status),
       deadline: status.ended_at ? null : status.deadline_at && moment(status.deadline_at),
+      "updates without an answer": status.unanswered && `${status.unanswered.updates}: ${status.unanswered.names.join(", ")}`,
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
       retried: status.retried && [`${status.retried.times} times, last `, moment(status.retried.at), status.retried.reason && `, ${status.retried.reason}`],
@@ -148,7 +149,7 @@ const retryFrom = (about, { state }, values) =>
   ["failed", "stuck"].includes(state) ? (from_entry) => buttons(about, ["retry-from"], values, null, null, { from_entry }) : () => null;
 
 const actionsOf = ({ ended_at, state }) => [
-  ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send"]),
+  ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send", "update"]),
   ...(["failed", "stuck"].includes(state) ? ["retry"] : []),
   "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),

@@ -21,11 +21,9 @@ from aiohttp.typedefs import Handler
 
 from signalbox_tools.local.event_bridge import cloudevent
 from signalbox_tools.local.event_bridge.inbox import Inbox
+from signalbox_tools.local.event_bridge.markers import MARKER_FIELD, MARKER_TRIGGER
 from signalbox_tools.local.loopback import programs_only
 
-MARKER_TRIGGER = "signalbox-marker"
-MARKER_DOCUMENT = "signalbox-markers/marker"
-MARKER_FIELD = "number"
 BODY_BYTES_MAX = 8 * 2**20
 """The size of two documents of 1 MiB in base64, with room to spare."""
 

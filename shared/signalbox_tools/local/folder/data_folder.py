@@ -2,9 +2,9 @@
 
 Queues, events and the documents of a SQLite store are on disk, and outlive killed processes. The documents
 of Google's emulator are in its memory, so they are exported when the stack ends, after everything that could change
-them, and imported when the next one starts. The emulator gives imported records new create times. A semaphore's waiters
-refer to that time of their semaphore, so these references are corrected. Waiters, events and calls are ordered by their
-create times, so their records are created again, in the earlier order.
+them, and imported when the next one starts. The emulator gives imported records new create times. The waiters of a
+semaphore or a rate contain that time, which is corrected. Waiters, events and calls are ordered by their create times,
+so their records are created again, in the earlier order.
 """
 
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.settings import Settings, settings
+from signalbox.adapters.settings import SQLITE, Settings, settings
 from signalbox.catalogue.project import Project
 from signalbox.core.ports import Change, Delete, Must, Put, Query, Snapshot, Store
 from signalbox.core.times import microseconds
@@ -31,19 +31,17 @@ from signalbox_tools.local.services.service_process import StackError
 EXPORT_SECONDS_MAX = 120
 STATE_FILE = "saved.json"
 PAGE = 500
-EMULATOR, SQLITE = "emulator", "sqlite"
+EMULATOR = "emulator"
 FILES = ("store.sqlite*", "cloud-tasks.sqlite*", "events.sqlite*")
-OLD_FILE = "store.pickle"
-ALL_DATA = (*FILES, OLD_FILE, "archives", "payloads", "documents-*", f"{STATE_FILE}*")
-IN_ORDER = ("waiters", "releases", "mailbox")
+ALL_DATA = (*FILES, "archives", "payloads", "documents-*", f"{STATE_FILE}*")
+OF_AN_INCARNATION = {"semaphores": ("waiters", "releases"), "rates": ("rate_waits",)}
+"""The collections below a semaphore and a rate in whose records `incarnation` is the create time of that record."""
+
+IN_ORDER = (*(name for names in OF_AN_INCARNATION.values() for name in names), "mailbox")
 """Collections whose records are ordered by their create times while they have a `since`."""
 
 HEADER = "!"
 """The id of a mailbox's header, which needs no order."""
-
-OF_A_SEMAPHORE = ("waiters", "releases")
-"""Collections below a semaphore. The `incarnation` of a record in them is the create time of the semaphore."""
-
 
 _OTHER = {
     EMULATOR: "Google's Firestore emulator: start with STORE=emulator",
@@ -68,19 +66,28 @@ class DataFolder:
         name = str(self._state().get("export", ""))
         return self.path / name / f"{name}.overall_export_metadata" if name else None
 
+    @property
+    def store_file(self) -> Path:
+        """The file of a SQLite store."""
+        return self.path / "store.sqlite"
+
+    @property
+    def store(self) -> str:
+        """The store that has the documents, or an empty text if there are none."""
+        state = self._state()
+        return str(state.get("store", EMULATOR if "export" in state else ""))
+
+    def claim(self, store: str) -> None:
+        """Note which store has the documents."""
+        self._write({**self._state(), "store": store})
+
     def open(self, port: int, store: str) -> str:
         """Note that a stack uses the folder with a store. Return a warning or an empty text.
 
-        Raises `StackError` for another port, another store, or data of an early version.
+        Raises `StackError` for another port or another store.
         """
-        if (self.path / OLD_FILE).exists():
-            raise StackError(
-                f"{self.path / OLD_FILE} was saved by an early version, which kept documents in memory; this version "
-                "cannot read it. Use another folder, or delete the data: signalbox data clear"
-            )
         state = self._state()
-        saved_by = state.get("store", EMULATOR if "export" in state else store)
-        if saved_by != store:
+        if (saved_by := self.store or store) != store:
             raise StackError(f"The documents in {self.path} are those of {_OTHER[saved_by]}, or use another folder")
         if state.get("port", port) != port:
             raise StackError(
@@ -103,7 +110,7 @@ class DataFolder:
             "POST", url, content=json.dumps(body).encode(), headers=headers, timeout_seconds=EXPORT_SECONDS_MAX
         )
         order = waiting_in_order(f"http://{chosen.firestore_emulator}/v1/{database}")
-        self.close(export=name, semaphores=create_times(runtime.firestore(chosen)), order=order)
+        self.close(export=name, incarnations=create_times(runtime.firestore(chosen)), order=order)
         for old in self.path.glob("documents-*"):
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
@@ -125,7 +132,7 @@ class DataFolder:
     def correct(self, chosen: Settings) -> None:
         """Correct the records that depend on create times, after an import. It may be repeated."""
         store, state = runtime.firestore(chosen), self._state()
-        if before := state.get("semaphores"):
+        if before := state.get("incarnations"):
             correct_incarnations(store, before)
         create_again(store, state.get("order", ()))
 
@@ -151,14 +158,15 @@ class DataFolder:
 
 
 def create_times(store: Store) -> dict[str, int]:
-    """Return the create time of each semaphore, in microseconds, by its record's path."""
-    return {each.path: microseconds(each.create_time) for each in _all(store, "semaphores") if each.create_time}
+    """Return the create time of each semaphore and rate, in microseconds, by its record's path."""
+    found = (each for collection in OF_AN_INCARNATION for each in _all(store, collection))
+    return {each.path: microseconds(each.create_time) for each in found if each.create_time}
 
 
 def correct_incarnations(store: Store, before: Mapping[str, int]) -> None:
-    """Replace the earlier create times of semaphores by the present ones in the records below them."""
+    """Replace the earlier create times of semaphores and rates by the present ones in the records below them."""
     for path, now in create_times(store).items():
-        for name in OF_A_SEMAPHORE:
+        for name in OF_AN_INCARNATION[path.partition("/")[0]]:
             for each in _all(store, f"{path}/{name}"):
                 if each.data and each.data.get("incarnation") == before.get(path):
                     store.commit([Change(each.path, {("incarnation",): now}, Must.EXIST)])

@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
-from signalbox.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import SQLITE
+from signalbox.adapters.sqlite.file import Synchronous
 from signalbox_tools import http_client
 
 FILE = "stack.json"
 FILE_OF_THE_STORE = "SIGNALBOX_STORE_FILE"
+SYNCHRONOUS = "SIGNALBOX_STORE_SYNCHRONOUS"
+SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
 NONE_RUNS = "No local stack runs here. Start one: signalbox dev"
 RESPONSE_SECONDS_MAX = 5.0
 HERE = re.compile(r"(http://)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/?")
@@ -80,9 +83,9 @@ class RunningStack:
     def _addresses(self) -> Iterable[str]:
         own = (self.base_url, self.queues_url, self.events_url, self.environment["CLOUD_TASKS_EMULATOR_HOST"])
         emulator = self.environment.get("FIRESTORE_EMULATOR_HOST", "")
-        return own if emulator == EMBEDDED else (*own, emulator)
+        return own if emulator == SQLITE else (*own, emulator)
 
     def _has_its_store(self) -> bool:
         """Return whether the file of the store exists, so that no command makes one."""
         emulator, file = (self.environment.get(name, "") for name in ("FIRESTORE_EMULATOR_HOST", FILE_OF_THE_STORE))
-        return emulator != EMBEDDED or Path(file).is_file()
+        return emulator != SQLITE or Path(file).is_file()

@@ -17,7 +17,6 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.routes import Route
 from signalbox.catalogue.project import KIT
-from signalbox_tools.local.functions.own_operations import own_operations
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 PAGE = """<!doctype html>
@@ -52,6 +51,8 @@ def api_page(request: Request, own: OwnRoutes) -> Response | None:
 
 
 def _description(base_url: str, own: OwnRoutes) -> str:
+    from signalbox_tools.local.functions.own_operations import own_operations  # all parts of the kit: 0.1 s
+
     described = yaml.safe_load(KIT.description.read_text("utf-8"))
     described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
     described["paths"] = {path: item for path, item in described["paths"].items() if _is_served(path, own)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.catalogue.project import KIT
 from signalbox_tools import http_client
-from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE
+from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS
 from signalbox_tools.local.functions import gunicorn_hooks, spans
 from signalbox_tools.local.services.function_settings import environment_of
 from signalbox_tools.local.services.ports_and_sockets import StackLayout
@@ -18,7 +18,6 @@ from signalbox_tools.local.services.supervisor import Service
 from signalbox_tools.local.store import firestore_emulator
 from signalbox_tools.local.store.emulator_triggers import EmulatorEvents
 from signalbox_tools.local.store.firestore_emulator import Emulator
-from signalbox_tools.local.store.local_store import SYNCHRONOUS
 from signalbox_tools.local.user_variables import own_environment
 
 RESPONSE_SECONDS_MAX = 1.0

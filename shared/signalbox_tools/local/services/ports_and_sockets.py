@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from signalbox.adapters.settings import EMBEDDED, Settings
+from signalbox.adapters.settings import SQLITE, Settings
 from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.reading import Catalogue
 from signalbox_tools.local import child_processes
@@ -51,7 +51,7 @@ class StackLayout:
 
     @property
     def store_file(self) -> Path:
-        return self.databases / "store.sqlite"
+        return DataFolder(self.databases).store_file
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
@@ -79,15 +79,15 @@ def plan(
     if events_socket:
         ports["events-receive"] = events_socket.getsockname()[1]
     base_url = f"http://127.0.0.1:{ports['functions']}/"
-    settings = declared_by(catalogue, _with_addresses(settings, ports, embedded=emulator is None))
+    settings = declared_by(catalogue, _with_addresses(settings, ports, emulator))
     where = (catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports)
     return StackLayout(*where, chaos, functions_socket, events_socket, synchronous)
 
 
-def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: bool) -> Settings:
+def _with_addresses(settings: Settings, ports: Mapping[str, int], emulator: Emulator | None) -> Settings:
     return replace(
         settings,
-        firestore_emulator=EMBEDDED if embedded else f"{child_processes.private_host()}:{ports['firestore']}",
+        firestore_emulator=f"{child_processes.private_host()}:{ports['firestore']}" if emulator else SQLITE,
         tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
         function_url=f"http://127.0.0.1:{ports['functions']}/{{function}}",
         keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",

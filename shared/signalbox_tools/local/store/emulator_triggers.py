@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from signalbox.catalogue.reading import Trigger
 from signalbox_tools import http_client
-from signalbox_tools.local.event_bridge.receive import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
+from signalbox_tools.local.event_bridge.markers import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
 
 RESPONSE_SECONDS_MAX = 10
 MARKER = Trigger(

@@ -137,8 +137,8 @@ class Emulator:
                 os.fsync(whole.fileno())  # Java crashes if part of the archive is missing
             archive.replace(self.class_archive)
 
-    def start(self) -> Running:
-        """Start it and wait until it answers.
+    def start(self, seed: Path | None = None) -> Running:
+        """Start it, with the records of the export `seed`, and wait until it answers.
 
         It ends with `stop`, with this process, or with the calling thread. An emulator that is already running is used
         as it is, and its events go to the address with which it was started. Raises `EmulatorError`.
@@ -147,7 +147,7 @@ class Emulator:
             return Running(self.host)
         host = _chosen_host()
         with tempfile.NamedTemporaryFile(prefix="firestore-emulator-", suffix=".log") as log:
-            running = Running(host, child_processes.start(self.command(host), output=log.file))
+            running = Running(host, child_processes.start(self.command(host, seed=seed), output=log.file))
             atexit.register(running.stop)
             _wait_until_ready(running, Path(log.name))
         return running

@@ -3,19 +3,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 from signalbox.adapters import runtime
-from signalbox.adapters.settings import EMBEDDED, Settings
-from signalbox.adapters.sqlite.file import Synchronous
+from signalbox.adapters.settings import SQLITE, Settings
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Store
 from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE
-
-SYNCHRONOUS = "SIGNALBOX_STORE_SYNCHRONOUS"
-SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
+from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS, SYNCHRONOUS_LEVELS
 
 
 def local_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> Store:
@@ -23,12 +18,12 @@ def local_store(settings: Settings, environment: Mapping[str, str] = os.environ)
 
     Raises `StoreFileError` if the file of the store cannot be used.
     """
-    store = _in_file(settings, environment) if settings.firestore_emulator == EMBEDDED else runtime.firestore(settings)
+    store = _in_file(settings, environment) if settings.firestore_emulator == SQLITE else runtime.firestore(settings)
     return store if settings.indexes is None else IndexedStore(store, (*settings.indexes, *INDEXES))
 
 
 def _in_file(settings: Settings, environment: Mapping[str, str]) -> Store:
     if FILE_OF_THE_STORE not in environment:
-        raise ValueError(f"FIRESTORE_EMULATOR_HOST is {EMBEDDED}: {FILE_OF_THE_STORE} must name the file of the store.")
+        raise ValueError(f"FIRESTORE_EMULATOR_HOST is {SQLITE}: {FILE_OF_THE_STORE} must name the file of the store.")
     [synchronous] = [level for level in SYNCHRONOUS_LEVELS if level == environment.get(SYNCHRONOUS, "NORMAL")]
     return SqliteStore(Path(environment[FILE_OF_THE_STORE]), settings.triggers, synchronous)

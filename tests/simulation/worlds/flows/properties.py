@@ -1,7 +1,7 @@
 """What must hold when a simulated world of flows is at rest.
 
 The oracle: the same coroutine, run plainly with what its log says in the order of the log, waits for what the header
-says, and ended as it says.
+says, and ended as it says. A model of flows, which is not the driver, runs the log in addition (`modelled_flows.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.callers import TERMINATED
 from tests.simulation.worlds.flows.interpreted_programs import FLOW, SEMAPHORE, Code, ends_by_itself
+from tests.simulation.worlds.flows.modelled_flows import check_by_model
 from tests.simulation.worlds.flows.observed_flows import FlowsHistory
 
 
 @dataclass(frozen=True, slots=True)
 class FlowsAtRest:
-    """A world at rest, with its newest code. `leases_end`: leases may end while flows hold them."""
+    """A world at rest, with its newest code. `leases_end`: leases may end while flows hold them. `by_model`: a
+    model of flows also runs each log."""
 
     store: MemoryStore
     history: FlowsHistory
@@ -38,6 +40,7 @@ class FlowsAtRest:
     nested: bool = False
     purged: bool = False
     leases_end: bool = False
+    by_model: bool = False
 
     def headers(self) -> list[FlowHeader]:
         """Return all flows there are."""
@@ -147,6 +150,8 @@ class FlowsAtRest:
             self._check_events(header, set(driver.pending))
         self._check_waits(header)
         driver.drop()
+        if self.by_model:
+            check_by_model(self.code, header, read_log(self.store, header).entries)
 
     def marks_sent(self) -> set[str]:
         """Return the marks of the tasks that the code of all flows sends in its last generation."""

@@ -15,7 +15,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.project import Project
 from signalbox_tools.cli.main import main
-from signalbox_tools.console.actions import ACTIONS, REASON_HEADER
+from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, REASON_HEADER
 from signalbox_tools.console.relay import KEY_HEADER, Relay
 from signalbox_tools.console.serving import server_of, write_line
 from signalbox_tools.deploy.deployment_target import Target
@@ -329,6 +329,13 @@ def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acti
     assert opened[0].get("/console/about").json()["actions"] == {}
     about = client.get("/console/about", base_url=str(opened[0].base_url), headers=headers).get_json()
     assert about["actions"].keys() == ACTIONS.keys()
+
+
+def test_the_page_acts_on_each_run_if_callers_cannot_read_batches(opened: Opened) -> None:
+    console = replace(opened[1].console, acts=True, queues=Queues())
+    functions = {name: each for name, each in console.catalogue.functions.items() if name != "batches"}
+    without = replace(console, catalogue=replace(console.catalogue, functions=functions))
+    assert {*console._actions} - {*without._actions} == {ACT_ON_RUNS}
 
 
 def docs() -> str:

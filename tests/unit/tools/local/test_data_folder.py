@@ -12,10 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from signalbox.adapters.settings import SQLITE
 from signalbox.catalogue.project import KIT
 from signalbox.core.ports import Must, Put
 from signalbox.testing.memory_store import MemoryStore
-from signalbox_tools.local.folder.data_folder import EMULATOR, SQLITE, STATE_FILE, DataFolder, create_again
+from signalbox_tools.local.folder.data_folder import (
+    EMULATOR,
+    STATE_FILE,
+    DataFolder,
+    correct_incarnations,
+    create_again,
+    create_times,
+)
 from signalbox_tools.local.folder.folder_lock import FolderInUse, locked
 from signalbox_tools.local.services.service_process import StackError
 
@@ -62,7 +70,7 @@ def test_a_save_that_is_killed_leaves_the_documents_that_were_saved_before(tmp_p
     folder = DataFolder(tmp_path)
     assert folder.open(8080, EMULATOR) == ""
     (tmp_path / "documents-1").mkdir()
-    folder.close(export="documents-1", semaphores={})
+    folder.close(export="documents-1", incarnations={})
     assert folder.open(8080, EMULATOR) == ""
     saving = subprocess.Popen(
         [sys.executable, "-c", SAVE, str(tmp_path), f"127.0.0.1:{emulator.server_port}"], cwd=KIT.root
@@ -102,12 +110,6 @@ def test_a_folder_whose_stack_was_killed_needs_no_warning_if_its_documents_are_i
     assert [folder.open(8080, SQLITE) for _ in range(2)] == ["", ""]
 
 
-def test_a_folder_of_an_early_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "store.pickle").write_bytes(b"pickled")
-    with pytest.raises(StackError, match=r"store\.pickle was saved by an early version.*signalbox data clear"):
-        DataFolder(tmp_path).open(8080, SQLITE)
-
-
 def test_clearing_deletes_all_data_and_nothing_else(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     folder.open(8080, SQLITE)
@@ -137,3 +139,18 @@ def test_what_waited_is_created_again_in_its_order() -> None:
     read = sorted(store.read(*paths), key=lambda one: one.create_time or one.read_time)
     assert [one.id for one in read] == ["c", "a", "b"]
     assert [one.data for one in read] == [{"since": 1, "path": one.path} for one in read]
+
+
+def test_waiters_of_semaphores_and_rates_are_those_of_the_present_ones_after_an_import() -> None:
+    seconds = count()
+    store = MemoryStore(lambda: datetime.fromtimestamp(next(seconds), UTC))
+    paths = ["semaphores/s/waiters/w", "semaphores/s/releases/x", "rates/r/rate_waits/v", "rates/r/rate_waits/old"]
+    store.commit([Put("semaphores/s", {}), Put("rates/r", {})])
+    before = {"semaphores/s": 11, "rates/r": 22}
+    for path, incarnation in zip(paths, (11, 11, 22, 21), strict=True):
+        store.commit([Put(path, {"incarnation": incarnation})])
+    correct_incarnations(store, before)
+    now = create_times(store)
+    assert now.keys() == before.keys()
+    expected = [now["semaphores/s"], now["semaphores/s"], now["rates/r"], 21]
+    assert [(read.data or {})["incarnation"] for read in store.read(*paths)] == expected

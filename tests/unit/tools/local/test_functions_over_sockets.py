@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import SQLITE
 from signalbox_tools.local.services.command_lines import SERVER_OPTIONS
 
 ROOT = Path(__file__).parents[4]
@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
     settings = {
         "PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}:{ROOT / 'infra'}",
         "SIGNALBOX_PROJECT": "demo",
-        "FIRESTORE_EMULATOR_HOST": EMBEDDED,
+        "FIRESTORE_EMULATOR_HOST": SQLITE,
         "SIGNALBOX_STORE_FILE": str(tmp_path_factory.mktemp("store") / "store.sqlite"),
     }
     fds = (listening.fileno(),)
