@@ -23,7 +23,14 @@ REFERENCE = "docs/reference.md"
 TOOLS = ("mkdocs==1.6.1", "mkdocs-material==9.8.2", "mkdocstrings-python==2.0.11", "mkdocstrings==1.0.8")
 
 GUIDES: Mapping[str, Sequence[str]] = {
-    "Start": ("docs/tutorial.md", "docs/own-project.md", "docs/local.md", "docs/testing.md", "docs/console.md", "docs/tasks-emulator.md"),
+    "Start": (
+        "docs/tutorial.md",
+        "docs/own-project.md",
+        "docs/local.md",
+        "docs/testing.md",
+        "docs/console.md",
+        "docs/tasks-emulator.md",
+    ),
     "Guides": (
         "docs/functions.md",
         "docs/tasks.md",
