@@ -59,6 +59,8 @@ GUIDES: Mapping[str, Sequence[str]] = {
         "docs/operations.md",
         "docs/region-outage.md",
         "docs/upgrading.md",
+        "docs/export-and-import.md",
+        "docs/exit.md",
         "SECURITY.md",
     ),
     "Reference": (REFERENCE, "docs/http.md", "docs/costs.md", "docs/limits.md", "docs/glossary.md"),
