@@ -19,8 +19,9 @@ ENV := dev
 PROJECT :=
 REGION :=
 SEEDS := 10000
+VERSION :=
 ARGS :=
-export NAME ENV PROJECT REGION SEEDS YES CONFIRM FORWARD
+export NAME VERSION ENV PROJECT REGION SEEDS YES CONFIRM FORWARD UNCHECKED
 # The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
 OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_tools.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
@@ -33,6 +34,8 @@ LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashe
 
 # Tools that are not part of the project's environment, each in a separate one.
 TOOL := $(PYTHON_IN_VENV) -m uv tool run --quiet
+
+PLATFORMS := darwin_amd64 darwin_arm64 linux_amd64 linux_arm64 windows_amd64
 
 # Each program of examples/local is one that `make demo NAME=…` runs.
 EXAMPLES := $(patsubst examples/local/%.py,%,$(wildcard examples/local/*.py))
@@ -82,6 +85,9 @@ docs: $(READY) ## Write everything that is generated (CONTRIBUTING.md lists it)
 	@$(SIGNALBOX) catalogue >/dev/null
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.generated_pages
 
+site: $(READY) ## Build the site of the pages: dist/site (brings mkdocs-material)
+	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.site
+
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1, VERSIONS=1)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds "$$SEEDS" $(if $(LONG),--long) $(if $(VERSIONS),--versions)
 
@@ -97,6 +103,13 @@ lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest
 wheel: ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
 	@[ -x .local/build/bin/pip ] || $(or $(PYTHON),python3) -m venv .local/build
 	@.local/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+providers: ## Write the checksums of Terraform's provider for all platforms (asks the registry)
+	@for folder in infra infra/bootstrap; do terraform -chdir=$$folder providers lock $(PLATFORMS:%=-platform=%) || exit 1; done
+	@echo "Commit infra/.terraform.lock.hcl and infra/bootstrap/.terraform.lock.hcl: Terraform then installs only this provider."
+
+release: $(READY) ## Make a release up to its tag (VERSION=0.1.0; DRY=1: change nothing)
+	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.release "$$VERSION" $(if $(DRY),--dry) $(if $(ARGS),--tests="$(ARGS)")
 
 audit: $(READY) ## Look for known vulnerabilities in the functions' packages (asks the index)
 	@$(TOOL) pip-audit==2.10.1 --strict --disable-pip --require-hashes -r functions/requirements.txt

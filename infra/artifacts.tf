@@ -17,5 +17,4 @@ resource "google_artifact_registry_repository" "images" {
       older_than = "2592000s"
     }
   }
-  depends_on = [google_project_service.api]
 }

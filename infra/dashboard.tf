@@ -33,5 +33,4 @@ resource "google_monitoring_dashboard" "dashboard" {
       )]
     }
   })
-  depends_on = [google_project_service.api]
 }

@@ -8,9 +8,8 @@ locals {
 }
 
 resource "google_pubsub_topic" "dead_letters" {
-  for_each   = local.dead_letters
-  name       = each.value
-  depends_on = [google_project_service.api]
+  for_each = local.dead_letters
+  name     = each.value
 }
 
 # Keeps the events until `signalbox failures --replay` delivers them again. They contain documents: SECURITY.md, "Erasing a person's data".

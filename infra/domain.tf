@@ -7,9 +7,8 @@ locals {
 }
 
 resource "google_compute_global_address" "domain" {
-  for_each   = local.domain
-  name       = local.balancer
-  depends_on = [google_project_service.api]
+  for_each = local.domain
+  name     = local.balancer
 }
 
 resource "google_compute_region_network_endpoint_group" "function" {
@@ -20,7 +19,6 @@ resource "google_compute_region_network_endpoint_group" "function" {
   cloud_run {
     service = module.function[each.key].name
   }
-  depends_on = [google_project_service.api]
 }
 
 resource "google_compute_backend_service" "function" {
@@ -78,7 +76,6 @@ resource "google_compute_managed_ssl_certificate" "domain" {
   lifecycle {
     create_before_destroy = true
   }
-  depends_on = [google_project_service.api]
 }
 
 resource "google_compute_target_https_proxy" "domain" {
@@ -120,7 +117,6 @@ resource "google_monitoring_uptime_check_config" "domain" {
       host       = each.value
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 resource "google_monitoring_alert_policy" "certificate" {

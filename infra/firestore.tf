@@ -20,7 +20,6 @@ resource "google_firestore_database" "database" {
       error_message = "Firestore takes a key only in the location of the database: cmek_key must be in ${local.key_location}."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # Firebase's libraries reach a database from a browser, and only its rules limit what a signed-in user may do there. All data goes
@@ -45,7 +44,6 @@ resource "google_firebaserules_ruleset" "denied" {
   lifecycle {
     create_before_destroy = true # a set of rules that is released cannot be deleted
   }
-  depends_on = [google_project_service.api]
 }
 
 resource "google_firebaserules_release" "denied" {

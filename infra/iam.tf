@@ -10,17 +10,17 @@ locals {
     },
     length(local.own_accounts) < length(local.deployments) ? { functions = "Runs the functions of the kit" } : {},
     length(local.triggers) > 0 ? { events = "Invokes functions with events" } : {},
+    var.exports == null ? {} : { exports = "Exports the database" },
   )
   queue_accounts = toset([for queue in local.queues : queue.account])
 }
 
-# Only Cloud Scheduler, Cloud Build and Eventarc use the accounts of schedules, builds and triggers. Functions cannot act as them, so
+# Only Cloud Scheduler, Cloud Build and Eventarc use the accounts of schedules, exports, builds and triggers. Functions cannot act as them, so
 # there is one of each.
 resource "google_service_account" "kit" {
   for_each     = local.kit_accounts
   account_id   = "kit-${local.name_prefix}${each.key}"
   display_name = each.value
-  depends_on   = [google_project_service.api]
 }
 
 resource "google_service_account" "runtime" {
@@ -33,7 +33,6 @@ resource "google_service_account" "runtime" {
       error_message = "The account ${each.value} must have 6 characters or more: give the function a longer name in catalogue.yaml."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # The account with which queues call functions: one for the queues of the kit's workers, one for those of users' tasks, flows and
@@ -49,7 +48,6 @@ resource "google_service_account" "queue" {
       error_message = "The account qu-${local.name_prefix}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # Terraform evaluates the map of a `for_each` once for each of its resources, so these maps are small.
@@ -158,6 +156,20 @@ resource "google_storage_bucket_iam_member" "archive" {
   member   = local.accounts[each.value.account].member
 }
 
+# Functions create and read payloads. Without the right to delete an object, they cannot replace one either. The sweeper deletes them.
+resource "google_storage_bucket_iam_member" "payloads" {
+  for_each = { for right in flatten([
+    for bucket in google_storage_bucket.payloads : concat(
+      [for name in local.with_rights : { bucket = bucket.name, account = name, role = "roles/storage.objectCreator" }],
+      [for name in local.with_rights : { bucket = bucket.name, account = name, role = "roles/storage.objectViewer" }],
+      [{ bucket = bucket.name, account = "sweep", role = "roles/storage.objectUser" }],
+    )
+  ]) : "${right.account}/${right.role}" => right if !local.deployments[right.account].kit_account || right.account == "sweep" }
+  bucket = each.value.bucket
+  role   = each.value.role
+  member = local.accounts[each.value.account].member
+}
+
 resource "google_secret_manager_secret_iam_member" "reader" {
   for_each  = { for key, reads in local.secret_reads : key => reads[0] }
   project   = var.project_id
@@ -231,6 +243,7 @@ resource "terraform_data" "rights" {
     [for right in google_service_account_iam_binding.act_as_queue : "${right.id} ${join(" ", sort(right.members))}"],
     [for right in google_service_account_iam_member.builder_acts_as : right.id],
     [for right in google_storage_bucket_iam_member.archive : right.id],
+    [for right in google_storage_bucket_iam_member.payloads : right.id],
   ))
   provisioner "local-exec" {
     command = "sleep ${var.rights_seconds}"

@@ -49,7 +49,8 @@ locals {
     yokes                 = ["item", "user"]
   }
   # Collections of parts of the kit that the project uses.
-  kept = { for collection, fields in local.searched : collection => fields if contains(local.catalogue.collections, collection) }
+  kept  = { for collection, fields in local.searched : collection => fields if contains(local.catalogue.collections, collection) }
+  first = toset([for collection in keys(local.kept) : collection if collection == "outbox"])
 
   searched_fields = merge([for collection, fields in local.kept : {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
@@ -62,8 +63,7 @@ locals {
   searched_as_members = { for name, each in { "flows.labels" = { collection = "flows", field = "labels" } } : name => each if contains(local.catalogue.collections, each.collection) }
 
   # Documents belong to users: their fields are indexed, except those that the kit adds.
-  first_unindexed_field     = "_signalbox"
-  unindexed_document_fields = toset(local.has_documents ? ["_resource.created", "_resource.modified"] : [])
+  unindexed_document_fields = toset(local.has_documents ? ["_resource.created", "_resource.modified", "_signalbox"] : [])
   has_documents             = contains(local.catalogue.collections, "documents")
 
   # The documents that embed a document, and the fields in which they do.
@@ -96,13 +96,14 @@ resource "google_firestore_index" "composite" {
 }
 
 # While a new database creates its first indexes, it refuses changes of several indexes at once ("too much contention", 409). So
-# one field is changed first, then the others, and the composite indexes last. A setting that is destroyed stays in the
-# database: resetting it is an operation of 30 to 120 seconds, for a database that is deleted next, or kept with its data. Only in
-# a database that Terraform did not create, and outside prod, it is removed.
+# the outbox, which every deployment with records has, is changed first, then the other collections, and the composite indexes last.
+# A setting that is destroyed stays in the database: resetting it is an operation of 30 to 120 seconds, for a database that is deleted
+# next, or kept with its data. Only in a database that Terraform did not create, and outside prod, it is removed.
 resource "google_firestore_field" "first" {
+  for_each   = local.first
   database   = local.database
-  collection = "documents"
-  field      = local.first_unindexed_field
+  collection = each.key
+  field      = "*"
   index_config {}
   deletion_policy = local.index_deletion_policy
   depends_on      = [google_firestore_database.database]
@@ -119,7 +120,7 @@ resource "google_firestore_field" "of_documents" {
 }
 
 resource "google_firestore_field" "unindexed" {
-  for_each   = local.kept
+  for_each   = setsubtract(keys(local.kept), local.first)
   database   = local.database
   collection = each.key
   field      = "*"

@@ -33,7 +33,7 @@ locals {
   function_url = "https://${local.name_prefix}{function}-${data.google_project.this.number}.${var.region}.run.app"
 
   # The variables that all functions have in common. The others are in the rows.
-  environment = {
+  environment = merge({ for bucket in google_storage_bucket.payloads : "SIGNALBOX_PAYLOADS" => "gs://${bucket.name}" }, {
     SIGNALBOX_PROJECT           = var.project_id
     SIGNALBOX_LOCATION          = var.region
     SIGNALBOX_DATABASE          = local.database
@@ -45,7 +45,7 @@ locals {
     SIGNALBOX_HISTORY           = jsonencode(local.catalogue.history)
     SIGNALBOX_DOCUMENT_WRITERS  = local.catalogue.document_writers
     SIGNALBOX_CATALOGUE         = "${google_storage_bucket.sources.name}/${local.catalogue_object}"
-  }
+  })
 
   # One object has the data that each function needs about the others, without the functions that this environment does not deploy.
   catalogue_object = "catalogue.json"

@@ -125,7 +125,6 @@ resource "google_monitoring_notification_channel" "email" {
   display_name = "${local.name_prefix}signalbox"
   type         = "email"
   labels       = { email_address = each.value }
-  depends_on   = [google_project_service.api]
 }
 
 check "alerts_have_a_recipient" {

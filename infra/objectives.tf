@@ -63,14 +63,12 @@ resource "google_logging_metric" "duration" {
       bounds = [0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 3600]
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 resource "google_monitoring_custom_service" "signalbox" {
   count        = var.objectives ? 1 : 0
   service_id   = "${local.name_prefix}signalbox"
   display_name = "${local.name_prefix}signalbox"
-  depends_on   = [google_project_service.api]
 }
 
 # A metric on logs is known some minutes after it was created; the functions are built in the meantime.

@@ -16,5 +16,4 @@ resource "google_cloud_tasks_queue" "queue" {
     max_doublings = each.value.doublings_max
   }
   deletion_policy = "ABANDON"
-  depends_on      = [google_project_service.api]
 }

@@ -153,6 +153,29 @@ variable "backups" {
   nullable    = false
 }
 
+variable "exports" {
+  description = "Exports of the database, as {\"bucket_location\": \"us-east4\"}: export it on a `schedule` (cron, in `time_zone`) into a bucket in `bucket_location`, which keeps each export for `keep_days`. An export reads each record once. If null, there are no exports."
+  type = object({
+    bucket_location = string
+    schedule        = optional(string, "0 3 * * *")
+    time_zone       = optional(string, "Etc/UTC")
+    keep_days       = optional(number, 7)
+  })
+  default = null
+  validation {
+    condition     = var.exports == null ? true : can(regex("^([a-z]+-[a-z]+[0-9]+|us|eu|asia|nam4|eur[0-9]+|asia1)$", var.exports.bucket_location))
+    error_message = "exports.bucket_location is a location of Cloud Storage in small letters: a region such as us-east4, or us, eu or asia."
+  }
+  validation {
+    condition     = var.exports == null ? true : can(regex("^\\S+( \\S+){4}$", var.exports.schedule))
+    error_message = "exports.schedule has five fields, as cron has: \"0 3 * * *\" is each day at three."
+  }
+  validation {
+    condition     = var.exports == null ? true : can(regex("^[1-9][0-9]*$", tostring(var.exports.keep_days)))
+    error_message = "exports.keep_days is a whole number of days, at least 1."
+  }
+}
+
 variable "log_retention_days" {
   description = "Days for which the project keeps its logs, in the bucket _Default: above 30 they cost storage. If several environments share a project, set it in one of them. If null, it is unchanged, as it is if _Default is not in the location global."
   type        = number

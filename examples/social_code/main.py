@@ -422,12 +422,17 @@ def result_of(answer: Any) -> Json:
     """Return the result of a run from the sandbox's answer, which is input: code of strangers may have written it.
 
     Only these four members are taken, each of its type and with a bound, so an answer cannot choose what is stored.
+    Halves of characters, which cannot be stored, are replaced: they would keep the other runs from being stored.
     """
     match answer:
         case {"success": bool(success), "message": str(message), "logs": str(logs), "checks": int(checks)}:
-            texts = {"message": message[:MESSAGE_LENGTH_MAX], "logs": logs[:LOGS_LENGTH_MAX]}
+            texts = {"message": _storable(message[:MESSAGE_LENGTH_MAX]), "logs": _storable(logs[:LOGS_LENGTH_MAX])}
             return {"success": success, **texts, "checks": min(max(int(checks), 0), CHECKS_MAX)}
     return {"success": False, "message": "the sandbox's answer is not a result", "logs": "", "checks": 0}
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def start_stage(run: str, event: str, inputs: Sequence[Json]) -> bool:

@@ -14,6 +14,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.critical_sections import sweep as sections_sweep
 from signalbox.flows import sweep as flows_sweep
 from signalbox.objects import sweep as objects_sweep
+from signalbox.payloads import sweep as payloads_sweep
 from signalbox.rates import sweep as rates_sweep
 from signalbox.semaphores import sweep as semaphores_sweep
 
@@ -37,4 +38,5 @@ def sweep(ports: Ports) -> None:
         for name, sweeps in SWEEPS.items():
             for part in sweeps if deployed is None or name in deployed else ():
                 parts.callback(part, ports, budget)
+        parts.callback(payloads_sweep.sweep, ports, budget)
         parts.callback(outbox.sweep, ports, budget)

@@ -29,6 +29,7 @@ locals {
   catalogue = yamldecode(file("${path.module}/../catalogue.lock.yaml"))
   grantable_roles = distinct(concat(
     [
+      "roles/datastore.importExportAdmin", # for `exports`
       "roles/datastore.user",
       "roles/eventarc.eventReceiver",
       "roles/logging.logWriter",

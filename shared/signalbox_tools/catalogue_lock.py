@@ -69,6 +69,7 @@ def rows_of(catalogue: Catalogue) -> dict[str, Any]:
         "indexes": {name: _index(index) for name, index in catalogue.indexes.items()},
         "history": [dict(values_of(history)) for _, history in sorted(catalogue.history.items())],
         "document_writers": catalogue.document_writers,
+        "payloads": catalogue.payloads,
         "collections": collections_of(catalogue.parts),
         "shared": _shared(catalogue),
     }

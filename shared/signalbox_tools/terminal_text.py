@@ -7,7 +7,7 @@ id that contains one could hide lines, or retitle the window.
 import json
 import re
 
-HIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+HIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except the tab, ends of lines, changes of the writing direction, and halves of characters."""
 
 

@@ -103,12 +103,12 @@ class SmallProject:
 
 PROJECTS: Mapping[str, SmallProject] = {
     "one function with a flow of inline and task steps": SmallProject(
-        FLOW, [], Size(3, 116, 6), Size(3, 116, 6), First(4, 14)
+        FLOW, [], Size(2, 81, 5), Size(3, 90, 6), First(4, 14)
     ),
-    "semaphores and batches from code": SmallProject(SEMAPHORES_AND_BATCHES, [], Size(4, 122, 6), Size(5, 130, 9)),
-    "documents with copies over HTTP": SmallProject("", ["documents"], Size(6, 101, 5), Size(8, 150, 10)),
+    "semaphores and batches from code": SmallProject(SEMAPHORES_AND_BATCHES, [], Size(4, 106, 6), Size(5, 130, 9)),
+    "documents with copies over HTTP": SmallProject("", ["documents"], Size(6, 85, 5), Size(8, 150, 10)),
     "all parts, without functions of a user": SmallProject(
-        "", "all", Size(24, 260, 6), Size(24, 330, 20), First(4, 28)
+        "", "all", Size(24, 244, 6), Size(24, 330, 20), First(4, 28)
     ),
 }
 

@@ -1,10 +1,15 @@
 """Prod's data is copied, where that is wanted."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from signalbox_tools.deploy import deployment_target
+from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.lost_tasks import refuse_lost_data
+from signalbox_tools.deploy.plan_summary import read
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
 
@@ -28,6 +33,15 @@ def test_destroying_prod_takes_nothing_off_its_data(resources: Mapping[str, Reso
     assert {each.values["deletion_policy"] for each in fields if not each.values["ttl_config"]} == {"ABANDON"}
     assert {each.values["deletion_policy"] for each in fields if each.values["ttl_config"]} == {"DELETE"}
     assert {each.values["deletion_policy"] for each in dev if each not in fields} == {"DELETE"}
+
+
+def test_prods_data_keeps_its_protection_if_its_file_says_that_it_is_dev(deployed: Workspace) -> None:
+    """With an explicit name, the database stays the same, and only its protection would go."""
+    deployed.plan(environment="dev", database="signalbox-prod")
+    plan = read(json.loads(deployed.run("show", "-json", "planned").stdout))
+    place = deployment_target.read("demo-project", "prod", root=deployed.infra.parent)
+    with pytest.raises(Aborted, match="takes the protection against deletion and point-in-time recovery off the data"):
+        refuse_lost_data(place, plan)
 
 
 def test_without_backups_there_are_none(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:

@@ -44,14 +44,17 @@ def keys(addresses: set[str], beginning: str) -> set[str]:
     return {address.split('"')[1] for address in addresses if address.startswith(f'{beginning}["')}
 
 
-def test_a_flow_has_no_resource_of_documents_objects_semaphores_or_standings(
+def test_a_flow_has_no_resource_of_batches_documents_objects_semaphores_or_standings(
     tmp_path: Path, google: GoogleProvider
 ) -> None:
     found = planned(tmp_path, google, "")
-    assert keys(found, "module.function") == {"orders", "batch_expand", "sweep"}
-    assert keys(found, "google_cloud_tasks_queue.queue") == {"batches", "flows", "tasks"}
+    assert keys(found, "module.function") == {"orders", "sweep"}
+    assert keys(found, "google_cloud_tasks_queue.queue") == {"flows", "tasks"}
     words = {word for address in found for word in SEPARATORS.split(address)}
     others = {
+        "batches",
+        "units",
+        "workers",
         "links",
         "link",
         "standings",

@@ -23,7 +23,9 @@ PINNED = re.compile(r"uses: ([\w.-]+/[\w.-]+)@[0-9a-f]{40} # v(\d+)\.[\w.]+")
 """An action at a commit, and the commit's tag, which Dependabot reads and renews."""
 
 NODE_24_SINCE = {
+    "actions/attest-build-provenance": 3,
     "actions/checkout": 5,
+    "actions/download-artifact": 7,
     "actions/setup-python": 6,
     "actions/upload-artifact": 6,
     "google-github-actions/auth": 3,
@@ -31,6 +33,10 @@ NODE_24_SINCE = {
     "hashicorp/setup-terraform": 4,
 }
 """The first major version of each action that runs on Node 24: runners have no Node 20 since September 2026."""
+
+TO_CALL_GOOGLE = {"contents": "read", "id-token": "write"}
+TO_ATTEST = {"attestations": "write", "contents": "write", "id-token": "write"}
+"""The permissions of a job that signs what another job has built, and attaches it to a release."""
 
 LOCKED = {
     "pip": r"(.*/)?requirements(-dev)?\.in",
@@ -174,8 +180,9 @@ def test_a_workflow_has_the_least_permissions_and_no_secret(path: Path) -> None:
     for job in workflow["jobs"].values():
         steps = "\n".join(f"{each.get('uses', '')} {each.get('run', '')}" for each in job.get("steps", ()))
         takes_a_token = "google-github-actions/auth" in steps or "read_only_plan" in job.get("uses", "")
-        assert job.get("permissions") == ({"contents": "read", "id-token": "write"} if takes_a_token else None)
-        assert not (takes_a_token and re.search("make (test|audit|sbom)", steps)), (
+        attests = "actions/attest-build-provenance" in steps
+        assert job.get("permissions") == (TO_ATTEST if attests else TO_CALL_GOOGLE if takes_a_token else None)
+        assert not ((takes_a_token or attests) and re.search("make |uv build", steps.replace("make setup", ""))), (
             "code of tests and tools needs no account"
         )
     assert "secrets." not in path.read_text("utf-8")
@@ -234,9 +241,10 @@ def test_only_what_was_merged_runs_as_the_deployer() -> None:
     assert deploying == ["deploy"]
     by_hand = triggers(workflow)["workflow_dispatch"]["inputs"]
     assert triggers(workflow) == {"push": {"branches": ["main"]}, "workflow_dispatch": {"inputs": by_hand}}
-    assert by_hand.keys() == {"forward"}
+    assert by_hand.keys() == {"forward", "unchecked"}
     assert workflow["jobs"]["deploy"]["if"] == "github.ref == 'refs/heads/main'"
-    assert workflow["jobs"]["deploy"]["env"]["FORWARD"] == "${{ inputs.forward && '1' || '' }}"
+    for name in by_hand:
+        assert workflow["jobs"]["deploy"]["env"][name.upper()] == f"${{{{ inputs.{name} && '1' || '' }}}}"
     assert workflow["concurrency"]["cancel-in-progress"] is False
 
 

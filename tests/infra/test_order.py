@@ -50,6 +50,6 @@ def test_only_a_new_right_makes_them_wait_again(first: Workspace) -> None:
 
 def test_one_field_is_indexed_first_then_the_others_then_what_combines_them(created: list[Operation]) -> None:
     first, *others = places(created, FIELD)
-    assert created[first].value["field"] == "_signalbox"
+    assert (created[first].value["collection"], created[first].value["field"]) == ("outbox", "*")
     assert {created[place].value["collection"] for place in others} > POLICIES.keys()
     assert max(others) < min(places(created, INDEX))

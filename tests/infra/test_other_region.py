@@ -72,5 +72,5 @@ def test_no_name_of_the_first_deployment_is_taken(both: tuple[Workspace, Workspa
 
 def test_the_page_names_the_settings_that_were_applied() -> None:
     page = (INFRA.parent / "docs" / "region-outage.md").read_text("utf-8")
-    [file] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    [file] = re.findall(r"```json\n({.*?)```", page, re.DOTALL)
     assert json.loads(file) == {"environment": "prod", **OTHER, "create_database": False, "backups": False}

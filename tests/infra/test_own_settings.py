@@ -112,16 +112,6 @@ def test_only_the_tasks_of_a_function_write_its_archives(asked: Workspace, resou
     assert [found[name].archives for name in ("quilt", "documents")] == [("shop-archive",), ()]
 
 
-def test_secret_manager_is_turned_on_only_where_there_is_a_secret(
-    resources: Mapping[str, Resource], deployed: Workspace
-) -> None:
-    apis = [
-        {each.values["service"] for each in found.values() if each.kind == "google_project_service"}
-        for found in (resources, deployed.resources())
-    ]
-    assert ["secretmanager.googleapis.com" in each for each in apis] == [True, False]
-
-
 def test_the_deployer_may_grant_the_roles_that_functions_ask_for(asked: Workspace) -> None:
     asked.run("-chdir=bootstrap", "init", "-input=false")
     asked.run("-chdir=bootstrap", "apply", "-input=false", "-auto-approve", "-var=project_id=demo-project")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +14,19 @@ from signalbox_tools.deploy import deployment_steps
 from tests.infra.deploy.first_deployments import first_deployment
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.small_projects import PROJECTS, Size, SmallProject, table
+from tests.infra.test_iam import BUILDER, rights
 from tests.infra.workspace import INFRA, Workspace
 
 pytestmark = pytest.mark.slow
 
-FLOW, *_, ALL = PROJECTS
+FLOW, WITH_ALL_KINDS, *_, ALL = PROJECTS
+ACT_AS, TOKENS = "roles/iam.serviceAccountUser", "roles/iam.serviceAccountTokenCreator"
 ACCOUNTS_MAX = 100
 """Of a project of Google Cloud."""
 
-FREE = {"google_cloud_tasks_queue", "google_firestore_field", "google_project_service"}
-"""A destroyed environment leaves queues without tasks, whose names would be taken for days, and enabled APIs. Settings
-of fields go with the database."""
+FREE = {"google_cloud_tasks_queue", "google_firestore_field"}
+"""A destroyed environment leaves queues without tasks, whose names would be taken for days. Settings of fields go with
+the database."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,40 @@ def test_the_page_has_the_sizes() -> None:
 
 def test_five_environments_of_it_fit_in_the_accounts_of_one_project(planned: Planned) -> None:
     assert 5 * planned.kinds["google_service_account"] <= ACCOUNTS_MAX
+
+
+def test_each_account_has_the_rights_that_its_work_needs_and_those_of_the_security_page(
+    project: SmallProject, planned: Planned
+) -> None:
+    planned.workspace.apply()
+    resources = planned.workspace.resources()
+    held = sorted(set(rights(resources)))
+    accounts = {each.values["account_id"] for each in resources.values() if each.kind == "google_service_account"}
+    assert {member for member, role, _ in held if role in (ACT_AS, TOKENS)} <= {BUILDER, *of_functions(accounts)}
+    acted_as = {on for member, role, on in held if role in (ACT_AS, TOKENS) and member != BUILDER}
+    assert {each.partition("-")[0] for each in acted_as} <= {"qu"}, "functions act as accounts of queues only"
+    assert {member for member, *_ in held} >= accounts, "an account without a right"
+    if project == PROJECTS[WITH_ALL_KINDS]:
+        table = rights_table(held)
+        page = (INFRA.parent / "SECURITY.md").read_text("utf-8")
+        assert table in page, f"write this table into SECURITY.md:\n\n{table}"
+
+
+def of_functions(accounts: set[str]) -> set[str]:
+    return {each for each in accounts if each.startswith("fn-") or each.endswith("-functions")}
+
+
+def rights_table(held: Iterable[tuple[str, str, str]]) -> str:
+    """Return a row for each account and role, with the objects of the role."""
+    of_roles: dict[tuple[str, str], list[str]] = {}
+    for member, role, on in held:
+        if member not in (BUILDER, "ann"):
+            of_roles.setdefault((member, role.removeprefix("roles/")), []).extend(on.split())
+    rows = [
+        f"| `{member}` | `{role}` | {', '.join(f'`{on}`' for on in objects)} |"
+        for (member, role), objects in of_roles.items()
+    ]
+    return "\n".join(("| account | role | on |", "|---|---|---|", *rows))
 
 
 def test_destroying_it_leaves_nothing_that_costs(planned: Planned) -> None:

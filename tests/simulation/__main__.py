@@ -26,9 +26,11 @@ from tests.simulation.worlds import (
     document_events,
     enqueues,
     failures,
+    forged_records,
     history,
     notices,
     outbox,
+    payloads,
     rates,
     resources,
     sections,
@@ -41,7 +43,7 @@ from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flow_trees import compared as flow_trees
 from tests.simulation.worlds.flows import begun_commands as composed_flows
-from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds
+from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds, updates
 from tests.simulation.worlds.flows import nested_programs as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
@@ -58,6 +60,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "failures": failures.run,
     "flow_trees": flow_trees.run,
     "flows": flows.run,
+    "forged_records": forged_records.run,
     "grouped_batches": grouped_batches.run,
     "history": history.run,
     "inline_steps": inline_steps.run,
@@ -66,6 +69,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "notices": notices.run,
     "objects": objects.run,
     "outbox": outbox.run,
+    "payloads": payloads.run,
     "rates": rates.run,
     "resources": resources.run,
     "rewinds": rewinds.run,
@@ -73,12 +77,20 @@ WORLDS: dict[str, Callable[..., None]] = {
     "semaphores": semaphores.run,
     "standings": standings.run,
     "transactions": transactions.run,
+    "updates": updates.run,
     "verify": verify.run,
     "watch": watch.run,
 }
 
 OF_DRIVER = frozenset({"flow_trees"})
 """Worlds that compare the driver of flows alone with a model: few of their programs have a store."""
+
+FORGED = frozenset({"forged_records"})
+"""Worlds with records that the kit did not write."""
+
+OF_NEW_OPTIONS = frozenset({"payloads"})
+"""Worlds of an option that a project turns on once all of its functions have this release."""
+
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 

@@ -48,6 +48,8 @@ class TaskQueue:
 
     def take(self, effect: Effect) -> bool:
         """Create a task, or return False if its name is taken. Raises `Unavailable` when the queue refuses."""
+        if self._world.forger:
+            self._world.forger.check(effect)
         if self.refuses(effect):
             self._world.log("  the queue refuses")
             raise Unavailable("the queue refuses")

@@ -11,9 +11,10 @@ from google.api_core.exceptions import GoogleAPIError
 
 from signalbox.adapters import cloud_tasks
 from signalbox.core.effects import Effect, RecordedSpan
-from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Write
-from signalbox.core.problems import Unavailable
+from signalbox.core.ports import Committed, Outcome, Query, Snapshot, StoredPayload, Write
+from signalbox.core.problems import NotInCatalogue, Unavailable
 from signalbox.core.records.queries import Field
+from signalbox.testing.memory_payloads import MemoryPayloads
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -104,6 +105,8 @@ class SimulatedQueue:
         return taken
 
     def _attempt(self, effect: Effect) -> Exception | None:
+        if self._world.forger and (reason := self._world.forger.refusal(effect)):
+            return NotInCatalogue(reason)
         try:
             is_new = _call(self._world, partial(_created, effect), partial(self._take, effect))
         except (Unavailable, GoogleAPIError) as error:
@@ -117,6 +120,30 @@ class SimulatedQueue:
 
 def _created(effect: Effect) -> str:
     return f"create task {effect.name[:6]} {dict(effect.payload)}"
+
+
+class SimulatedPayloads:
+    """A payload store in memory, reached over the same network. A page of deletions is one round trip."""
+
+    def __init__(self, world: World, kept: MemoryPayloads) -> None:
+        self._world, self.kept = world, kept
+
+    def create(self, key: str, content: bytes, owner: str) -> None:
+        _call(self._world, lambda: f"store payload {key}", lambda: self.kept.create(key, content, owner))
+
+    def read(self, key: str) -> bytes | None:
+        return _call(self._world, lambda: f"open payload {key}", lambda: self.kept.read(key))
+
+    def copy(self, source: str, target: str, owner: str) -> bool:
+        return _call(
+            self._world, lambda: f"copy payload {source} to {target}", lambda: self.kept.copy(source, target, owner)
+        )
+
+    def list(self, prefix: str, after: str, limit: int) -> Sequence[StoredPayload]:
+        return _call(self._world, lambda: f"list payloads {prefix}", lambda: self.kept.list(prefix, after, limit))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        _call(self._world, lambda: f"delete payloads {' '.join(keys)}", lambda: self.kept.delete(keys))
 
 
 class SimulatedClock:

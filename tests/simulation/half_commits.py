@@ -12,7 +12,7 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from signalbox.core.ports import Committed, Write
+from signalbox.core.ports import Committed, Data, Write
 from signalbox.testing.memory_store import MemoryStore, Record, _Step
 from tests.simulation.reached_counts import HALF_COMMITS, REACHED
 
@@ -50,6 +50,11 @@ class HalfCommitStore(MemoryStore):
     def whole(self) -> int:
         """The number of commits that every later read finds whole: the last one may still be being applied."""
         return self.commits - (self._seen > 0)
+
+    def records(self) -> Iterator[tuple[str, Data]]:
+        """Iterate over the paths and contents of all records."""
+        for collection, records in self._collections.items():
+            yield from ((f"{collection}/{id_}", record.data) for id_, record in records.items())
 
     def draw_from(self, seed: int) -> None:
         """Seed the draws, which those of the world do not depend on."""

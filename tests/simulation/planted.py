@@ -19,11 +19,13 @@ from tests.simulation.faults import (
     enqueues,
     failures,
     flows,
+    forged_records,
     history,
     links,
     notices,
     objects,
     outbox,
+    payloads,
     rates,
     resources,
     sections,
@@ -45,6 +47,7 @@ from tests.simulation.faults.flows import (
 )
 from tests.simulation.faults.flows import bulk_acts as bulk_acts
 from tests.simulation.faults.flows import rewinds as rewinds
+from tests.simulation.faults.flows import updates as updates
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -56,6 +59,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "enqueues": enqueues.FAULTS,
     "failures": failures.FAULTS,
     "flows": flows.FAULTS,
+    "forged_records": forged_records.FAULTS,
     "grouped_batches": batches.GROUPED,
     "history": history.FAULTS,
     "inline_steps": inline_steps.FAULTS,
@@ -65,6 +69,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "notices": notices.FAULTS,
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,
+    "payloads": payloads.FAULTS,
     "rates": rates.FAULTS,
     "resources": resources.FAULTS,
     "rewinds": rewinds.FAULTS,
@@ -72,6 +77,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "semaphores": semaphores.FAULTS,
     "standings": standings.FAULTS,
     "transactions": transactions.FAULTS,
+    "updates": updates.FAULTS,
     "verify": verify.FAULTS,
     "watch": watch.FAULTS,
 }

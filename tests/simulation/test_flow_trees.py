@@ -55,6 +55,7 @@ def program(*statements: Tree) -> Tree:
 
 
 AGAIN = tree("again", label="2")
+HANDLE = tree("handle", step("never"), label="h")
 LOCK_IN_A_GROUP = tree("begin", tree("all", tree("lock", label="l"), step("s")), label="h")
 
 HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
@@ -249,6 +250,49 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
     "a shield that fails decides the group that a cancel waited for": (
         program(*awaits(tree("wait_for", tree("all", event("a"), shield(step("s"))), label="t"))),
         [CANCEL, fails("s")],
+        False,
+    ),
+    "the error of a group counts in the order of the awaits of a handle": (
+        program(
+            tree("begin", step("s"), label="h"),
+            *awaits(tree("all", tree("first_success", HANDLE), HANDLE)),
+        ),
+        [fails("s")],
+        False,
+    ),
+    "a branch receives the outcome of a handle that makes its group fail": (
+        program(
+            tree("begin", step("s"), label="h"),
+            *awaits(tree("all", tree("code", program(*awaits(HANDLE)), label="c"), HANDLE)),
+        ),
+        [fails("s")],
+        False,
+    ),
+    "a handle decides a first success that a cancel has waited for": (
+        program(tree("begin", step("s"), label="h"), *awaits(tree("first_success", shield(HANDLE), HANDLE))),
+        [CANCEL, fails("s")],
+        False,
+    ),
+    "wrong events that were kept count in the order of the items": (
+        program(
+            *awaits(step("s")),
+            tree("begin", tree("all", tree("all", event("a")), event("a")), label="h"),
+            *awaits(step("t")),
+        ),
+        [Entry("event", "a", "one"), Entry("event", "a", "two"), ends("s")],
+        False,
+    ),
+    "a cancel that is due comes before the outcomes of a group that begins": (
+        program(*awaits(shield(step("s")), tree("all", step("t"), shield(event("a"))))),
+        [Entry("event", "a", "one"), CANCEL, ends("s")],
+        False,
+    ),
+    "events that are kept again are passed on in the order of their arrival": (
+        program(
+            tree("begin", tree("all", event("b"), tree("all", step("s"), event("a"))), label="h"),
+            *awaits(tree("first", event("b"), event("a"))),
+        ),
+        [Entry("event", "a", 1), Entry("event", "b", 2), fails("s")],
         False,
     ),
     "an event of a failed group goes to a wait that its error does not cancel": (

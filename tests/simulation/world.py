@@ -24,6 +24,7 @@ from tests.simulation.eventarc import Events
 from tests.simulation.expiring_records import Expiry
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
+from tests.simulation.forgeries import current_forger
 from tests.simulation.half_commits import HalfCommitStore
 from tests.simulation.processes import EXITS, Process, Processes
 from tests.simulation.reached_counts import OUTAGES, REACHED
@@ -34,11 +35,17 @@ from tests.simulation.versions import versions_of
 STEPS_MAX = 20_000
 """The largest number of steps: a world that takes more is assumed never to come to rest."""
 
+STEPS_FORGED_MAX = 400
+"""The largest number of steps in a world with a forger: the kit retries for ever what a forged record prevents."""
+
 PROCESSES_MAX = 5
 """Processes at once: races of the protocols need two or three."""
 
 TIME_JUMP_PACE = 0.05
 """Weight of a jump of the clock in the draw of the next step."""
+
+FORGERY_PACE = 0.02
+"""Weight of a forged record in the draw of the next step, in a world with a forger."""
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -69,6 +76,7 @@ class World:
         self.store = HalfCommitStore(self.now, self._observed, self._new_id, server_time_strays(seed))
         self.store.draw_from(seed)
         self.versions = versions_of(seed)
+        self.forger = current_forger()
         self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
         self.processes = Processes(self)
         self.queue = TaskQueue(self)
@@ -132,7 +140,7 @@ class World:
         if self.trace:
             self.log(f"  {path} is now {dict(after.data) if after.data is not None else None}")
         self.expiry.note(path, after)
-        for observer in self.observers:
+        for observer in () if self.forger else self.observers:  # what they check holds for honest records
             observer(path, before, after)
         self.events.add(path, before, after)
 
@@ -153,7 +161,7 @@ class World:
     def run(self, beginnings: Sequence[Callable[[], None]] = ()) -> None:
         """Run until nothing is left to do. `beginnings` start in their order, whenever there is room."""
         waiting = list(beginnings)
-        for _ in range(STEPS_MAX):
+        for _ in range(STEPS_FORGED_MAX if self.forger else STEPS_MAX):
             moves = self._moves(waiting)
             if not moves:
                 return
@@ -190,6 +198,8 @@ class World:
             return [(self._wait_for_the_next, 1.0)]
         if self._only_users_and_late_events(moves):
             moves.append((self._wait_for_the_next, self._pace_of_events))
+        if self.forger and self.forger.left > 0:
+            moves.append((self._forge, FORGERY_PACE))
         return moves
 
     def _only_users_and_late_events(self, moves: list[Any]) -> bool:
@@ -212,6 +222,11 @@ class World:
         else:
             self._swept_before_jump = False
             self.pass_time(seconds + 1e-6)
+
+    def _forge(self) -> None:
+        assert self.forger is not None, "only a forger forges"
+        if path := self.forger.forge(self.store, self.store.records()):
+            self.log(f"FORGED {path}")
 
     def _jump(self) -> None:
         self.time_jumps_left -= 1

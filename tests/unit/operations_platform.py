@@ -23,7 +23,7 @@ class OperationsPlatform(Platform):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ports = metered(Ports(self.store, self, self, self))
+        self.ports = metered(Ports(self.store, self, self, self, self.payloads))
         self.refusal: Exception | None = None
         self.slept_seconds = self.clock.slept_seconds
         self.told = self.log.infos

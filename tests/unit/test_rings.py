@@ -50,7 +50,8 @@ SUBJECTS = {
     "mailboxes": ("core",),
     "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes"),
     "objects": ("core", "mailboxes", "tasks"),
-    "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "rates", "batches"),
+    "payloads": ("core", "mailboxes"),
+    "flows": ("core", "mailboxes", "objects", "payloads", "tasks", "semaphores", "rates", "batches"),
     "standings": ("core", "tasks"),
     "resources": ("core", "documents", "history", "transforms"),
 }

@@ -165,6 +165,8 @@ async function flows(): Promise<void> {
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}", run)))?.state, "completed");
   await ok(client.GET("/{function}/flows/{flow}/{id}/log", run));
   await ok(client.GET("/{function}/flows/{flow}/{id}/queries", run));
+  const none = { params: { path: { ...run.params.path, sha256: "0".repeat(64) } } };
+  assert.equal((await client.GET("/{function}/flows/{flow}/{id}/payloads/{sha256}", none)).response.status, 404);
   const receipt = { params: { path: { ...run.params.path, name: "receipt" } } };
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}/queries/{name}", receipt)))?.entries, 4);
   const seen: string[] = [];
@@ -177,6 +179,10 @@ async function flows(): Promise<void> {
   for (const action of ["cancel", "terminate", "suspend", "resume"] as const)
     await client.POST(`/{function}/flows/{flow}/{id}/${action}`, { ...run, body: { reason: "a test" } });
   await ok(client.DELETE("/{function}/flows/{flow}/{id}", run));
+  const other = { ...run.params.path, id: "o-9" };
+  const update = { params: { path: { ...other, name: "rename" }, query: { wait_seconds: 0 }, header: { "Idempotency-Key": "u1" } } };
+  await ok(client.POST("/{function}/flows/{flow}/{id}/updates/{name}", { ...update, body: { value: "b", start: { arguments: order } } }));
+  await ok(client.GET("/{function}/flows/{flow}/{id}/answers/{update}", { params: { path: { ...other, update: "u1" } } }));
 }
 
 async function standings(): Promise<void> {

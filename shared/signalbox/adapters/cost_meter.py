@@ -6,6 +6,7 @@ of every request contains them.
 - reads: records read, existing or not; for a query the records found, at least 1; for a count 1 per 1,000 counted.
 - writes, deletes: one a record, including those of a failed commit.
 - round_trips: calls that the caller waited for; tasks enqueued together are one.
+- stored, opened, copied: payloads of large values. The log line has them only if there are any.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import fields
 
 from signalbox.adapters import tracing
+from signalbox.adapters.kept_payloads import KeptPayloads
 from signalbox.core.bound_values import Bound
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass, replace
@@ -44,12 +46,18 @@ class Cost:
     deletes: int = 0
     round_trips: int = 0
     tasks: int = 0
+    stored: int = 0
+    opened: int = 0
+    copied: int = 0
 
     def to_json(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in COUNTS}
+        return {name: count for name in COUNTS if (count := getattr(self, name)) or name not in OF_PAYLOADS}
 
 
 COUNTS = [field.name for field in fields(Cost)]
+
+OF_PAYLOADS = frozenset({"stored", "opened", "copied"})
+"""Counts that most requests do not have."""
 
 _cost: ContextVar[Cost | None] = ContextVar("signalbox.cost", default=None)
 
@@ -60,10 +68,20 @@ def measure() -> AbstractContextManager[Cost]:
 
 
 def metered(ports: Ports) -> Ports:
-    """Return these ports with a metered store and queue; ports that are metered already are returned unchanged."""
+    """Return these ports with a metered store, queue and payload store; metered ones are returned unchanged."""
     store = ports.store if isinstance(ports.store, MeteredStore) else MeteredStore(ports.store)
     queue = ports.queue if isinstance(ports.queue, MeteredQueue) else MeteredQueue(ports.queue)
-    return replace(ports, store=store, queue=queue)
+    payloads = ports.payloads
+    if payloads is not None and not isinstance(payloads, KeptPayloads):
+        payloads = KeptPayloads(payloads, _add_payload)
+    return replace(ports, store=store, queue=queue, payloads=payloads)
+
+
+def _add_payload(kind: str) -> None:
+    if (cost := _cost.get()) is not None:
+        cost.round_trips += 1
+        if kind in OF_PAYLOADS:
+            setattr(cost, kind, getattr(cost, kind) + 1)
 
 
 def _add(*, reads: int = 0, writes: int = 0, deletes: int = 0, round_trips: int = 0, tasks: int = 0) -> None:

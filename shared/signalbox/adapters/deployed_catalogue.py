@@ -166,6 +166,15 @@ def is_declared(function: str, task: str, arguments: Collection[str]) -> bool:
     return has(catalogue_settings(settings(), has))
 
 
+def is_called_by_queues(function: str) -> bool:
+    """Return whether queues call a function in this deployment. Raises `Unavailable`."""
+
+    def has(known: Settings) -> bool:
+        return known.task_functions is None or function in known.calling_queues  # without a catalogue, as in a test
+
+    return has(catalogue_settings(settings(), has))
+
+
 def check_deployed_units(**calls: Call | None) -> None:
     """Check the calls of units, which have only a part of their arguments. Raises `BadCall` or `Unavailable`."""
     for field, call in calls.items():

@@ -11,11 +11,12 @@ import secrets
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from signalbox.adapters import tracing
 from signalbox.core.bound_values import Bound
@@ -89,6 +90,9 @@ class JsonLog:
     def info(self, message: str, /, **values: object) -> None:
         self._write("INFO", message, values)
 
+    def warning(self, message: str, /, **values: object) -> None:
+        self._write("WARNING", message, values)
+
     def error(self, message: str, /, **values: object) -> None:
         self._write("ERROR", message, {**values, **self._deployment})
 
@@ -111,6 +115,32 @@ class JsonLog:
             "logging.googleapis.com/trace": f"projects/{self._project}/traces/{match[1]}",
             "logging.googleapis.com/spanId": match[2],
         }
+
+
+NEVER_AWAITED = "was never awaited"
+
+
+def log_forgotten_awaits(log: JsonLog) -> None:
+    """Write a line for each coroutine that code has created and dropped, in place of the text that Python prints.
+
+    Python shows such a warning once for each place. Other warnings stay as they are.
+    """
+    shown = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if category is RuntimeWarning and NEVER_AWAITED in str(message):
+            log.warning("await forgotten", detail=f"{message}", place=f"{filename.rpartition('/')[2]}:{lineno}")
+        else:
+            shown(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
 
 
 _encode = json.JSONEncoder(default=str).encode

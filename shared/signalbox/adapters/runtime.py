@@ -9,12 +9,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 from signalbox.adapters.known_requests import REQUESTS
-from signalbox.adapters.logs import JsonLog
+from signalbox.adapters.logs import JsonLog, log_forgotten_awaits
 from signalbox.adapters.settings import SQLITE, Settings, settings
-from signalbox.core.ports import Log, Ports, Store
+from signalbox.core.ports import Log, PayloadStore, Ports, Store
 from signalbox.core.problems import Problem
+
+BUCKETS = "gs://"
+"""The beginning of the setting `payloads` that names a bucket."""
 
 _building = threading.Lock()
 
@@ -99,7 +103,23 @@ def connect(chosen: Settings, store: Store | None = None) -> Ports:
     from signalbox.adapters.system_clock import SystemClock
 
     lines = JsonLog(chosen.project, chosen.database)
-    return metered(Ports(store or firestore(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
+    log_forgotten_awaits(lines)
+    queue = CloudTasksQueue(chosen, lines)
+    return metered(Ports(store or firestore(chosen), queue, SystemClock(), lines, payload_store(chosen)))
+
+
+def payload_store(chosen: Settings) -> PayloadStore | None:
+    """Return the store of payloads that the settings name: a bucket, or a folder of this machine."""
+    if not chosen.payloads:
+        return None
+    bucket = chosen.payloads.removeprefix(BUCKETS)
+    if chosen.payloads.startswith(BUCKETS):
+        from signalbox.adapters.payload_bucket import BucketPayloads
+
+        return BucketPayloads(bucket, chosen.storage_emulator)
+    from signalbox.adapters.payload_files import FilePayloads
+
+    return FilePayloads(Path(chosen.payloads))
 
 
 def firestore(chosen: Settings) -> Store:

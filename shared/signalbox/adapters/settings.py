@@ -12,7 +12,7 @@ from typing import Any, Self
 from signalbox.core.effects import Backoff
 from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS, queue_account
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.limits import DECLARED
+from signalbox.core.limits import DECLARED, PAYLOADS_OFF
 from signalbox.core.records.composite_indexes import Index, parse
 
 SQLITE = "sqlite"
@@ -57,6 +57,7 @@ class Settings:
     - ``queue_backoffs``: the backoff of each queue.
     - ``parts``: the kit's parts that are deployed, which the sweeper visits; None: all.
     - ``archives``: the folder of the archives of flows, outside of the cloud.
+    - ``payloads``: where large values are stored, ``gs://BUCKET`` or a folder; empty: they are refused.
     - ``storage_emulator``: the address of an emulator of Cloud Storage, which Google's client uses; empty: no emulator.
 
     Calls that a function makes:
@@ -137,6 +138,7 @@ class Settings:
     events_account: str = ""
     archives: str = ARCHIVES
     storage_emulator: str = ""
+    payloads: str = ""
     parts: frozenset[str] | None = None
     timeouts: Mapping[str, float] = field(default_factory=dict)
 
@@ -249,6 +251,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
         archives=get("SIGNALBOX_ARCHIVES") or ARCHIVES,
         storage_emulator=get("STORAGE_EMULATOR_HOST", ""),
+        payloads=get("SIGNALBOX_PAYLOADS", ""),
         parts=_names(get("SIGNALBOX_PARTS")),
     )
 
@@ -315,3 +318,4 @@ def declare(chosen: Settings | None) -> None:
     DECLARED["history"] = chosen.history if chosen else "[]"
     DECLARED["document_writers"] = chosen.document_writers if chosen else ANYONE
     DECLARED["task_parameters"] = chosen.task_parameters if chosen else "{}"
+    DECLARED["payloads"] = (chosen.payloads if chosen else "") or PAYLOADS_OFF

@@ -31,8 +31,7 @@ KIT = "signalbox"
 SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
 BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
 OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
-FLOW_QUEUES = (FLOWS_QUEUE, *BATCH_QUEUES)
-"""The queues that flows need. Those of batches are among them, since an action on all runs that match is a batch."""
+FLOW_QUEUES = (FLOWS_QUEUE, TASKS_QUEUE)
 
 QUEUES = {
     "semaphore": SEMAPHORE_QUEUES,
@@ -78,7 +77,7 @@ HOMONYMS = frozenset({"documents", "flows", "objects", "standings"})
 INNER = frozenset(
     {
         *("adapters", "batches", "catalogue", "critical_sections", "document_events", "function", "history", "links"),
-        *("mailboxes", "rates", "resources", "semaphores", "tasks", "transforms"),
+        *("mailboxes", "payloads", "rates", "resources", "semaphores", "tasks", "transforms"),
     }
 )
 """The other packages of `signalbox`."""

@@ -43,7 +43,7 @@ def _settings(text: str) -> Iterator[Setting]:
     for local, uses in (("searched_everywhere", OF_A_GROUP), ("searched_as_members", CONTAINS)):
         for collection, field in ONE.findall(_line(text, local)):
             yield (collection, (field,)), uses
-    of_documents = {"first_unindexed_field": (), "unindexed_document_fields": (), "searched_as_arrays": CONTAINS}
+    of_documents = {"unindexed_document_fields": (), "searched_as_arrays": CONTAINS}
     for local, uses in of_documents.items():
         for name in DOTTED.findall(_line(text, local)):
             yield (DOCUMENTS, tuple(name.split("."))), uses

@@ -34,6 +34,7 @@ ALL = "all"
 
 SWEEP = "sweep"
 SCHEDULED = "scheduled_tasks"
+HANDLERS = "handlers"
 VERIFICATIONS = "verifications"
 
 
@@ -94,7 +95,7 @@ PARTS: dict[str, Part] = {
         collections=("batches", "completions", "counters", "pages", "units"),
     ),
     "objects": Part(queue=OBJECTS_QUEUE, needs=("tasks",), collections=("mailbox", "objects")),
-    "flows": Part(queue=FLOWS_QUEUE, needs=("batches", "tasks"), collections=("flows", "log", "mailbox")),
+    "flows": Part(queue=FLOWS_QUEUE, needs=("tasks",), collections=("flows", "log", "mailbox")),
     "standings": Part(
         workers=("standing_count", STANDING_FOLD, "standings"),
         queue=STANDINGS_QUEUE,
@@ -104,14 +105,13 @@ PARTS: dict[str, Part] = {
         schedules=("recount",),
         collections=("adjustments", "counted", "entries", "standing_declarations", "yokes"),
     ),
-    "tasks": Part(
-        queue=TASKS_QUEUE, api=("tasks",), collections=("attempts", "document_events", "failures", "receipts")
-    ),
-    SCHEDULED: Part(workers=("tasks",), needs=("tasks",)),
+    "tasks": Part(queue=TASKS_QUEUE, api=("tasks",), collections=("attempts", "failures", "receipts")),
+    HANDLERS: Part(needs=("tasks",), collections=("document_events",)),
+    SCHEDULED: Part(workers=("tasks",), needs=("tasks",), collections=("document_events",)),
     "failures": Part(needs=("tasks",), api=("failures",)),
     SWEEP: Part(workers=("sweep",), schedules=("sweep",), collections=("outbox", "outbox_refused")),
 }
-"""All parts by name. A flow needs batches, since an action on all runs that match is a batch."""
+"""All parts by name. Flows need no batches: if there are none, an action on all runs that match is refused."""
 
 APIS = tuple(name for name, part in PARTS.items() if part.api)
 """The names that `api` may contain."""

@@ -36,6 +36,7 @@ from signalbox.catalogue.parts import (
     ALL,
     APIS,
     FUNCTIONS,
+    HANDLERS,
     OF_EVENTS,
     OF_NAMES,
     OF_QUEUES,
@@ -51,7 +52,7 @@ from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.whole_catalogue import ONE_EACH, Catalogue, closest
-from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, KIT, LINK_FAN_OUT, WRITERS
+from signalbox.core.kit_names import ANYONE, BATCHES_QUEUE, CALLBACK_KEYS, KIT, LINK_FAN_OUT, WRITERS
 from signalbox.core.surface.field_rules import metadata_of
 
 __all__ = [
@@ -180,7 +181,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
     Raises `CatalogueError`.
     """
     sections = _mapping("the catalogue", content)
-    known = {*SECTIONS, "documents", "api"}
+    known = {*SECTIONS, "documents", "api", "payloads"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
     writers = _document_writers(sections)
     if writers == KIT:
@@ -195,6 +196,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
         )  # code comes first
         used = used_parts(uses, verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts
+    sections = _with_actions_on_all(sections, places, parts)
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
         for name, entry in _entries(sections, "functions")
@@ -210,6 +212,7 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
         semaphores=_section(sections, "semaphores", Semaphore),
         rates=_section(sections, "rates", Rate),
         document_writers=writers,
+        payloads=_are_payloads_stored(sections),
         places=places,
         parts=parts,
         is_complete="api" not in sections,
@@ -241,6 +244,8 @@ def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[
         collection = str(trigger.get("document")).partition("/")[0]
         if trigger.get("function") not in FUNCTIONS and collection in OF_EVENTS:
             yield Use(OF_EVENTS[collection], origin("triggers", name, trigger))
+        if trigger.get("handler"):
+            yield Use(HANDLERS, origin("triggers", name, trigger))
     for section, part in OF_SECTIONS.items():
         for name, _ in _entries(sections, section):
             yield Use(part, f"{section}.{name}", tuple({section} & FUNCTIONS.keys()))
@@ -338,6 +343,20 @@ def _as_used(name: str, entry: Mapping[str, Any], used: Used, absent: Collection
     return {**entry, "invoked_by": callers, "enqueues": queues}
 
 
+def _with_actions_on_all(
+    sections: Mapping[str, Any], places: Mapping[str, Mapping[str, str]], parts: Collection[str]
+) -> Mapping[str, Any]:
+    """Return the sections in which functions with flows enqueue batches, if these are deployed.
+
+    An action on all runs of a flow that match is a batch. `enqueues` that stands in an entry is not changed.
+    """
+    functions = dict(_entries(sections, "functions"))
+    for name, entry in functions.items() if "batches" in parts else ():
+        if entry.get("flows") and "enqueues" in places.get(f"functions.{name}", {}):
+            functions[name] = {**entry, "enqueues": sorted({*entry["enqueues"], BATCHES_QUEUE})}
+    return {**sections, "functions": functions}
+
+
 def _calls_one(caller: Mapping[str, Any], functions: Mapping[str, Any]) -> bool:
     """Return whether a trigger or schedule calls a function that is deployed, or one that no catalogue has."""
     name = caller.get("function")
@@ -352,6 +371,13 @@ def _document_writers(sections: Mapping[str, Any]) -> str:
     writers = declared.get("written_by", ANYONE)
     refuse(writers not in WRITERS, f"documents: written_by is {writers!r}; choose from {', '.join(WRITERS)}")
     return str(writers)
+
+
+def _are_payloads_stored(sections: Mapping[str, Any]) -> bool:
+    """Return the value of `payloads`. Raises `CatalogueError`."""
+    stored = sections.get("payloads", False)
+    refuse(not isinstance(stored, bool), f"payloads is {stored!r}; write  payloads: true")
+    return bool(stored)
 
 
 VERIFYING = "verifications"

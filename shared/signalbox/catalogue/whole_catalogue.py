@@ -50,6 +50,8 @@ class Catalogue:
     """The clients that write documents: `ANYONE`, or only the `KIT`. Then `functions` lacks the handler of their
     events.
     """
+    payloads: bool = False
+    """Whether large values are stored as payloads, in a bucket of the deployment."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """The places in the code from which keys of entries follow: by entry, such as ``functions.orders``, and by key."""
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -109,7 +109,7 @@ class RunShown(TypedDict):
     id: str
     state: str
     result: NotRequired[Json]
-    """The value that a completed run has returned; any JSON."""
+    """The value that a completed run has returned; any JSON. A large one is `{"$payload": {"bytes", "sha256"}}`."""
 
     object: NotRequired[dict[str, Json]]
     """The object that a completed run has returned."""
@@ -122,6 +122,7 @@ class RunShown(TypedDict):
     """The pending commands, by path."""
 
     unawaited: NotRequired[dict[str, Json]]
+    unanswered: NotRequired[dict[str, Json]]
     log_length: int
     """The number of entries in its log."""
 

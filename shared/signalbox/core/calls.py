@@ -64,13 +64,16 @@ class Call:
             delay_seconds=fields.value("delay_seconds", 0),
         ).checked(field)
 
-    def checked(self, field: str) -> Self:
-        """Return this call with its delay as a float. Raises `BadCall` or `TooLarge` naming the place below `field`."""
+    def checked(self, field: str, bytes_max: int | None = None) -> Self:
+        """Return this call with its delay as a float. Raises `BadCall` or `TooLarge` naming the place below `field`.
+
+        `bytes_max` is the largest size of the payload, by default that of a task's.
+        """
         at = f"{field}." if field else ""
         _check_name(self.function, _FUNCTION, f"{at}function")
         _check_name(self.task, _TASK, f"{at}task")
         _check_name(self.queue, _QUEUE, f"{at}queue")
-        _check_payload(self.payload, f"{at}payload")
+        _check_payload(self.payload, f"{at}payload", LIMITS.task_bytes_max if bytes_max is None else bytes_max)
         return replace(self, delay_seconds=_delay(self.delay_seconds, f"{at}delay_seconds"))
 
     def after(self, delay_seconds: float) -> Self:
@@ -161,11 +164,11 @@ def _check_name(name: Any, pattern: re.Pattern[str], field: str) -> None:
         raise BadCall(f"`{field}` must match {pattern.pattern}.", field=field)
 
 
-def _check_payload(payload: Any, field: str) -> None:
+def _check_payload(payload: Any, field: str, bytes_max: int) -> None:
     text = json.dumps(_object(payload, field), ensure_ascii=False, separators=(",", ":"))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
-    if size_bytes > LIMITS.task_bytes_max:
-        raise TooLarge(f"A payload has at most {LIMITS.task_bytes_max:,} bytes; this has {size_bytes:,}.", field=field)
+    if size_bytes > bytes_max:
+        raise TooLarge(f"A payload has at most {bytes_max:,} bytes; this has {size_bytes:,}.", field=field)
 
 
 def _delay(value: Any, field: str) -> float:

@@ -63,6 +63,10 @@ is_replayed: Callable[[], bool] = _not_replayed
 here."""
 
 
+is_in_flow: Callable[[], bool] = _not_replayed
+"""Return whether the code of a flow runs."""
+
+
 note_created: NoteCreated = _no_note
 
 
@@ -71,11 +75,15 @@ note_refused: Callable[[], None] = _no_refusal
 
 
 def install_flow_hooks(
-    command: ObjectCommand, note: NoteCreated, replayed: Callable[[], bool], refused: Callable[[], None]
+    command: ObjectCommand,
+    note: NoteCreated,
+    replayed: Callable[[], bool],
+    refused: Callable[[], None],
+    in_flow: Callable[[], bool],
 ) -> None:
     """Install the functions that a flow's code needs in calls of tasks and objects."""
-    global object_command, note_created, is_replayed, note_refused
-    object_command, note_created, is_replayed, note_refused = command, note, replayed, refused
+    global object_command, note_created, is_replayed, note_refused, is_in_flow
+    object_command, note_created, is_replayed, note_refused, is_in_flow = command, note, replayed, refused, in_flow
 
 
 def check_plain(

@@ -98,6 +98,9 @@ class CoreLimits(Limits):
     result_bytes_max: int = 100 * 1024
     """A unit's result: as large as a payload, so that it can become one."""
 
+    payload_bytes_max: int = 32 * 1024 * 1024
+    """Bytes of one value that is stored as a payload: a request and its answer have at most 32 MiB on Cloud Run."""
+
     error_letters_max: int = 2_000
     """Characters of a failed unit's error that are kept: it is a message, not a log."""
 
@@ -131,3 +134,22 @@ LIMITS = CoreLimits()
 
 DECLARED: dict[str, str] = {}
 """Declarations of the catalogue that decisions read, as JSON texts by name. The settings set them for the process."""
+
+
+PAYLOADS_OFF = "off"
+"""The declaration `payloads` of a deployment that stores no payloads."""
+
+
+def are_payloads_stored() -> bool:
+    """Return whether the deployment stores large values as payloads (`payloads` in the catalogue)."""
+    return DECLARED.get("payloads", PAYLOADS_OFF) != PAYLOADS_OFF
+
+
+def value_bytes_max(bytes_max: int) -> int:
+    """Return the largest size of a value that is stored as a payload if it has more than `bytes_max`."""
+    return LIMITS.payload_bytes_max if are_payloads_stored() else bytes_max
+
+
+def larger_values() -> str:
+    """Return the end of a refusal's text: what to set for larger values. It is empty if that is set."""
+    return "" if are_payloads_stored() else " Larger ones need `payloads: true` in the catalogue."

@@ -1,4 +1,4 @@
-"""The ports of an operation: a store, a task queue, a clock, a log. Interfaces and values only.
+"""The ports of an operation: a store, a task queue, a clock, a log, a payload store. Interfaces and values only.
 
 The words are Firestore's. A *record* has a path of alternating collections and ids (``documents/x``,
 ``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so a dot in a
@@ -254,6 +254,42 @@ class TaskQueue(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """A payload in its store. `owner` is the path of the records that name it, and empty if only a task does."""
+
+    key: str
+    owner: str
+    created_at: datetime
+
+
+class PayloadStore(Protocol):
+    """A store of the contents of large values, such as a bucket of Cloud Storage. A key determines the content.
+
+    Every method raises `Unavailable` if the outcome is not known.
+    """
+
+    def create(self, key: str, content: bytes, owner: str) -> None:
+        """Store a content, unless the key exists."""
+        ...
+
+    def read(self, key: str) -> bytes | None:
+        """Return a content, or None if the key does not exist."""
+        ...
+
+    def copy(self, source: str, target: str, owner: str) -> bool:
+        """Store the content of a key under another one. Return False if there is no such key."""
+        ...
+
+    def list(self, prefix: str, after: str, limit: int) -> Sequence[StoredPayload]:
+        """Return the first payloads whose keys begin with `prefix` and come after the key `after`, in order."""
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete payloads, as far as they exist."""
+        ...
+
+
 class Clock(Protocol):
     """Sleeping, and randomness to spread retries. The `now` of a decision is a load's read time, never a clock's."""
 
@@ -313,12 +349,13 @@ class DocumentEvent:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of one function, bound once."""
+    """The ports of one function, bound once. `payloads` is None if the deployment stores no payloads."""
 
     store: Store
     queue: TaskQueue
     clock: Clock
     log: Log
+    payloads: PayloadStore | None = None
 
 
 OutOfTime = Callable[[], bool]

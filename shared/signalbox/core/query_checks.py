@@ -116,4 +116,4 @@ def is_nan(value: Any) -> bool:
 
 def needs_index(index: Index) -> NeedsIndex:
     """Return the problem that names the index to declare."""
-    return NeedsIndex(f"Add to `indexes` of infra/catalogue.yaml and deploy: {index}", field="where")
+    return NeedsIndex(f"Add to `indexes` of the catalogue and deploy: {index}", field="where")

@@ -11,6 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Annotated, Any, cast
 
+from signalbox.adapters.deployed_catalogue import is_called_by_queues
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
@@ -28,7 +29,10 @@ from signalbox.adapters.settings import settings
 from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
+from signalbox.core.kit_names import BATCH_EXPAND
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -61,12 +65,19 @@ from signalbox.flows.problems import (
     FlowRunning,
     NoCallback,
     NoFlow,
+    NoPayload,
     NoQuery,
+    NotAnswered,
     NotArchived,
+    NoUpdate,
+    RunExists,
     TooManyEvents,
     TooManyRuns,
+    TooManyUpdates,
 )
 from signalbox.flows.requests import (
+    REPLACE,
+    REPLACE_ENDED,
     EmptyForm,
     EventName,
     FlowEventRequest,
@@ -74,12 +85,15 @@ from signalbox.flows.requests import (
     FlowRetryRequest,
     FlowsActionRequest,
     FlowStartRequest,
+    FlowUpdateRequest,
     ForkRequest,
     QueryName,
     ReasonRequest,
     RunId,
+    Sha256,
+    UpdateId,
 )
-from signalbox.flows.service import lists, messages, queries, reads, retries, starts, suspensions
+from signalbox.flows.service import lists, messages, queries, reads, retries, sends, starts, suspensions
 from signalbox.flows.shown import (
     CallbackSentShown,
     FlowAddressShown,
@@ -89,18 +103,24 @@ from signalbox.flows.shown import (
     FlowEntryShown,
     FlowLogShown,
     FlowLogWithSpansShown,
+    FlowPayloadShown,
     FlowQueriesShown,
     FlowRetryShown,
     FlowsBatchShown,
     FlowSpanShown,
     FlowsShown,
     FlowStatusShown,
+    FlowUpdateAnsweredShown,
+    FlowUpdateWaitsShown,
     FlowWatchEventShown,
     SentFlowEventShown,
     State,
 )
 from signalbox.flows.tasks import bulk
-from signalbox.mailboxes.http import WAIT_SECONDS, wait_seconds
+from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
+from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.service import opening_those_of
 
 RUN = "/flows/{flow}/{id}"
 
@@ -158,7 +178,13 @@ LAST_EVENT_ID_HEADER = Parameter(
 START = {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 30}}
 
 ACCEPTED: Mapping[int, Any] = {202: FlowAddressShown}
+UPDATE: Mapping[int, Any] = {200: FlowUpdateAnsweredShown, 202: FlowUpdateWaitsShown}
 STARTED: Mapping[int, Any] = {200: FlowAddressShown, 201: FlowAddressShown}
+
+NO_BATCHES = (
+    "An action on all runs that match is a batch, and batches are not deployed: add `api: [batches]` to the catalogue, "
+    "or act on each run."
+)
 
 declared = Routes("")
 """The routes of `FlowRoutes`. Each method declares its own."""
@@ -240,7 +266,8 @@ class FlowRoutes:
 
         The batch has a unit for each run, whose result is `done`, or `skipped` if the run no longer matches. If a run
         refuses the action, its unit fails. Runs that begin to match later are not included. A repeat under an
-        `Idempotency-Key` returns the same batch, for as long as the batch is kept.
+        `Idempotency-Key` returns the same batch, for as long as the batch is kept. A deployment without batches
+        answers 404.
         """
         self._check(Access(request, "act_on_all", flow))
         body = FlowsActionRequest.from_request(_body(request))
@@ -249,6 +276,8 @@ class FlowRoutes:
         wanted = bulk.ActionOnRuns(body.action, runs, body.reason)
         if body.dry_run:
             return Response(200, FlowCountShown(lists.count_flows(ports, runs)))
+        if not is_called_by_queues(BATCH_EXPAND):
+            raise NotFound(NO_BATCHES)
         key = request.caller_key or ports.store.new_id()
         begun = bulk.act_on_all(ports, self._local().function, wanted, key)
         return Response(202, FlowsBatchShown(begun.batch, begun.count))
@@ -298,7 +327,8 @@ class FlowRoutes:
         page, next_page_token = log_page(entries, token)
         if not wanted:
             return Response(200, FlowLogShown.of(header, entries, page, next_page_token))
-        spans = self._spans(header, entries, token, details=not request.is_open)
+        with opening_those_of(ports):
+            spans = self._spans(header, entries, token, details=not request.is_open)
         return Response(200, FlowLogWithSpansShown.of(header, entries, page, next_page_token, spans=spans))
 
     def _spans(
@@ -321,6 +351,12 @@ class FlowRoutes:
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         )
+
+    @declared.on("GET", f"{RUN}/payloads/{{sha256}}", answers={200: FlowPayloadShown}, refuses=(NoFlow, NoPayload))
+    def get_flow_payload(self, ports: Ports, request: Request, flow: FlowName, id: RunId, sha256: Sha256) -> Response:
+        """Return a large value of a run, which its status or its log shows by size and hash."""
+        address = self._address(Access(request, "log", flow, id))
+        return Response(200, FlowPayloadShown(flow, id, sha256, reads.get_payload(ports, address, sha256)))
 
     @declared.on("GET", f"{RUN}/queries", answers={200: FlowQueriesShown}, refuses=(NoFlow, CannotQuery))
     def list_flow_queries(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -372,16 +408,69 @@ class FlowRoutes:
         headers=(IDEMPOTENCY_KEY,),
         body=FlowEventRequest,
         answers={202: SentFlowEventShown},
-        refuses=(NoFlow, FlowEnded, TooManyEvents, OtherBody),
+        refuses=(NoFlow, FlowEnded, TooManyEvents, OtherBody, RunExists, NotArchived),
         example={"value": {"by": "ann", "approved": True}},
     )
     def send_flow_event(self, ports: Ports, request: Request, flow: FlowName, id: RunId, name: EventName) -> Response:
-        """Send an event to a run. It is kept until the flow waits for it."""
+        """Send an event to a run. It is kept until the flow waits for it.
+
+        With `start`, the event starts the run if there is none, in one commit.
+        """
         address = self._address(Access(request, "event", flow, id, name))
         body, key = FlowEventRequest.from_request(_body(request)), request.caller_key
-        event = key or ports.store.new_id()
-        messages.post_event(ports, address, name, body.value, event)
-        return Response(202, SentFlowEventShown(flow, id, event))
+        new, event = self._starting(request, address, body), key or ports.store.new_id()
+        sent = sends.send_event(ports, address, name, body.value, event, new)
+        return Response(202, SentFlowEventShown(flow, id, event, sent.started, _warning(request, sent)))
+
+    @declared.on(
+        "POST",
+        f"{RUN}/updates/{{name}}",
+        query=(WAIT_SECONDS_OF_CALL,),
+        headers=(IDEMPOTENCY_KEY,),
+        body=FlowUpdateRequest,
+        answers=UPDATE,
+        refuses=(NoFlow, FlowEnded, TooManyUpdates, TooManyEvents, NotAnswered, OtherBody, RunExists, NotArchived),
+        example={"value": {"item": "tea", "count": 2}},
+    )
+    def update_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId, name: EventName) -> Response:
+        """Send an update to a run, and wait for the answer of its code.
+
+        If the code refuses the update with a problem, that is the response, with its own status. A repeat under the
+        same key receives the first answer. With `start`, the update starts the run if there is none, in one commit.
+        """
+        address, seconds = self._address(Access(request, "update", flow, id, name)), wait_seconds(request)
+        body, key = FlowUpdateRequest.from_request(_body(request)), request.caller_key or ports.store.new_id()
+        sent = sends.send_update(ports, address, name, body.value, key, self._starting(request, address, body))
+        answer = sends.answer_of(ports, address, key, seconds) if seconds else None
+        if answer and (problem := answer.problem()):
+            raise problem
+        return _update_shown(address, replace(sent, warning=_warning(request, sent)), answer)
+
+    @declared.on(
+        "GET",
+        f"{RUN}/answers/{{update}}",
+        query=(WAIT_SECONDS,),
+        answers=UPDATE,
+        refuses=(NoFlow, NoUpdate, NotAnswered),
+    )
+    def get_flow_update(self, ports: Ports, request: Request, flow: FlowName, id: RunId, update: UpdateId) -> Response:
+        """Return the answer to an update, or wait for it. `update` is the id in the answer to its request."""
+        address, seconds = self._address(Access(request, "get_update", flow, id, update)), wait_seconds(request, 0)
+        answer = sends.answer_of(ports, address, messages.check_update_id(update), seconds)
+        return _update_shown(address, sends.Sent(update), answer)
+
+    def _starting(self, request: Request, address: FlowAddress, body: FlowEventRequest) -> sends.Starting | None:
+        """Return the run that a message starts if there is none, for which the caller needs the right to start one."""
+        start = body.start
+        if start is None:
+            return None
+        removes = body.if_exists in (REPLACE, REPLACE_ENDED)
+        actions = ["start", *(["delete"] if removes else []), *(["terminate"] if body.if_exists == REPLACE else [])]
+        for action in actions:
+            self._check(Access(request, action, address.name, address.key))
+        check_calls(request, on_complete=start.on_complete)
+        local, options = self._local(), (start.on_complete, start.labels or {}, start.timeout_seconds, body.if_exists)
+        return sends.Starting(address.name, local, local.function, start.arguments or {}, *options)
 
     @declared.on(
         "POST",
@@ -595,7 +684,7 @@ class CallbackRoutes:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)
-        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
+        messages.post_callback(ports, callback, request.json(value_bytes_max(CORE_LIMITS.task_bytes_max)))
         return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
 
 
@@ -643,8 +732,20 @@ def _html(status: int, title: str, content: str) -> Response:
     return Response(status, text.encode(), PAGE)
 
 
+def _warning(request: Request, sent: sends.Sent) -> str:
+    """Return the warning of a message. It names what the code waits for, so an open function shows none."""
+    return "" if request.is_open else sent.warning
+
+
+def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | None) -> Response:
+    run = address.name, address.key, sent.id
+    if answer is None:
+        return Response(202, FlowUpdateWaitsShown(*run, ready=False, started=sent.started, warning=sent.warning))
+    return Response(200, FlowUpdateAnsweredShown(*run, ready=True, **outcome_members(answer)))
+
+
 def _body(request: Request) -> dict[str, Json]:
-    return request.json_object(CORE_LIMITS.task_bytes_max)
+    return request.json_object(value_bytes_max(CORE_LIMITS.task_bytes_max))
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

@@ -39,8 +39,16 @@ class FlowLimits(Limits):
     turns.
     """
 
+    flow_updates_max: int = 100
+    """Updates that a flow has received and its code has not answered. If there are more, further ones are refused: the
+    header has the ids of all.
+    """
+
+    flow_update_id_bytes_max: int = 200
+    """Bytes of the id of an update, which the header and the log contain."""
+
     flow_event_name_bytes_max: int = 200
-    """Bytes of an event's name, which the log and errors repeat."""
+    """Bytes of the name of an event or an update, which the log and errors repeat."""
 
     flow_callback_seconds_max: float = 365 * 24 * 3600
     """The longest time for which the address of a callback is valid."""

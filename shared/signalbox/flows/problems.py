@@ -14,6 +14,10 @@ class NoFlow(NotFound):
     title = "Flow not found"
 
 
+class NoPayload(NotFound):
+    title = "Large value not found"
+
+
 class FlowEnded(Problem):
     status = 409
     title = "The flow has ended"
@@ -91,6 +95,25 @@ class TooManyRuns(Problem):
 class TooManyEvents(Problem):
     status = 409
     title = "The flow has too many events that it has not waited for"
+
+
+class TooManyUpdates(Problem):
+    status = 409
+    title = "The flow has too many updates that it has not answered"
+
+
+class NoUpdate(NotFound):
+    title = "Update not found"
+
+
+class NotAnswered(Problem):
+    status = 409
+    title = "The run has ended without an answer to the update"
+
+
+class RunExists(Problem):
+    status = 409
+    title = "There is a run under this id"
 
 
 class TimedOut(Problem):

@@ -1,11 +1,11 @@
 """The bodies of requests on flows, checked when they are made. A wrong one raises `BadFlow` with the field."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.surface.field_rules import Checked, Described, RequestBody
+from signalbox.core.surface.field_rules import Checked, Described, RequestBody, parsed
 from signalbox.core.surface.request_fields import RequestFields
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.deadlines import checked_timeout
@@ -27,7 +27,14 @@ RunId = Annotated[
     ),
 ]
 
+SAME, REPLACE_ENDED, REPLACE, REFUSE = "same", "replace_ended", "replace", "refuse"
+IfExists = Literal["same", "replace_ended", "replace", "refuse"]
+IF_EXISTS = (SAME, REPLACE_ENDED, REPLACE, REFUSE)
+"""What a message with a start does if there is a run under the id."""
+
 QueryName = Annotated[str, Described({"pattern": f"^{FLOW_NAME.pattern}$"})]
+UpdateId = Annotated[str, Described({"minLength": 1, "maxLength": LIMITS.flow_update_id_bytes_max})]
+Sha256 = Annotated[str, Described({"pattern": "^[0-9a-f]{64}$"})]
 EventName = Annotated[str, Described({"minLength": 1, "maxLength": LIMITS.flow_event_name_bytes_max})]
 
 
@@ -127,6 +134,24 @@ class FlowsActionRequest(RequestBody):
     """Return only the number of the runs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartIfAbsent(FlowStartRequest):
+    """The run that is started if no run has the id."""
+
+    @classmethod
+    def from_request(cls, body: Any, field: str = "start", **absent: Any) -> Self:
+        """Parse the member of a body. Raises `BadFlow`."""
+        if not isinstance(body, dict):
+            raise BadFlow(f"`{field}` must be an object.", field=field)
+        return parsed(cls, body, cls.problem, absent)
+
+
+def _if_exists(value: Any) -> str:
+    if value not in IF_EXISTS:
+        raise BadFlow(f"`if_exists` must be one of {', '.join(IF_EXISTS)}.", field="if_exists")
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class FlowEventRequest(RequestBody):
     """An event. Without a body its value is null."""
@@ -135,6 +160,19 @@ class FlowEventRequest(RequestBody):
 
     value: Any = None
     """Any JSON."""
+
+    start: StartIfAbsent | None = None
+    """Start a run with these arguments and options if there is none, in the commit of the message."""
+
+    if_exists: Annotated[str, Checked(_if_exists, {"enum": [*IF_EXISTS]})] = SAME
+    """What happens if there is a run, with `start`. `same`: it receives the message. `replace_ended`: the same, but an
+    ended run is removed, and another one is started. `replace`: it is ended at once, removed, and another one is
+    started. `refuse`: 409."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUpdateRequest(FlowEventRequest):
+    """An update. Without a body its value is null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import ABSENT
 from signalbox.flows.limits import LIMITS
@@ -16,8 +16,11 @@ from signalbox.flows.model.headers import STATES, FlowHeader
 from signalbox.flows.model.labels import LABELS
 from signalbox.flows.model.log import time_of
 from signalbox.flows.model.messages import Message, Result
+from signalbox.flows.model.payloads import shown_values
 from signalbox.flows.model.waits import Wait
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import ObjectAddressShown, OutcomeProblemShown, outcome_members
+from signalbox.payloads.model import shown
 
 State = Annotated[str, Described({"enum": list(STATES)})]
 
@@ -49,6 +52,44 @@ class SentFlowEventShown(FlowAddressShown):
 
     event: str
     """The event's id."""
+
+    started: bool = False
+    """Whether the event has started the run."""
+
+    warning: str = ""
+    """The names that the code waits for, if it does not wait for this one now."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUpdateWaitsShown(FlowAddressShown):
+    """The update has no answer yet."""
+
+    update: str
+    """The update's id."""
+
+    ready: Literal[False]
+
+    started: bool = False
+    """Whether the update has started the run."""
+
+    warning: str = ""
+    """The names that the code waits for, if it did not wait for this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUpdateAnsweredShown(FlowAddressShown):
+    """The answer, which is one of `result` and `error`."""
+
+    update: str
+    """The update's id."""
+
+    ready: Literal[True]
+
+    result: Any = ABSENT
+    """Any JSON."""
+
+    error: OutcomeProblemShown | None = None
+    """The problem with which the code refused the update."""
 
 
 # --- status ---
@@ -152,6 +193,21 @@ class UnawaitedShown:
 
 
 @dataclass(frozen=True, slots=True)
+class UnansweredShown:
+    """Updates that the run has received and its code has not answered."""
+
+    updates: Annotated[int, Range(1)]
+
+    names: Annotated[tuple[str, ...], Described({"maxItems": LIMITS.flow_events_shown_max})]
+    """The first of their names."""
+
+    @classmethod
+    def of(cls, header: FlowHeader) -> Self | None:
+        names = sorted({*header.unanswered.values()})[: LIMITS.flow_events_shown_max]
+        return cls(len(header.unanswered), tuple(names)) if names else None
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendedShown:
     """The time since which the run takes no further step, and the reason."""
 
@@ -179,6 +235,11 @@ class RetriedShown:
 NONE: Mapping[str, FlowHeader] = {}
 
 
+def _ended(outcome: CallOutcome) -> dict[str, Any]:
+    """Return the members of an outcome. Of a large result, its size and its hash are shown."""
+    return outcome_members(replace(outcome, result=shown(outcome.result)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStatusShown:
     """The run as it is now."""
@@ -190,7 +251,7 @@ class FlowStatusShown:
     state: State
 
     result: Any = ABSENT
-    """The value that a completed run has returned; any JSON."""
+    """The value that a completed run has returned; any JSON. A large one is `{"$payload": {"bytes", "sha256"}}`."""
 
     object: ObjectAddressShown | None = None
     """The object that a completed run has returned."""
@@ -204,6 +265,8 @@ class FlowStatusShown:
     """The pending commands, by path."""
 
     unawaited: UnawaitedShown | None = None
+
+    unanswered: UnansweredShown | None = None
 
     log_length: Count
     """The number of entries in its log."""
@@ -243,10 +306,11 @@ class FlowStatusShown:
             flow=header.address.name,
             id=header.address.key,
             state=header.state,
-            **(outcome_members(header.end.outcome) if header.end else {}),
+            **(_ended(header.end.outcome) if header.end else {}),
             ended_at=header.end.at if header.end else None,
             waiting_for=waits_shown(header, stuck),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
+            unanswered=UnansweredShown.of(header),
             log_length=header.log_length,
             generation=header.generation,
             progress=header.progress,
@@ -270,11 +334,11 @@ def waits_shown(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowEntryShown:
-    """A command that ended, an event that came, a cancel, or a failed result that a retry has blanked."""
+    """A command that ended, an event or an update that came, a cancel, or a failed result that a retry has blanked."""
 
     at: datetime
 
-    entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
+    entry: Annotated[str, Described({"enum": ["done", "event", "update", "cancel", "blank"]})]
 
     path: str | None = None
     """The command's place among the code's waits."""
@@ -295,16 +359,20 @@ class FlowEntryShown:
     """The beginning of the text of the error of the attempt before the last one."""
 
     name: str | None = None
-    """The name of an event."""
+    """The name of an event or an update."""
 
     value: Any = ABSENT
-    """The value of an event; any JSON."""
+    """The value of an event or an update; any JSON."""
+
+    update: str | None = None
+    """The id of an update."""
 
     reason: str | None = None
     """The reason of a cancel."""
 
     @classmethod
     def of(cls, entry: Message) -> Self:
+        entry = shown_values(entry)
         if not isinstance(entry, Result):
             return cls(at=time_of(entry), entry=entry.kind, **entry.shown())
         wait, outcome = entry.wait, outcome_members(entry.outcome)
@@ -364,7 +432,7 @@ class FlowLogShown:
             flow=header.address.name,
             id=header.address.key,
             execution_id=header.execution_id,
-            arguments=header.arguments,
+            arguments={name: shown(value) for name, value in header.arguments.items()},
             begun_at=header.start_at,
             patches=header.patches,
             origins=tuple((origin.id, origin.execution_id, origin.entries) for origin in header.origins),
@@ -376,6 +444,17 @@ class FlowLogShown:
             next_page_token=next_page_token,
             **more,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPayloadShown(FlowAddressShown):
+    """A large value of a run."""
+
+    sha256: str
+    """The hash by which the run's status or its log names the value."""
+
+    value: Any
+    """Any JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,13 +559,13 @@ class NumberedEntryShown:
 
     at: datetime
 
-    entry: Annotated[str, Described({"enum": ["done", "event", "cancel", "blank"]})]
+    entry: Annotated[str, Described({"enum": ["done", "event", "update", "cancel", "blank"]})]
 
     command: str | None = None
     """The kind and the name of the command that ended. Effects of a dropped one are not undone."""
 
     name: str | None = None
-    """The name of an event. An event that is dropped is given back: the run receives it again, as a new entry."""
+    """The name of an event or an update. Dropped ones are given back: the run receives them again, as new entries."""
 
     error: OutcomeProblemShown | None = None
 

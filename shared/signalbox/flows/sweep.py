@@ -8,7 +8,7 @@ one that failed and a removal that is not finished: then the others come first.
 Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
 flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it
 repeat its commands: tasks that still exist are not created again, since their names are taken. A flow that waits only
-for events, times and sub-flows is looked at once a day.
+for events, updates, times and sub-flows is looked at once a day.
 
 An ended flow with an archive is not removed before its archive is written. While it is not, the sweeper repeats the
 task that writes it every ten minutes.
@@ -46,7 +46,7 @@ from signalbox.core.problems import Contended, NotInCatalogue, Problem, Unavaila
 from signalbox.core.times import rfc3339
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
+from signalbox.flows.machine.commands import Batch, Lock, NextEvent, NextUpdate, RatePermits, Sleep, SubFlow
 from signalbox.flows.machine.effects import (
     archive_effect,
     cancel_batch_effect,
@@ -59,6 +59,7 @@ from signalbox.flows.machine.effects import (
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader
 from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
+from signalbox.flows.model.payloads import place_of_run
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service.messages import cancel
 from signalbox.flows.storage.commits import end_messages, end_tasks, header_of, header_write
@@ -66,10 +67,11 @@ from signalbox.flows.storage.listings import DUE_AT, archive_due_at, lacks_archi
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.service import removal
 
 CHECKED_AT = "checked_at"
 
-PATIENT = (NextEvent.kind, Sleep.kind, SubFlow.kind)
+PATIENT = (NextEvent.kind, NextUpdate.kind, Sleep.kind, SubFlow.kind)
 """The kinds of commands that may take days."""
 
 ENDED = (COMPLETED, FAILED, CANCELLED)
@@ -225,10 +227,29 @@ def delete(ports: Ports, address: FlowAddress) -> None:
     """
     read = _ended(ports, address, DELETED_WHILE_STUCK, stuck_only=True)
     header = header_of(read, address)
-    if header and is_not_archived(ports, header):
-        raise NotArchived(f"The archive of {address.key!r} is not written yet: {header.archive}.")
+    if header:
+        _check_archived(ports, header)
     with suppress(Conflict):  # another process has removed it
         remove(ports, address, read)
+
+
+def end_or_remove(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:
+    """End the run whose header was read, as `terminate` does, or remove it if it has ended.
+
+    Raises `NotArchived`, and `Conflict` if the header has changed.
+    """
+    if header.end is None:
+        cancel_sub_flows(ports, header)
+        end_at_once(ports, read, header, detail)
+        return
+    _check_archived(ports, header)
+    remove(ports, header.address, read)
+
+
+def _check_archived(ports: Ports, header: FlowHeader) -> None:
+    """Raise `NotArchived` if the archive of an ended run is not written yet."""
+    if is_not_archived(ports, header):
+        raise NotArchived(f"The archive of {header.address.key!r} is not written yet: {header.archive}.")
 
 
 def terminate(ports: Ports, address: FlowAddress, reason: str = "") -> None:
@@ -304,7 +325,8 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
     if not header.removing:
         if (records := _few_records(ports, address)) is not None:
             messages, chunks = records
-            writes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
+            deletes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
+            writes: list[Write] = [*deletes, *payload_removals(header)]
             delete_messages(ports, address, read, messages, *writes)
             return True
         read = mark_removing(ports, read, header)
@@ -332,9 +354,17 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
 def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
-    committed = ports.store.commit([put])
-    [result] = committed.results
+    committed = ports.store.commit([put, *payload_removals(header)])
+    result, *_ = committed.results
     return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
+
+
+def payload_removals(header: FlowHeader) -> list[Write]:
+    """Return the write by which the payloads of a removed run are deleted, if it has any.
+
+    It is in the commit that removes the header or marks it: until then, the run may be retried.
+    """
+    return [removal(place_of_run(header.address, header.incarnation))] if header.has_payloads else []
 
 
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:

@@ -11,15 +11,19 @@ from signalbox.adapters.settings import settings
 from signalbox.adapters.system_clock import time_budget
 from signalbox.batches.api import is_live
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
+from signalbox.batches.model.units import Unit
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.failure_notices import FailureNotice
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.mailboxes.model.outcomes import Outcome
+from signalbox.payloads.model import opened, payloads_in
 from signalbox.tasks.api import Task
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start, TaskContext
-from signalbox.tasks.model.contexts import Context, OfGroup, OfUnit, Plain
+from signalbox.tasks.model.contexts import Context, OfGroup, OfStep, OfUnit, Plain, TaskSubject
 from signalbox.tasks.service.group_runs import GroupTime
 
 
@@ -27,7 +31,10 @@ def is_known(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool
     """Return whether this code has a task that takes the arguments of a delivery (of a group: of the first unit)."""
     context = delivered.context
     first = context.payloads[0] if isinstance(context, OfGroup) and context.payloads else {}
-    return task is not None and task.accepts({**delivered.payload, **first})
+    payload = {**delivered.payload, **first}
+    if task is not None and isinstance(context, OfStep) and payloads_in(*payload.values()):
+        return payload.keys() <= {name.removesuffix("?") for name in task.parameters}  # the values are not read here
+    return task is not None and task.accepts(payload)
 
 
 def is_coming(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool:
@@ -83,3 +90,10 @@ def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimit
     plain = context if isinstance(context, Plain) else Plain()
     known = {"reason": plain.reason, "scheduled_at": plain.scheduled_at}
     return TaskContext(*what, seconds_left, cancelled, **known, _now=wall_clock.now)  # type: ignore[arg-type]  # of a dict
+
+
+def opened_subject(subject: TaskSubject | list[Unit] | None) -> TaskSubject | list[Unit] | None:
+    """Return what a task runs for. The outcome of a flow has the value of its payload. Raises `PayloadUnread`."""
+    if isinstance(subject, Outcome) and "flow" in subject.called:
+        return replace(subject, result=opened(subject.result))
+    return subject

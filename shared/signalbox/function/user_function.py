@@ -45,6 +45,7 @@ from signalbox.function.deliveries import (
     group_time,
     is_coming,
     is_known,
+    opened_subject,
     refused_turn_notice,
     task_context,
     to_be_retried,
@@ -65,6 +66,8 @@ from signalbox.function.dispatch import (
 from signalbox.function.document_handlers import EACH, DocumentFilter, DocumentHandler, InOrder, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
+from signalbox.payloads.model import opened_members
+from signalbox.payloads.service import opening_those_of
 from signalbox.rates import problems as rates_problems
 from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
@@ -597,7 +600,9 @@ class Function:
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {delivered.task!r}. Its tasks: {known}.")
-            returned = task.run(own.payload, subject, task_context(own, begun, limits, received_at))
+            of_flow = isinstance(own.context, OfStep)
+            payload = opened_members(own.payload) if of_flow else own.payload
+            returned = task.run(payload, opened_subject(subject), task_context(own, begun, limits, received_at))
             starts.report_fewer_calls(ports, own)
             if not isinstance(own.context, OfUnit):
                 task.check_is_no_batch(returned)
@@ -620,7 +625,8 @@ class Function:
             join = task.joined if task is not None and task.takes_units else None
             group_runs.run_group(ports, of_group, limits, is_live, code_of_units, group_time(self.name), join=join)
             return
-        with idempotent_calls(delivered.operation, is_repeated=delivered.is_repeated, has_keys=has_keys):
+        keyed = idempotent_calls(delivered.operation, is_repeated=delivered.is_repeated, has_keys=has_keys)
+        with opening_those_of(ports), keyed:
             if isinstance(delivered.context, OfStep):
                 of_step = delivered.within(delivered.context)
                 self._flow_host.run_step(ports, of_step, limits, partial(code, delivered))

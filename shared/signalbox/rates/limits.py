@@ -48,8 +48,8 @@ class RateLimits(Limits):
     """The time after which the sweeper assumes that a due admit run is lost."""
 
     rate_checked_seconds: int = 3_600
-    """The time after which the sweeper looks for waits of a rate without an alarm. A purge may have taken the admit run
-    that would have seen them.
+    """The time after which the sweeper looks at a rate that has no alarm, or a later one. A purge may have taken the
+    admit run that would have seen its waits, or the end of one.
     """
 
     paused_retry_seconds: int = 60

@@ -271,11 +271,16 @@ def is_stale(loaded: Loaded, wait: RateWait) -> bool:
 
 
 def with_alarm(rate: Rate, alarm_at: datetime | None, now: datetime) -> Rate:
-    """Return the rate with the time of its next admit run, if any, and that of the sweeper's visit."""
-    if alarm_at is not None:
-        return replace(rate, alarm_at=alarm_at, sweep_at=alarm_at + ALARM_LOST)
+    """Return the rate with the time of its next admit run, if any, and that of the sweeper's visit.
+
+    The visit is at most an hour away, also if the alarm is later: a cancel, or a change of the limits, may have made an
+    earlier run necessary, and that run may be lost.
+    """
     is_due = rate.sweep_at is None or rate.sweep_at <= now
-    return replace(rate, alarm_at=None, sweep_at=now + CHECKED) if is_due or rate.alarm_at is not None else rate
+    if alarm_at == rate.alarm_at and not is_due:
+        return rate
+    lost_at = [] if alarm_at is None else [alarm_at + ALARM_LOST]
+    return replace(rate, alarm_at=alarm_at, sweep_at=min([now + CHECKED, *lost_at]))
 
 
 def _alarm_at(rate: Rate, weight: int, now: datetime) -> datetime:

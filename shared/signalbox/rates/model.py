@@ -104,7 +104,7 @@ class Rate:
 
     `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left. `recent`
     are the receipts of the last acquires. While the rate is paused, since `paused_at`, it grants nothing. `sweep_at` is
-    the time of the sweeper's next visit: a little after the alarm, and without an alarm once an hour.
+    the time of the sweeper's next visit: a little after the alarm, and at the latest after an hour.
     """
 
     settings: RateSettings

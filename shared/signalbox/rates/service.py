@@ -17,7 +17,7 @@ from signalbox.core.surface.paging import Listing, with_prefix
 from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
-from signalbox.rates.machine import Loaded
+from signalbox.rates.machine import Admitted, Loaded
 from signalbox.rates.model import (
     COLLECTION,
     Acquired,
@@ -245,16 +245,22 @@ def drop_waits(ports: Ports, name: str, batch: str) -> None:
 
 
 def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
-    """Grant the waits whose permits are there now or soon. Raises `Unavailable` if the run is early or contended."""
+    """Grant the waits whose permits are there now or soon. Raises `Unavailable` if the run is early or contended.
+
+    Also raises it if waits of a deleted rate are left that no alarm leads to: the next delivery of the run continues.
+    """
     for _ in range(LIMITS.rate_pages_max):
-        if not _admit_page(ports, name, not_before):
+        admitted = _admit_page(ports, name, not_before)
+        if not admitted.again:
             return
+    if admitted.rate is None or admitted.rate.alarm_at is None:
+        raise Unavailable("waits of a deleted rate are left")
 
 
-def _admit_page(ports: Ports, name: str, not_before: datetime | None) -> bool:
-    """Grant a page of waits in one commit with the rate's record; return whether there is more to do now."""
+def _admit_page(ports: Ports, name: str, not_before: datetime | None) -> Admitted:
+    """Grant a page of waits in one commit with the rate's record, or delete a page of waits of a deleted rate."""
 
-    def decide(loaded: tuple[Snapshot, Loaded]) -> Decision[Writes, bool]:
+    def decide(loaded: tuple[Snapshot, Loaded]) -> Decision[Writes, Admitted]:
         snapshot, read = loaded
         machine.check_due(read.now, not_before)
         admitted = machine.admit(read)
@@ -262,6 +268,6 @@ def _admit_page(ports: Ports, name: str, not_before: datetime | None) -> bool:
         effects += machine.ended_tasks(name, admitted, read.now)
         if admitted.rate is not None and read.rate is not None:
             effects += machine.admit_effects(name, read.rate, admitted.rate, read.incarnation)
-        return Decision(admit_writes(snapshot, read, admitted), admitted.again, effects)
+        return Decision(admit_writes(snapshot, read, admitted), admitted, effects)
 
     return perform(ports, AdmitReads(name), decide, retry_on=AGAIN)[0]

@@ -1,8 +1,9 @@
 """The sweeper's part: it runs the admit runs whose task was lost.
 
 A rate with waits has the time of its next admit run. A purge may also take the run that would have seen the first wait,
-so a rate without such a time is visited once an hour. Each run moves `sweep_at`, the time of the visit, past now. So
-rates that are due are visited one after the other, the longest due first.
+or that a cancel or a change of the limits made necessary before that time. So a rate is visited once an hour. Each run
+moves `sweep_at`, the time of the visit, past now. So rates that are due are visited one after the other, the longest
+due first.
 """
 
 from signalbox.core.due_records import due_records, postpone

@@ -17,6 +17,8 @@ from signalbox.core.effects import receipt_path
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key, is_repeated
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import TaskContext
@@ -100,7 +102,9 @@ class Task(Generic[P, R]):
                 arguments = signature.encode(arguments)
             call: Call[R] = Call(self._function, self.name, arguments, self.queue, result=signature.result)
             if not replayed:
-                call = call.checked(self.name)
+                task_bytes_max = CORE_LIMITS.task_bytes_max
+                bytes_max = value_bytes_max(task_bytes_max) if flow_hooks.is_in_flow() else task_bytes_max
+                call = call.checked(self.name, bytes_max)
         except Exception:
             flow_hooks.note_refused()
             raise

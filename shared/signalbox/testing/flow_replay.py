@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.api.runs import Flow
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
@@ -17,9 +18,10 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, FlowHeader, Origin, ParentFlow
 from signalbox.flows.model.log import StoredLog
-from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result, Update
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import escaped
 
 
 class DoesNotFit(AssertionError):
@@ -47,7 +49,7 @@ def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
     return FlowHeader(
         FlowAddress(log["flow"], log["id"]),
         function="",
-        arguments=log["arguments"],
+        arguments={name: _stored(value) for name, value in log["arguments"].items()},
         digest="",
         incarnation=incarnation,
         parent=ParentFlow(parent.base, "", Wait("", "")) if parent else None,
@@ -69,12 +71,24 @@ def entry_of(shown: Mapping[str, Any]) -> Message:
     at = datetime.fromisoformat(shown["at"])
     match shown["entry"]:
         case Event.kind:
-            return Event(shown["name"], shown["value"], at)
+            return Event(shown["name"], _stored(shown["value"]), at)
+        case Update.kind:
+            return Update(shown["name"], _stored(shown["value"]), shown["update"], at)
         case Cancel.kind:
             return Cancel(shown["reason"], at)
         case Blank.kind:
             return Blank(shown["path"], shown["command"], at)
-    return Result(Wait("", shown["path"], signature=shown["command"]), CallOutcome.from_json(shown), at)
+    outcome = CallOutcome.from_json(shown)
+    outcome = replace(outcome, result=_stored(outcome.result))
+    return Result(Wait("", shown["path"], signature=shown["command"]), outcome, at)
+
+
+def _stored(shown: Any) -> Any:
+    """Return a value of a shown log as records contain it. Raises `ValueError` for a large value that is not there."""
+    match shown:
+        case {"$payload": {"bytes": size_bytes, "sha256": sha256}}:
+            raise ValueError(f"The log lacks a value of {size_bytes:,} bytes: put payloads/{sha256} of the run there.")
+    return escaped(shown)
 
 
 def _time(text: str | None) -> datetime | None:

@@ -50,6 +50,7 @@ from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, 
 from signalbox.testing.held_task_queue import HeldTaskQueue
 from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.manual_clock import ManualClock
+from signalbox.testing.memory_payloads import MemoryPayloads
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.recorded_log import RecordedLog
 
@@ -129,6 +130,7 @@ class FunctionTable:
         chosen = replace(chosen, timeouts={**timeouts, **chosen.timeouts})
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
         chosen = replace(chosen, parts=frozenset(self._catalogue.parts))
+        chosen = replace(chosen, payloads="memory" if self._catalogue.payloads else "")
         classes = {**self._catalogue.object_classes, **self._classes}
         flows = {**self._catalogue.flow_functions, **self._flows}
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
@@ -308,7 +310,8 @@ class Platform:
         self.store = MemoryStore(lambda: self.clock.now, self._observe)
         self.functions = FunctionTable(catalogue)
         indexed = IndexedStore(self.store, (*self.functions.indexes, *INDEXES))
-        self.ports = metered(Ports(indexed, self.queue, self.clock, self.log))
+        self.payloads = MemoryPayloads(lambda: self.clock.now)
+        self.ports = metered(Ports(indexed, self.queue, self.clock, self.log, self.payloads))
         self.events: list[DocumentEvent] = []
         self.abandoned: list[Delivery] = []
         self._events_seen = 0
@@ -456,9 +459,10 @@ class Platform:
 
     def _cost(self, first: int) -> Cost:
         """Return the cost of the call, from the log line that every handled call writes."""
-        names = [field.name for field in fields(Cost)]
-        counted = [values for _, values in self.log.infos[first:] if values.keys() >= set(names)]
-        return Cost(**{name: int(str(counted[-1][name])) for name in names}) if counted else Cost()
+        always = Cost().to_json().keys()
+        counted = [values for _, values in self.log.infos[first:] if values.keys() >= always]
+        names = [field.name for field in fields(Cost) if counted and field.name in counted[-1]]
+        return Cost(**{name: int(str(counted[-1][name])) for name in names})
 
     def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
         event = event_of(f"event-{self._events_seen}", path, before, after)

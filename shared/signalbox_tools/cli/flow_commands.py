@@ -1,5 +1,6 @@
 """The commands that start, watch and change runs of flows. They use the package's client."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
@@ -114,17 +115,63 @@ def start_new_run(function: str, flow: str, arguments: tuple[str, ...], wait: fl
         show(started.result(wait) if wait else started.show())
 
 
+def _with_start(command: Command) -> Command:
+    """Add the options of a message that may start its run."""
+    command = click.option(
+        "--if-exists",
+        type=click.Choice(["same", "replace_ended", "replace", "refuse"]),
+        help="With --start, if there is a run: it receives the message (same), the same unless it has ended "
+        "(replace_ended), it is ended and another one starts (replace), or the message is refused.",
+    )(command)
+    return click.option("--start", metavar="JSON", help="Start the run with these arguments if there is none.")(command)
+
+
 @flows.command("event")
 @click.argument("function")
 @click.argument("flow")
 @click.argument("id")
 @click.argument("name")
 @click.argument("value", default="null")
+@_with_start
 @of_a_place
-def send_event(function: str, flow: str, id: str, name: str, value: str, **place: str) -> None:
-    """Send an event with VALUE (JSON) to a run."""
+def send_event(
+    function: str, flow: str, id: str, name: str, value: str, start: str | None, if_exists: str | None, **place: str
+) -> None:
+    """Send an event with VALUE (JSON) to a run. A warning says if its code does not wait for the event now."""
+    new = None if start is None else {"arguments": json_of(start)}
     with opened(**place) as client:
-        client.flow(function, flow).run(id).send(name, json_of(value))
+        sent = client.flow(function, flow).run(id).send(name, json_of(value), start=new, if_exists=if_exists)
+    if warning := sent.get("warning"):
+        click.echo(visible(f"Warning: {warning}"), err=True)
+
+
+@flows.command("update")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name")
+@click.argument("value", default="null")
+@click.option("--wait", type=float, default=30.0, help="Seconds to wait for the answer (default: 30).")
+@click.option("--key", help="A repeat under the same key gets the first answer.")
+@_with_start
+@of_a_place
+def update_run(
+    function: str,
+    flow: str,
+    id: str,
+    name: str,
+    value: str,
+    wait: float,
+    key: str | None,
+    start: str | None,
+    if_exists: str | None,
+    **place: str,
+) -> None:
+    """Send an update with VALUE (JSON) to a run, and print the answer of its code."""
+    new = None if start is None else {"arguments": json_of(start)}
+    with opened(**place) as client:
+        run = client.flow(function, flow).run(id)
+        show(run.update(name, json_of(value), timeout_seconds=wait, start=new, if_exists=if_exists, key=key))
 
 
 @flows.command("query")
@@ -170,8 +217,11 @@ def _on_runs(
 ) -> None:
     """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first.
 
-    The function acts on all that match, as a batch, if it has the `action`.
+    The function acts on all that match, as a batch, if it has the `action` and batches are deployed. Otherwise this
+    command acts on each.
     """
+    from signalbox.client import NotFound
+
     if bool(ids) == bool(state or label):
         raise click.UsageError("Name runs, or choose them by --state or --label.")
     with opened(**place) as client:
@@ -180,8 +230,13 @@ def _on_runs(
             count = of.count(state, label)
             if not yes:
                 click.confirm(f"{count:,} runs match. Continue?", abort=True)
-            if action:
-                _follow(of.act_on_all(action, state=state, label=label, reason=reason))
+            try:
+                batch = of.act_on_all(action, state=state, label=label, reason=reason) if action else None
+            except NotFound as without_batches:
+                click.echo(f"{visible(str(without_batches))} This command acts on each run instead.", err=True)
+                batch = None
+            if batch:
+                _follow(batch)
                 return
             ids = [each["id"] for each in of.runs(state, label)]
         on_each(ids, lambda each: _act(of.run(each), act, action))
@@ -196,8 +251,14 @@ def _act(run: "Run", act: Callable[["Run"], object], action: str) -> None:
 
 def _follow(batch: "Batch") -> None:
     """Show the progress of a batch on runs. The status is 1 if runs refuse the action, or if the batch is cancelled."""
+    from signalbox.client import NotFound
+
     click.echo(f"The batch {batch.id} acts on them, also if this command ends.", err=True)
-    shown = batch.show()
+    try:
+        shown = batch.show()
+    except NotFound as not_for_callers:
+        click.echo(f"Its progress cannot be shown: {visible(str(not_for_callers))}", err=True)
+        return
     with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
         while True:
             bar.update(shown["succeeded"] + shown["failed"] - bar.pos)
@@ -333,6 +394,18 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
             status = event["data"]
     show({name: status[name] for name in ("state", "result", "error") if name in status})
     return 0 if status["state"] == "completed" else 1
+
+
+@flows.command("value")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("sha256")
+@of_a_place
+def value_of_run(function: str, flow: str, id: str, sha256: str, **place: str) -> None:
+    """Print a large value of a run as JSON. Its status and its log show the value by its size and SHA256."""
+    with opened(**place) as client:
+        click.echo(json.dumps(client.flow(function, flow).run(id).payload(sha256)))
 
 
 @flows.command("replay")

@@ -1,7 +1,7 @@
 """The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
 
 Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
-other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
+other commands need those of `signalbox[tools]`. The exit status is 1 if something failed or was refused (the last lines
 describe it), and 2 for a wrong command line.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from signalbox_tools.exports.places import Place
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
-WITHOUT_DEV = (
-    "This command needs the package {name}, which comes with the extra `dev`: `uv add 'signalbox[dev]'`, "
-    "or `pip install 'signalbox[dev]'`."
+WITHOUT_TOOLS = (
+    "This command needs the package {name}, which comes with the extra `tools`: `uv add 'signalbox[tools]'`, "
+    "or `pip install 'signalbox[tools]'`."
 )
-OF_DEV = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
-"""Modules that commands import and that only `signalbox[dev]` installs."""
+OF_TOOLS = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
+"""Modules that commands import and that only `signalbox[tools]` installs."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        if name not in OF_DEV:
+        if name not in OF_TOOLS:
             raise
-        click.echo(WITHOUT_DEV.format(name=name), err=True)
+        click.echo(WITHOUT_TOOLS.format(name=name), err=True)
         return 1
     return status if isinstance(status, int) else 0
 
@@ -138,6 +138,52 @@ def test(arguments: tuple[str, ...]) -> int:
         root = Project.find().root
     command = [sys.executable, "-m", "pytest", *arguments]
     return subprocess.run(command, cwd=root, check=False).returncode  # noqa: S603 (a list, no shell)
+
+
+@cli.command("tasks-emulator")
+@click.option("--port", default=8123, show_default=True, help="Port of gRPC.")
+@click.option("--rest-port", type=int, help="Port of REST and of the page; by default the one after PORT.")
+@click.option("--data", type=click.Path(path_type=Path), default=Path("cloud-tasks.sqlite"), show_default=True)
+@click.option("--queue", "queues", multiple=True, help="NAME or NAME=URL: create it; URL is for tasks without one.")
+@click.option("--project", default="demo-project", show_default=True, help="The project of short names of queues.")
+@click.option("--location", default="us-central1", show_default=True, help="Their location.")
+@click.option("--chaos", default="", help="Faults: twice=0.1,late=0.1,lost=0.1")
+def tasks_emulator(
+    port: int, rest_port: int | None, data: Path, queues: tuple[str, ...], project: str, location: str, chaos: str
+) -> None:
+    """Serve an emulator of Cloud Tasks, for any project."""
+    from signalbox_tools.local.cloud_tasks import emulator
+    from signalbox_tools.local.cloud_tasks.api_errors import RpcError
+
+    web = rest_port or port + 1
+
+    def ready() -> None:
+        click.echo(f"gRPC on 127.0.0.1:{port}, REST and a page on http://127.0.0.1:{web}/; tasks stay in {data}")
+
+    with _refusals(emulator.WrongOption, RpcError, RuntimeError, refusal=WrongInput):
+        emulator.serve(port, web, data, emulator.queues_of(queues, project, location), chaos, ready)
+
+
+@cli.command()
+@click.argument("page", default="")
+def docs(page: str) -> None:
+    """List the pages, or show PAGE, such as flows. They are those of this version."""
+    from signalbox_tools import pages
+
+    with _refusals(pages.NoPage, refusal=WrongInput):
+        if not page:
+            click.echo(pages.listed(), nl=False)
+            return
+        text = pages.read(page)
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    with console.pager(styles=True):
+        console.print(Markdown(text))
 
 
 @cli.command()
@@ -493,7 +539,12 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 
 
 def _run(
-    place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]", *, forward: bool = False
+    place: tuple[str, str, str],
+    answer: str,
+    step: "Callable[[Deployment], object]",
+    *,
+    forward: bool = False,
+    unchecked: bool = False,
 ) -> int:
     """Run a step of a deployment and return the exit status. `answer` is the answer to every question.
 
@@ -506,6 +557,7 @@ def _run(
 
     other_url = os.environ.get("SIGNALBOX_BASE_URL", "")  # of the smoke test
     forward = forward or os.environ.get("FORWARD") == "1"
+    unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
         target = target_of(*place)
 
@@ -513,7 +565,8 @@ def _run(
             click.echo(target.complete(text))
 
         try:
-            done = step(Deployment(target, say, typed(answer), base_url=other_url, forward=forward))
+            agree = typed(answer)
+            done = step(Deployment(target, say, agree, base_url=other_url, forward=forward, unchecked=unchecked))
         except (Aborted, CommandFailed) as error:
             raise type(error)(target.complete(str(error))) from error
     return 1 if done is False else 0
@@ -582,10 +635,19 @@ def restore(deployment: "Deployment") -> None:
 @YES
 @click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
 @click.option("--forward", is_flag=True, help="Move functions that are rolled back to this code, as FORWARD=1 does.")
-def deploy(project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool) -> int:
+@click.option(
+    "--unchecked",
+    is_flag=True,
+    help="Remove functions although the tasks that wait for them could not be read, as UNCHECKED=1 does.",
+)
+def deploy(
+    project: str, environment: str, region: str, yes: bool, planned: bool, forward: bool, unchecked: bool
+) -> int:
     """Prepare, package, plan, confirm, apply, smoke-test."""
     place = (project, environment, region)
-    return _run(place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward)
+    return _run(
+        place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward, unchecked=unchecked
+    )
 
 
 @cli.command()

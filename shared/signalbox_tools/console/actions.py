@@ -30,6 +30,7 @@ class Action:
     - `fields` are further fields of the body. A field is a number if its name is in `NUMBERS`, otherwise a text.
     - `is_of_seen` is whether the call is made only if the resource still has the entity tag that the page showed.
     - `previews` is whether the dialog first shows the answer to a dry run, which lists what is dropped and runs again.
+    - `answers` is whether the dialog shows the answer.
     - `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """
 
@@ -42,6 +43,7 @@ class Action:
     is_of_seen: bool = False
     fields: tuple[str, ...] = ()
     previews: bool = False
+    answers: bool = False
     on_all: str = ""
 
     def matches(self, method: str, segments: Sequence[str]) -> bool:
@@ -55,7 +57,12 @@ class Action:
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
         fields = [{"name": name, "number": name in NUMBERS} for name in self.fields]
-        shown |= given(fields=fields or None, previews=self.previews or None, on_all=self.on_all or None)
+        shown |= given(
+            fields=fields or None,
+            previews=self.previews or None,
+            answers=self.answers or None,
+            on_all=self.on_all or None,
+        )
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 
@@ -113,7 +120,7 @@ ACTIONS: Mapping[str, Action] = {
         f"{RUN}/retry",
         "The run continues in place, under its id, after the first `from_entry` entries of its log. The entries behind "
         "them are dropped. Their effects (steps, locks, sub-flows, messages, callbacks) are not undone; "
-        "their events are received again.",
+        "their events and updates are received again.",
         reason="body",
         fields=("from_entry",),
         previews=True,
@@ -132,6 +139,14 @@ ACTIONS: Mapping[str, Action] = {
         f"{RUN}/events/{{name}}",
         "The event is kept until the run waits for it.",
         value="value",
+    ),
+    "update": Action(
+        "Send an update",
+        "POST",
+        f"{RUN}/updates/{{name}}",
+        "The run's code receives it when it waits for it, and answers it. The answer is shown here.",
+        value="value",
+        answers=True,
     ),
     "delete-run": Action(
         "Delete", "DELETE", RUN, "The run and its log are removed. Its id is free for another run.", on_all="delete"
@@ -218,10 +233,20 @@ ACTIONS: Mapping[str, Action] = {
     "resume-queue": Action(
         "Resume", "POST", "/console/queues/{queue}/resume", "The tasks that are due are delivered, within its rate."
     ),
+    "pause-schedule": Action(
+        "Pause",
+        "POST",
+        "/console/schedules/{schedule}/pause",
+        "The schedule calls nothing until it is resumed. Its times meanwhile are left out; a backfill makes up for "
+        "them.",
+    ),
+    "resume-schedule": Action(
+        "Resume", "POST", "/console/schedules/{schedule}/resume", "The schedule calls again from its next time on."
+    ),
 }
 
-OF_QUEUES = ("pause-queue", "resume-queue")
-"""Calls of the console's server, since queues are not part of the HTTP API."""
+OF_QUEUES, OF_SCHEDULES = ("pause-queue", "resume-queue"), ("pause-schedule", "resume-schedule")
+"""Calls of the console's server, since queues and schedules are not part of the HTTP API."""
 
 
 def action_of(method: str, segments: Sequence[str]) -> str | None:

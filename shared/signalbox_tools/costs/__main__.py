@@ -34,6 +34,10 @@ HELP = {
     "steps": "steps of flows",
     "documents": "documents in the database, which nightly verifications read once a week",
     "stored_gib": "GiB in the database, with its indexes",
+    "backups": "backups that exist at once: 21 with `backups` in the environment's file, as in prod's",
+    "recovery_gib": "GiB of old versions for point-in-time recovery (Cloud Monitoring: storage/pitr_storage_bytes)",
+    "exports": "exports to a bucket in a month, each of which reads as many records as there are documents",
+    "exports_kept": "exports that the bucket has at once",
     "schedules": "schedules; those of the catalogue by default",
     "writers": "anyone, or kit, as documents.written_by in the catalogue; the catalogue's own by default",
 }
@@ -89,7 +93,8 @@ HEAD = (
 EXAMPLE = "No operations were given. Name some: signalbox cost --puts 1000000 --copies 10 --stored-gib 5"
 NOTE = (
     "Dollars a month at list prices (shared/signalbox_tools/costs/prices.yaml); --free-tier takes off what is free.\n"
-    "Other: schedules, and the metrics of alerts, which are free until September 2027.\n"
+    "Other: schedules, files of exports, and the metrics of alerts, which are free until September 2027. Restores,\n"
+    "the transfer of exports to another location and images are not included.\n"
     "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"
     "own code is not included."
 )

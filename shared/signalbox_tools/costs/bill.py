@@ -47,7 +47,9 @@ class Usage:
 
     `documents` are those that the database stores, which nightly verifications read. `per_task` units of a batch share
     a task. `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes. `schedules`
-    are those of the deployment; without any, there is no sweeper.
+    are those of the deployment; without any, there is no sweeper. `backups` are the copies that exist at once, and
+    `recovery_gib` the old versions that point-in-time recovery stores. Each of the `exports` of a month reads as many
+    records as there are `documents`; the bucket has `exports_kept` of them at once.
     """
 
     puts: int = 0
@@ -59,6 +61,10 @@ class Usage:
     steps: int = 0
     documents: int = 0
     stored_gib: float = 0.0
+    backups: int = 0
+    recovery_gib: float = 0.0
+    exports: int = 0
+    exports_kept: int = 7
     writers: str = "anyone"
     schedules: int = 3
 
@@ -205,6 +211,7 @@ def month_of(
         gib, costs = usage.stored_gib, usage.stored_gib * _gib_month(prices, multi_region)
         stored = Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
         lines.append(stored)
+    lines += _copies(usage, prices, multi_region)
     return [*lines, _free(lines, prices, multi_region)] if free_tier else lines
 
 
@@ -223,6 +230,22 @@ def _idle(schedules: int, prices: Mapping[str, Any], rows: Mapping[str, Any], mu
 
 def _gib_month(prices: Mapping[str, Any], multi_region: bool) -> float:
     return float(prices["firestore"]["gib_month_multi_region" if multi_region else "gib_month"])
+
+
+def _copies(usage: Usage, prices: Mapping[str, Any], multi_region: bool) -> list[Line]:
+    """Return the lines of the copies of the data. Nothing of them is free, and a backup is as large as the database."""
+    store, gib = prices["firestore"], usage.stored_gib
+    recovery = store["recovery_gib_month_multi_region" if multi_region else "recovery_gib_month"]
+    read = store["read"] / MILLION * (store["multi_region"] if multi_region else 1)
+    files = usage.exports_kept * gib * prices["files"]["gib_month"] + prices["schedules"]["job"]
+    lines = (
+        Line("backups", usage.backups, 0, usage.backups * gib * store["backup_gib_month"], 0, 0, (0.0, 0.0), 0),
+        Line(
+            "old versions, in GiB", math.ceil(usage.recovery_gib), 0, usage.recovery_gib * recovery, 0, 0, (0.0, 0.0), 0
+        ),
+        Line("exports", usage.exports, 0, usage.exports * usage.documents * read, 0, 0, (0.0, 0.0), 0, (files, files)),
+    )
+    return [line for line in lines if line.count]
 
 
 def _free(lines: Sequence[Line], prices: Mapping[str, Any], multi_region: bool) -> Line:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from signalbox.core.ports import Store
-from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.cli import flow_replay
 from signalbox_tools.deploy import (
     alert_address,
@@ -36,7 +35,7 @@ from signalbox_tools.deploy import (
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts
+from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts, removed_parts
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
 from signalbox_tools.deploy.rollback_and_restore import Recovery
@@ -45,8 +44,9 @@ from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
 from signalbox_tools.terminal_text import counted
 
-WORKS = """Everything works. A first call:
-  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
+WORKS = "Everything works."
+FIRST_CALL = """ A call of {name}, whose routes may have further paths:
+  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}{segment}"
 """
 FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
 STUCK_RUNS = "guard the change with `flow.patched`, or remove check_runs from the function's entry."
@@ -63,7 +63,8 @@ class Deployment:
     """A deployment to make, change or remove, with functions that run programs, print and ask.
 
     `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test. `forward` moves
-    functions that are rolled back to the new code; without it, a plan that changes them is refused.
+    functions that are rolled back to the new code; without it, a plan that changes them is refused. `unchecked` removes
+    functions and queues although it is not known whether tasks wait for them.
     """
 
     target: Target
@@ -73,6 +74,7 @@ class Deployment:
     clock: Clock = REAL
     base_url: str = ""
     forward: bool = False
+    unchecked: bool = False
     database: Callable[[Target, Run], Store] = recorded_tasks.database
 
     @property
@@ -85,21 +87,24 @@ class Deployment:
         engine = self._checked()
         engine.forget_kept_plan()
         plan = self._planned(engine)
+        for unknown in self._refuse_losses(plan):
+            self.say(f"Warning: {unknown}")
         engine.keep_plan()
         return plan
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
-        engine = self._in_place(self._terraform(self._preparation().prepared().account))
+        engine = self._in_place(self._terraform(self._preparation().prepared(planned=saved).account))
         if saved:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
-            self._refuse_losses(plan)
+            self._refuse_unchecked(plan)
             self._refuse_stuck_runs(engine)
             self._apply(engine, plan)
         else:
             alert_address.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
+            self._refuse_unchecked(plan)
             if not plan.empty:
                 self._refuse_stuck_runs(engine)
                 agreed(self.agree, "Apply it?")
@@ -155,7 +160,7 @@ class Deployment:
         ids |= resource_adoption.backup_schedules(plan, project_facts.backup_schedules(self.target, self.run))
         plan = resource_adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
-        self._refuse_losses(plan)
+        self._refuse_unchecked(plan)
         if not plan.empty:
             agreed(self.agree, "Apply it?")
             deployed_place.keep(self.target, self.say)
@@ -185,19 +190,30 @@ class Deployment:
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
-        self.say("\n".join((str(plan), *added_parts(plan, self.target.catalogue.parts))))
-        self._refuse_losses(plan)
+        parts = self.target.catalogue.parts
+        self.say("\n".join((str(plan), *added_parts(plan, parts), *removed_parts(plan, parts))))
         return plan
 
-    def _refuse_losses(self, plan: Plan) -> None:
+    def _refuse_losses(self, plan: Plan) -> list[str]:
+        """Return what is not known about the losses of a plan. Raises `Aborted` if it loses data or tasks."""
         lost_tasks.refuse_lost_data(self.target, plan)
-        for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
-            self.say(warning)
         records = partial(self.database, self.target, self.run)
-        for warning in lost_tasks.refuse_recorded_tasks(self.target, plan, records):
+        unknown = lost_tasks.refuse_lost_tasks(self.target, plan, self.run)
+        unknown += lost_tasks.refuse_recorded_tasks(self.target, plan, records)
+        for warning in lost_tasks.left_by_callers(plan, records):
             self.say(warning)
         if not self.forward and any(map(FUNCTION.fullmatch, (*plan.changed, *plan.replaced))):
             self.recovery.refuse_pinned()
+        return unknown
+
+    def _refuse_unchecked(self, plan: Plan) -> None:
+        """Raise `Aborted` if a plan that is to be applied loses data or tasks, or may lose tasks."""
+        unknown = self._refuse_losses(plan)
+        if unknown and not self.unchecked:
+            lines = "\n".join(f"  {each}" for each in unknown)
+            raise Aborted(lost_tasks.UNCHECKED.format(lines=lines, options=self.target.options))
+        for each in unknown:
+            self.say(f"Warning: {each}")
 
     def _refuse_stuck_runs(self, engine: terraform.Terraform) -> None:
         """Replay the runs of functions with `check_runs`. Raises `Aborted` if one would be stuck with the new code."""
@@ -223,10 +239,7 @@ class Deployment:
     def _packaged(self) -> None:
         project = self.target.folder
         zips = build(self.target.catalogue, (), project.dist)
-        if lock(project.catalogue):
-            name = lock_of(project.catalogue).name
-            self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
-        working_copy.renew(project)
+        working_copy.keep_catalogue(project, self.say)
         self.say(f"Packaged {counted(len(zips), 'function')}.")
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
@@ -251,8 +264,15 @@ class Deployment:
         site = self._site(engine)
         self.say(f"Smoke test of {site.base_url}")
         works = smoke.passes(site, self.say)
-        self.say(WORKS.format(base_url=site.base_url) if works else FAILED)
+        self.say(f"{WORKS}{self._first_call(site)}" if works else FAILED)
         return works
+
+    def _first_call(self, site: Site) -> str:
+        """Return the command that calls a function for people: the project's own if there is one."""
+        catalogue = self.target.catalogue
+        for_people = [each for each in catalogue.functions.values() if "people" in each.invoked_by]
+        called = min(for_people, key=catalogue.is_of_the_kit, default=None)
+        return FIRST_CALL.format(name=called.name, base_url=site.base_url, segment=called.segment) if called else ""
 
     def _preparation(self) -> Preparation:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)

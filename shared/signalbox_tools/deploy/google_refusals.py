@@ -216,7 +216,7 @@ FOR_GOOD = (
         r"maxScale may not exceed|Quota exceeded for total allowable CPU|CpuAllocPerProjectRegion",
         "The project's quota of processors in this region is too small for the functions' maximum number of instances.",
         "https://cloud.google.com/run/quotas",
-        remedy="Set a smaller instances_max in infra/catalogue.yaml, or ask for more at IAM & Admin, Quotas.",
+        remedy="Set a smaller instances_max in the catalogue, or ask for more at IAM & Admin, Quotas.",
     ),
     Refusal(
         "members",
@@ -268,7 +268,7 @@ FOR_GOOD = (
         "The organisation does not allow this service in the project. Google's message names it.",
         "https://cloud.google.com/resource-manager/docs/organization-policy/restricting-resources",
         remedy="Ask the organisation's administrator to allow the service in constraints/gcp.restrictServiceUsage; "
-        "infra/apis.tf lists all services that the kit uses.",
+        "`signalbox plan` names the services that are needed and not enabled.",
     ),
     Refusal(
         "policy",

@@ -5,7 +5,7 @@ so is every failing `check` of the configuration, such as a function that is ope
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,9 @@ class Plan:
     warnings: tuple[str, ...] = ()
     outputs_change: bool = False
     created_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    changed_values: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
+    """The values of resources that would be changed in place, before and after."""
+
     lost_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The present values of resources that are destroyed, or replaced by one with another name or in another place."""
 
@@ -60,6 +63,11 @@ def read(document: Mapping[str, Any]) -> Plan:
         warnings=_warnings(document.get("checks", ())),
         created_values={
             each["address"]: each["change"].get("after") or {} for each in changes if each["address"] in created
+        },
+        changed_values={
+            each["address"]: (each["change"].get("before") or {}, each["change"].get("after") or {})
+            for each in changes
+            if each["change"]["actions"] == ["update"]
         },
         lost_values={
             each["address"]: each["change"].get("before") or {} for each in changes if _is_lost(each["change"])
@@ -104,15 +112,29 @@ def added_parts(plan: Plan, parts: Mapping[str, str]) -> Iterator[str]:
 
     `parts` are those of the catalogue.
     """
-    functions, queues = (
-        {found[1] for each in plan.created if (found := kind.fullmatch(each))} for kind in (FUNCTION, QUEUE)
-    )
     for name, origin in parts.items():
-        part = PARTS[name]
-        added = [each for each in dict.fromkeys((*part.workers, *part.api)) if each in functions]
-        if added or part.queue in queues:
-            also = [f"the queue {part.queue}"] if part.queue in queues else []
-            yield f"  adds {name}, from {origin}: {', '.join((*added, *also))}"
+        if added := _of_part(name, plan.created):
+            yield f"  adds {name}, from {origin}: {', '.join(added)}"
+
+
+def removed_parts(plan: Plan, parts: Collection[str]) -> Iterator[str]:
+    """Iterate over lines about the parts of the kit that a plan removes, or of which it removes functions.
+
+    `parts` are those of the catalogue.
+    """
+    for name in PARTS:
+        if gone := _of_part(name, plan.destroyed):
+            yield f"  removes {'functions of ' if name in parts else ''}{name}: {', '.join(gone)}"
+
+
+def _of_part(name: str, addresses: Collection[str]) -> list[str]:
+    """Return the functions and the queue of a part of the kit that are among some resources."""
+    part = PARTS[name]
+    functions, queues = (
+        {found[1] for each in addresses if (found := kind.fullmatch(each))} for kind in (FUNCTION, QUEUE)
+    )
+    also = [f"the queue {part.queue}"] if part.queue in queues else []
+    return [*(each for each in dict.fromkeys((*part.workers, *part.api)) if each in functions), *also]
 
 
 def tainted(state: Mapping[str, Any]) -> list[str]:

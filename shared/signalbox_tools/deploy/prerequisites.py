@@ -20,14 +20,17 @@ PROJECT_ID = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 PREFIX = re.compile(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
 NEEDED_FIRST = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com")
-"""Terraform enables the other APIs itself, through these two."""
-APIS_AT_ONCE = 20  # a limit of the call; Terraform enables the others
-ENABLE, BOOTSTRAP = "enable", "bootstrap"
+"""Without these two, nothing can be read. A plan does not need the others."""
+APIS_AT_ONCE = 20  # a limit of the call
+ENABLE, ENABLE_LATER, BOOTSTRAP = "enable", "enable later", "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something missing or wrong, and the remedy. If `offer` is ENABLE or BOOTSTRAP, `signalbox deploy` can do it."""
+    """Something missing or wrong, and the remedy. If it has an `offer`, `signalbox deploy` can do it.
+
+    Only `signalbox deploy` needs APIs with ENABLE_LATER.
+    """
 
     what: str
     remedy: str
@@ -92,11 +95,13 @@ def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
             f"gcloud projects add-iam-policy-binding {target.project} --member={member(facts.account)} "
             "--role=roles/serviceusage.serviceUsageAdmin",
         )
-    elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
-        more = sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))
-        apis = [*off, *more]  # all at once, and before the bootstrap: the sooner an API is on, the fewer refusals
-        enable = f"gcloud services enable {' '.join(apis[:APIS_AT_ONCE])} --project={target.project}"
-        yield Missing(f"APIs are off: {', '.join(apis)}.", enable, ENABLE)
+    else:
+        first = [api for api in NEEDED_FIRST if api not in facts.apis]
+        off = [*first, *sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))]
+        for begin in range(0, len(off), APIS_AT_ONCE):  # all before the bootstrap: they take effect after a while
+            apis = off[begin : begin + APIS_AT_ONCE]
+            enable = f"gcloud services enable {' '.join(apis)} --project={target.project}"
+            yield Missing(f"APIs are off: {', '.join(apis)}.", enable, ENABLE if first else ENABLE_LATER)
 
 
 def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -186,12 +191,23 @@ def _labels_of(target: Target) -> dict[str, str]:
 def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
     """Report functions of other deployments that have the same names.
 
-    Terraform would fail half-way, or overwrite these functions.
+    Terraform would fail half-way, or overwrite these functions. If the file of an environment has another purpose than
+    its functions, the database would lose its protection, or be replaced by another one.
     """
     found = facts.functions or {}
     ours = _labels_of(target)
     names = [name for each in facts.declared if (name := target.service(each.name)) in found]
-    if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
+    taken = [name for name in names if {key: found[name].get(key) for key in ours} != ours]
+    purposes = {found[name].get("environment", "") for name in taken if found[name].get("app") == ours["app"]}
+    if taken and len(purposes) == 1 and len(taken) == len(names):
+        [purpose] = purposes
+        yield Missing(
+            f"The functions of {target.environment} are deployed as {purpose}, not as {ours['environment']}: their "
+            "database would lose its protection, or another one would be taken.",
+            f'Write "environment": "{purpose}" into {target.own_file}. If they belong to another deployment, choose '
+            "another prefix there",
+        )
+    elif taken:
         yield Missing(
             f"{target.project} has functions of another deployment with the same names: {', '.join(taken)}.",
             f"Choose another prefix in {target.own_file}",

@@ -23,6 +23,25 @@ COMPUTE_API, SECRETS_API = "compute.googleapis.com", "secretmanager.googleapis.c
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is also off
 EVENTS_APIS = frozenset({"eventarc.googleapis.com", "eventarcpublishing.googleapis.com", "pubsub.googleapis.com"})
+APIS = frozenset(
+    {
+        "artifactregistry.googleapis.com",
+        "cloudbuild.googleapis.com",
+        "cloudresourcemanager.googleapis.com",
+        "firebaserules.googleapis.com",
+        "iam.googleapis.com",
+        "logging.googleapis.com",
+        "monitoring.googleapis.com",
+        "run.googleapis.com",
+        "storage.googleapis.com",
+        FIRESTORE_API,
+        FUNCTIONS_API,
+        SCHEDULER_API,
+        TASKS_API,
+    }
+)
+"""The APIs that every deployment needs. `signalbox deploy` enables them, and Terraform does not know them."""
+
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
 VARIABLE = re.compile(r'^variable "(\w+)"', re.MULTILINE)
 ABSENT = "NOT_FOUND"
@@ -215,18 +234,18 @@ def _last(resource_name: str) -> str:
 
 
 def _needed_apis(target: Target, declared: Sequence[Function]) -> frozenset[str]:
-    """Return the APIs that Terraform would enable, without that of budgets, which few want.
+    """Return the APIs that a deployment and its bootstrap need, without that of budgets, which few want.
 
     An API that nothing uses stays off: that of Compute Engine would create an account that is often an editor.
     """
-    unused = set() if target.setting("domain", "") else {COMPUTE_API}
-    if declared and not any("event" in function.invoked_by for function in declared):
-        unused |= EVENTS_APIS
-    if not any(function.secrets for function in declared):
-        unused.add(SECRETS_API)
-    infra = target.folder.kit.infra
-    files = (infra / "apis.tf", infra / "bootstrap" / "main.tf")
-    return frozenset(api for file in files for api in API.findall(file.read_text("utf-8"))) - unused
+    of_the_bootstrap = API.findall((target.folder.kit.infra / "bootstrap" / "main.tf").read_text("utf-8"))
+    has_events = not declared or any("event" in function.invoked_by for function in declared)
+    return APIS.union(
+        of_the_bootstrap,
+        EVENTS_APIS if has_events else (),
+        [COMPUTE_API] if target.setting("domain", "") else (),
+        [SECRETS_API] if any(function.secrets for function in declared) else (),
+    )
 
 
 def _catalogue(target: Target) -> tuple[Sequence[Function], str]:

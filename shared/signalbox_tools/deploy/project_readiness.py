@@ -4,10 +4,17 @@ The bootstrap is the bucket for Terraform's states and the account that deploys.
 missing parts are offered again, and creating them does not change the others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from signalbox_tools.deploy import prerequisites, project_facts, resource_adoption, state_bucket, terraform
+from signalbox_tools.deploy import (
+    prerequisites,
+    project_facts,
+    resource_adoption,
+    state_bucket,
+    terraform,
+    working_copy,
+)
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
@@ -27,40 +34,56 @@ class Preparation:
     clock: Clock = REAL
 
     def ready(self) -> project_facts.Facts:
-        """Return the facts of a project that is ready. Raises `Aborted` with everything that is missing."""
+        """Return the facts of a project that is ready. Raises `Aborted` with everything that is missing.
+
+        Print the APIs that only the next deployment needs.
+        """
         found = project_facts.gather(self.target, self.run)
-        if lacking := prerequisites.missing(self.target, found):
-            self._refuse(lacking)
+        lacking = prerequisites.missing(self.target, found)
+        if self._now(lacking):
+            self._refuse(self._now(lacking))
+        for each in lacking:
+            self.say(f"{each.what} `signalbox deploy` enables them.")
         return found
 
-    def prepared(self) -> project_facts.Facts:
-        """Return the facts of a project that is ready, after offering to create the parts that a fresh one lacks."""
+    @staticmethod
+    def _now(lacking: Iterable[prerequisites.Missing]) -> Sequence[prerequisites.Missing]:
+        return [each for each in lacking if each.offer != prerequisites.ENABLE_LATER]
+
+    def prepared(self, *, planned: bool) -> project_facts.Facts:
+        """Return the facts of a project that is ready, after offering to create the parts that a fresh one lacks.
+
+        A plan that was saved has named the APIs that it needs. If it is applied (`planned`), they are enabled without a
+        question.
+        """
         found = project_facts.gather(self.target, self.run)
         lacking = prerequisites.missing(self.target, found)
         if any(not each.offer for each in lacking):
             self._refuse(lacking)
         for each in lacking:
-            self._offer(each, found)
+            self._offer(each, found, planned=planned)
         return self.ready() if lacking else found
 
     def bootstrap(self) -> None:
         """Create the bucket for the states and the deploying account, or upgrade its rights."""
         found = project_facts.gather(self.target, self.run)
-        if lacking := list(prerequisites.missing_access(self.target, found)):
+        if lacking := self._now(prerequisites.missing_access(self.target, found)):
             self._refuse(lacking)
         self._bootstrap(found)
 
-    def _offer(self, lacking: prerequisites.Missing, found: project_facts.Facts) -> None:
+    def _offer(self, lacking: prerequisites.Missing, found: project_facts.Facts, *, planned: bool) -> None:
         self.say(f"{lacking.what}\n  {lacking.remedy}")
         if lacking.offer == prerequisites.BOOTSTRAP:
             self._bootstrap(found)
             return
-        agreed(self.agree, "Enable them?")
+        if not (planned and lacking.offer == prerequisites.ENABLE_LATER):
+            agreed(self.agree, "Enable them?")
         outcome = self.run(lacking.remedy.split(), folder=self.target.root)
         if not outcome.ok:
             raise CommandFailed(outcome.error.strip())
 
     def _bootstrap(self, found: project_facts.Facts) -> None:
+        working_copy.keep_catalogue(self.target.folder, self.say)  # the deploying account may grant the roles in it
         engine = terraform.of_project(self.target, found.account, self.run)
         if not found.state_bucket:
             agreed(self.agree, f"Create the bucket {self.target.state_bucket} for Terraform's states?")

@@ -29,6 +29,7 @@ from signalbox.rates.model import waits_of
 from signalbox.semaphores.model.semaphore import COLLECTION as SEMAPHORES
 from signalbox.semaphores.service.views import WITH_WAITERS
 from signalbox.standings.model.yokes import DECLARED, YOKES
+from signalbox.tasks.model.failures import FAILURES
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import Run
 
@@ -43,6 +44,19 @@ KEPT = {
     "standings": (YOKES, "yokes: {}, which would no longer be counted"),
 }
 """The records for which a part is needed as long as they exist."""
+
+
+OF_CALLERS = {
+    "batches": (
+        Query(BATCHES, BATCH_RUNS),
+        "batches: {} open or sealed, which callers can no longer load, seal, complete or cancel. Deadlines end them",
+    ),
+    "failures": (
+        Query(FAILURES),
+        "failures: {} that can no longer be retried or deleted. Each is kept for 30 days",
+    ),
+}
+"""Records that callers of a function may still change. Whether a batch is a caller's or the code's is not recorded."""
 
 
 class TooMany(Exception):
@@ -104,6 +118,19 @@ def found(store: Store, removal: Removal) -> list[str]:
         _kept,
     )
     return [line for search in searches for line in search(store, removal)]
+
+
+def left_by_callers(store: Store, functions: Collection[str]) -> list[str]:
+    """Return a line for each collection whose records callers can no longer change without these functions.
+
+    Raises as `found` does.
+    """
+    return [
+        line
+        for name, (query, text) in OF_CALLERS.items()
+        if name in functions
+        for line in _counted(store, query, text, lambda _: True)
+    ]
 
 
 def _outbox(store: Store, removal: Removal) -> Iterator[str]:

@@ -22,12 +22,12 @@ ONE_DEPLOYMENT = timedelta(hours=1)
 NEVER = datetime.max.replace(tzinfo=UTC)
 SERVICE_LABEL = "serving.knative.dev/service"
 ROLLED_BACK = """Rolled back. A deployment would move these functions forward again, so it is refused until it is run as
-signalbox deploy {options} --forward (make deploy FORWARD=1). To lift the rollback without a deployment:
+signalbox deploy {options} --forward. To lift the rollback without a deployment:
 {lifts}"""
 PINNED = """These functions do not serve their newest revision: they are rolled back. This deployment would send all of
 their traffic to the code of this folder:
 {pins}
-If that code is right: signalbox deploy {options} --forward (make deploy FORWARD=1). To lift the rollback without a
+If that code is right: signalbox deploy {options} --forward. To lift the rollback without a
 deployment:
 {lifts}"""
 LIFT = "  gcloud run services update-traffic {service} --to-latest --region={region} --project={project}"

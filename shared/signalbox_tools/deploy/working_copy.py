@@ -1,18 +1,20 @@
 """The folder in which Terraform runs for a user's own project: the kit's files and the project's catalogue.
 
 It is in the project's state folder and is updated before each use, since Terraform writes next to its files and an
-installed package must not change. The providers' lock file is kept in the project's folder, and is to be committed.
+installed package must not change. The providers' lock file is kept in the project's folder, and is to be committed. So
+are the settings of the bootstrap, which Terraform reads by itself: `bootstrap/*.auto.tfvars.json`.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from signalbox.catalogue.project import KIT, Project
-from signalbox_tools.catalogue_lock import lock_of
+from signalbox_tools.catalogue_lock import lock, lock_of
 
 LOCK_FILE = ".terraform.lock.hcl"
 CATALOGUE = lock_of(KIT.catalogue).name
+BOOTSTRAP, SETTINGS = "bootstrap", "*.auto.tfvars.json"
 
 
 def renew(project: Project) -> None:
@@ -25,7 +27,9 @@ def renew(project: Project) -> None:
     for name, file in ((CATALOGUE, lock_of(project.catalogue)), (LOCK_FILE, project.root / LOCK_FILE)):
         if file.is_file():
             wanted[Path(name)] = file.read_bytes()
-    for path in project.infra.rglob("*.tf"):
+    for path in (project.root / BOOTSTRAP).glob(SETTINGS):
+        wanted[path.relative_to(project.root)] = path.read_bytes()
+    for path in (*project.infra.rglob("*.tf"), *project.infra.rglob(SETTINGS)):
         if path.relative_to(project.infra) not in wanted:
             path.unlink()
     for path, content in wanted.items():
@@ -33,6 +37,13 @@ def renew(project: Project) -> None:
         if not file.is_file() or file.read_bytes() != content:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
+
+
+def keep_catalogue(project: Project, say: Callable[[str], None]) -> None:
+    """Write the lock of the catalogue if it has changed, so that Terraform reads the rows of now."""
+    if lock(project.catalogue):
+        say(f"{lock_of(project.catalogue).name} has changed: commit it, so that a changed right shows in a diff.")
+    renew(project)
 
 
 def keep_lock_file(project: Project) -> Path:
@@ -46,5 +57,6 @@ def keep_lock_file(project: Project) -> Path:
 
 def _files(folder: Path) -> Iterator[Path]:
     yield from folder.glob("*.tf")
-    for part in ("modules", "bootstrap"):
-        yield from (path for path in (folder / part).rglob("*") if path.suffix in (".tf", ".json"))
+    for part in ("modules", BOOTSTRAP):
+        files = (path for path in (folder / part).rglob("*") if path.suffix in (".tf", ".json"))
+        yield from (path for path in files if not path.match(SETTINGS))

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageMetadata, metadata
@@ -194,6 +195,33 @@ def bills() -> str:
     return "\n\n".join(tables)
 
 
+DATABASES = {
+    "500,000 records, 1 GiB": Usage(documents=500_000, stored_gib=1),
+    "5,000,000 records, 10 GiB": Usage(documents=5_000_000, stored_gib=10),
+    "50,000,000 records, 100 GiB": Usage(documents=50_000_000, stored_gib=100),
+}
+
+
+def copies() -> str:
+    """Return the table of what the copies of example databases cost in a month."""
+    head = (
+        "database",
+        "stored",
+        "`backups` of `prod`: 21 copies",
+        "point-in-time recovery",
+        "an export each day, 7 kept",
+    )
+    return _table(head, [(name, *map(dollars, _costs_of_copies(usage))) for name, usage in DATABASES.items()])
+
+
+def _costs_of_copies(usage: Usage) -> Iterator[float]:
+    prices, rows = load_prices(), load_rows(PROJECT / "docs" / "costs.yaml")
+    without = total(month_of(usage, prices, rows))[0]
+    yield without - total(month_of(replace(usage, stored_gib=0), prices, rows))[0]
+    for copied in ({"backups": 21}, {"recovery_gib": usage.stored_gib}, {"exports": 30}):
+        yield total(month_of(replace(usage, **copied), prices, rows))[0] - without
+
+
 def _read(rival: Json) -> str:
     """Return when a rival's price was read, if that was not when the others were."""
     return f" ({rival['read']})" if "read" in rival else ""
@@ -316,6 +344,7 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "limits": ("docs/limits.md", limit_tables),
     "costs": ("docs/costs.md", cost_tables),
     "bills": ("docs/costs.md", bills),
+    "copies": ("docs/costs.md", copies),
     "licences": ("SECURITY.md", licences),
     "names": ("docs/README.md", public_names),
     **{f"faults of {page}": (f"docs/protocols/{page}.md", partial(planted_faults, page)) for page in PROTOCOLS},

@@ -75,9 +75,12 @@ def make(folder: Path, *, github: bool = False, api: Sequence[str] = ()) -> str:
 
 
 def _texts(folder: Path, wheel: Path | None, github: bool, api: Sequence[str]) -> dict[Path, str]:
-    requirement = f"./wheels/{wheel.name}[dev]" if wheel else f"signalbox[dev]>={VERSION}"
+    requirement, checks = (
+        f"./wheels/{wheel.name}[{extra}]" if wheel else f"signalbox[{extra}]>={VERSION}" for extra in ("dev", "checks")
+    )
     source = f'\n[tool.uv.sources]\nsignalbox = {{ path = "wheels/{wheel.name}" }}\n' if wheel else ""
-    values = {"name": folder.name, "version": VERSION, "requirement": requirement, "source": source}
+    values = {"name": folder.name, "version": VERSION, "source": source}
+    values |= {"requirement": requirement, "checks": checks}
     values["api"] = ALL if ALL in api else f"[{', '.join(api)}]"
     files = {**FILES, **dict([WORKFLOW] if github else [])}
     texts = {folder / file: _filled(template, values) for template, file in files.items()}

@@ -1,14 +1,16 @@
 """Lock the packages of functions that have their own `requirements.in`, so that they agree with the kit's lock."""
 
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from signalbox.catalogue.project import Project
 from signalbox_tools.packaging.requirements import LOCK
 
 COMPILE = (
-    *("uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
+    *("pip", "compile", "--quiet", "--universal", "--generate-hashes"),
     *("--no-header", "--no-annotate", "--python-version", "3.11"),
 )
 LOCK_OF_A_CLONE = "requirements-dev.txt"
@@ -18,15 +20,26 @@ FOLDERS_OF_A_CLONE = ("[!.]*", "[!.]*/*", "[!.]*/*/*")
 
 
 def lock(project: Project, *, upgrade: bool) -> int:
-    """Write the `requirements.txt` next to each `requirements.in` of a function; return the first bad exit status."""
-    more = ("--upgrade",) if upgrade else ()
+    """Write the `requirements.txt` next to each `requirements.in` of a function; return the first bad exit status.
+
+    Raises `FileNotFoundError` if neither this environment nor the PATH has uv.
+    """
+    uv, more = _uv(), ("--upgrade",) if upgrade else ()
     kits = str(project.kit.root / (LOCK if project.own else LOCK_OF_A_CLONE))
     for wanted in inputs(project):
         files = ("-c", kits, str(wanted), "-o", str(wanted.with_suffix(".txt")))
-        command = (sys.executable, "-m", *COMPILE, *more, *files)
+        command = (*uv, *COMPILE, *more, *files)
         if status := subprocess.run(command, cwd=project.root, check=False).returncode:  # noqa: S603 (a list, no shell)
             return status
     return 0
+
+
+def _uv() -> tuple[str, ...]:
+    if find_spec("uv"):
+        return sys.executable, "-m", "uv"
+    if program := shutil.which("uv"):
+        return (program,)
+    raise FileNotFoundError("`signalbox lock` needs uv: https://docs.astral.sh/uv/getting-started/installation/")
 
 
 def inputs(project: Project) -> list[Path]:

@@ -7,14 +7,19 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 INSIDE = "signalbox_tools/kit"
 FILES = (
+    "*.md",
     "LICENSE",
     "openapi.yaml",
-    "docs/costs.yaml",
+    "docs/*",
+    "docs/protocols/*.md",
+    "examples/*/README.md",
+    "infra/README.md",
     "functions/requirements.txt",
     "functions/*/*.py",
     "infra/*.tf",
     "infra/catalogue.yaml",
-    "infra/bootstrap/*",
+    "infra/bootstrap/*.tf",
+    "infra/bootstrap/state_lifecycle.json",
     "infra/environments/*.tfvars.json",
     "infra/modules/*/*.tf",
 )

@@ -40,8 +40,8 @@ def _entry(entry: Json) -> str:
             error = entry.get("error")
             ended = f"failed: {error['detail'] or error['title']}" if error else _short(entry.get("result"))
             return f"{INDENT * str(entry.get('path', '')).count('.')}{entry['command']}  {ended}"
-        case "event":
-            return f"event {entry['name']} came  {_short(entry.get('value'))}"
+        case "event" | "update" as kind:
+            return f"{kind} {entry['name']} came  {_short(entry.get('value'))}"
     return f"cancelled  {entry.get('reason', '')}".rstrip()
 
 
@@ -58,6 +58,9 @@ def _unawaited(status: Json) -> Iterator[str]:
     if unawaited := status.get("unawaited"):
         events, names = unawaited["events"], ", ".join(unawaited["names"])
         yield f"{INDENT}{events:,} event{'s' if events > 1 else ''} that nothing waits for: {names}"
+    if unanswered := status.get("unanswered"):
+        updates, names = unanswered["updates"], ", ".join(unanswered["names"])
+        yield f"{INDENT}{updates:,} update{'s' if updates > 1 else ''} without an answer: {names}"
 
 
 def _end(status: Json) -> Iterator[str]:

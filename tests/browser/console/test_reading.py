@@ -474,7 +474,7 @@ def test_filters_of_runs_are_combined(console: Console, harness: Harness) -> Non
     page.press("[name=label]", "Enter")
     page.wait_for_function("() => location.hash.endsWith('?state=stuck&label=tenant%3Ax')")
     page.wait_for_selector("td a >> text=a")
-    page.click(".choices a >> text=cancelled")
+    page.click(".choices a[href*='label=tenant']:has-text('cancelled')")  # not the one of the list before
     page.wait_for_selector(".empty >> text=none match.")
     assert page.url.endswith("?label=tenant%3Ax&state=cancelled")
 

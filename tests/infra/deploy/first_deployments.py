@@ -31,7 +31,7 @@ from signalbox_tools.deploy.google_refusals import UNKNOWN
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.packaging.zip_building import build
 from tests.infra.deploy.deployment_in_memory import Deployment
-from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.gcloud import ENABLED, PROJECT
 from tests.infra.deploy.project_copy import Project
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
@@ -39,7 +39,6 @@ from tests.infra.google_provider.service_delays import Delays
 
 BUCKET = f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state"
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
-FIRST = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
 ENABLED_SECONDS = 30.0
 TO_DO = re.compile(r"^  To do: (.*)$", re.MULTILINE)
 PAGE = Path(__file__).parents[1] / "google_provider" / "README.md"
@@ -73,7 +72,7 @@ class Gcloud(Script):
     """The answers of a project in which nothing was done; enabling an API takes time and begins its delay."""
 
     def __init__(self) -> None:
-        later = {BUCKET: [None, *["there"] * 3], SERVICES: ["", *[FIRST] * 3]}
+        later = {BUCKET: [None, *["there"] * 3], SERVICES: ["", *[ENABLED] * 3]}
         super().__init__(**later, **{"gcloud services enable": ""})
         self.delays: Delays | None = None
 

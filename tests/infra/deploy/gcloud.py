@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from signalbox_tools.deploy import project_facts
+
 PROJECT = "demo-project"
 REGION = "us-central1"
 ACCOUNT = "ann@example.com"
 TOKEN = "a-token"  # noqa: S105  not a secret
-APIS = ("cloudfunctions", "firestore", "cloudresourcemanager", "serviceusage", "cloudtasks", "cloudscheduler")
+OF_THE_BOOTSTRAP = ("iamcredentials.googleapis.com", "serviceusage.googleapis.com", "sts.googleapis.com")
+ENABLED = "\n".join(sorted({*project_facts.APIS, *project_facts.EVENTS_APIS, *OF_THE_BOOTSTRAP}))
 
 PROGRAM = """import json, sys
 with open({record!r}, "a") as record:
@@ -37,7 +40,7 @@ def answers() -> dict[str, Any]:
         "auth print-identity-token": TOKEN,
         f"projects describe {PROJECT}": {"lifecycleState": "ACTIVE"},
         f"billing projects describe {PROJECT}": {"billingEnabled": True},
-        f"services list --enabled --project={PROJECT}": "\n".join(f"{api}.googleapis.com" for api in APIS),
+        f"services list --enabled --project={PROJECT}": ENABLED,
         f"storage buckets describe gs://{PROJECT}-signalbox-state": f"{PROJECT}-signalbox-state",
         f"storage buckets create gs://{PROJECT}-signalbox-state": "",
         f"storage buckets update gs://{PROJECT}-signalbox-state": "",

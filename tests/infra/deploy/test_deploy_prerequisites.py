@@ -91,7 +91,8 @@ def test_a_setting_that_does_not_exist_stops_a_deployment(name: str, remedy: str
         ("gcloud scheduler locations list", "europe-west1", "but not of Cloud Scheduler (gcloud sch", "--region"),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
-        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "are deployed as staging, not as dev", 'Write "environment": "staging" into'),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "would lose its protection", "another deployment, choose another prefix"),
         ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set "database": "another-name"'),
         ("gcloud firestore databases list", DATASTORE, "is in Datastore mode", 'Set "database": "another-name"'),
         (
@@ -164,9 +165,33 @@ def test_an_api_that_nothing_uses_is_not_enabled() -> None:
     assert with_domain - found == {"compute.googleapis.com"}
 
 
+def test_apis_of_events_and_secrets_follow_from_the_functions(tmp_path: Path) -> None:
+    def needed(entry: str) -> frozenset[str]:
+        (tmp_path / "signalbox.yaml").write_text(f"functions: {{orders: {entry}}}\n")
+        return project_facts.gather(deployment_target.read(PROJECT, "dev", root=tmp_path), Script()).needed_apis
+
+    main = tmp_path / "functions" / "orders" / "main.py"
+    main.parent.mkdir(parents=True)
+    main.write_text('from signalbox import Function\napp = Function("orders")\norders = app.entry_point()\n')
+    plain = needed("{}")
+    assert plain.isdisjoint(project_facts.EVENTS_APIS)
+    assert needed("{secrets: {KEY: key}}") - plain == {"secretmanager.googleapis.com"}
+    assert needed("{invoked_by: [event], enqueues: [], tasks: []}") - plain == project_facts.EVENTS_APIS
+
+
+def test_more_apis_than_one_command_enables_are_enabled_by_two() -> None:
+    found = project_facts.gather(with_settings(domain="api.example.com"), Script(**{SERVICES: ""}))
+    commands = [each.remedy.split() for each in prerequisites.missing(DEV, found) if each.offer == prerequisites.ENABLE]
+    enabled = [{*command[3:-1]} for command in commands]
+    assert all(len(each) <= prerequisites.APIS_AT_ONCE for each in enabled)
+    assert {*prerequisites.NEEDED_FIRST} <= enabled[0]
+    assert set[str]().union(*enabled) == found.needed_apis
+
+
 def test_a_project_whose_apis_are_off_gets_no_call_to_them() -> None:
     script = Script(**{SERVICES: "\n".join(prerequisites.NEEDED_FIRST)})
-    assert prerequisites.missing(DEV, project_facts.gather(DEV, script)) == []
+    found = prerequisites.missing(DEV, project_facts.gather(DEV, script))
+    assert {each.offer for each in found} == {prerequisites.ENABLE_LATER}
     assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
 
 

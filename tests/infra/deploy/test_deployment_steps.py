@@ -15,15 +15,16 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.core.ports import Put, Query
 from signalbox.core.problems import Unavailable
 from signalbox.testing.memory_store import MemoryStore
-from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
+from signalbox_tools.deploy import alert_address, deployment_target, prerequisites, smoke
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
-from signalbox_tools.deploy.lost_tasks import refuse_recorded_tasks
-from signalbox_tools.deploy.plan_summary import Plan, added_parts, read
+from signalbox_tools.deploy.lost_tasks import left_by_callers, refuse_recorded_tasks
+from signalbox_tools.deploy.plan_summary import Plan, added_parts, read, removed_parts
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.recorded_tasks import RECORDS_MAX
 from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy import real_gcloud
-from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.gcloud import ENABLED, PROJECT
 from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
 NO_WAIT = Clock(sleep=lambda _: None)
@@ -142,14 +143,14 @@ def test_a_plan_is_tried_again_too(deploy: Callable[..., tuple[list[str], list[f
 
 BUCKET = f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state"
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
-READY_APIS = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
+FIRST_APIS = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
 NOT_ENABLED = Outcome(1, error="reason: SERVICE_DISABLED")
 
 
 @pytest.fixture
 def fresh() -> Script:
     """Return the answers of a project in which nothing was done, and then what was offered."""
-    changes = {BUCKET: [None, "there"], SERVICES: [NOT_ENABLED, READY_APIS], "gcloud services enable": ""}
+    changes = {BUCKET: [None, "there"], SERVICES: [NOT_ENABLED, ENABLED], "gcloud services enable": ""}
     return Script(**changes)
 
 
@@ -164,7 +165,7 @@ def test_a_fresh_project_is_one_command_and_five_questions(place: deployment_tar
     bucket = f"Create the bucket {PROJECT}-signalbox-state for Terraform's states? [y/N] "
     assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", alert_address.QUESTION, "Apply it? [y/N] "]
     [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
-    assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
+    assert enabled.startswith(f"gcloud services enable {FIRST_APIS} artifactregistry.googleapis.com")
     assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])
     assert (fresh.count("terraform init"), fresh.count("terraform apply")) == (2, 2)
 
@@ -180,6 +181,44 @@ def test_nothing_is_offered_while_something_else_is_missing(place: deployment_ta
     with pytest.raises(Aborted, match=r"(?s)Billing is off.*APIs are off"):
         Deployment(place, lambda _: None, lambda _: "y", fresh).deploy()
     assert fresh.count("gcloud services enable") == 0
+
+
+def test_an_api_that_a_change_of_the_code_needs_is_enabled_before_the_plan_of_its_deployment(
+    place: deployment_target.Target,
+) -> None:
+    before = ENABLED.replace("eventarc.googleapis.com", "")
+    script = Script(**{SERVICES: [before, ENABLED], "gcloud services enable": ""})
+    asked = list[str]()
+
+    def agree(question: str) -> str:
+        asked.append(question)
+        return "y"
+
+    assert Deployment(place, lambda _: None, agree, script, NO_WAIT, base_url="http://x/").deploy()
+    assert asked[0] == "Enable them? [y/N] "
+    enabled, planned = (
+        next(at for at, each in enumerate(script.asked) if each.startswith(begin))
+        for begin in (f"gcloud services enable eventarc.googleapis.com --project={PROJECT}", "terraform plan")
+    )
+    assert enabled < planned
+
+
+def test_a_plan_names_the_apis_that_its_deployment_would_enable(place: deployment_target.Target) -> None:
+    script, said = Script(**{SERVICES: ENABLED.replace("eventarc.googleapis.com", "")}), list[str]()
+    assert not Deployment(place, said.append, lambda _: "y", script).plan().empty
+    assert "APIs are off: eventarc.googleapis.com. `signalbox deploy` enables them." in said
+    assert script.count("gcloud services enable") == 0
+
+
+def test_the_deployment_of_a_saved_plan_enables_the_apis_that_the_plan_named_without_a_question(
+    place: deployment_target.Target,
+) -> None:
+    before = ENABLED.replace("eventarc.googleapis.com", "")
+    script = Script(**{SERVICES: [before, before, ENABLED], "gcloud services enable": ""})
+    steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
+    steps.plan()
+    assert steps.deploy(saved=True)
+    assert script.count(f"gcloud services enable eventarc.googleapis.com --project={PROJECT}") == 1
 
 
 def test_a_plan_offers_nothing_and_changes_nothing(place: deployment_target.Target, fresh: Script) -> None:
@@ -366,6 +405,36 @@ def test_a_plan_names_the_parts_that_it_adds_and_the_code_that_they_follow_from(
     assert list(added_parts(Plan(created=tuple(created("orders"))), parts)) == []
 
 
+def test_a_plan_names_the_parts_that_it_removes() -> None:
+    plan = Plan(destroyed=tuple(created("batch_expand", "queue:batches", "semaphores", "orders")))
+    assert list(removed_parts(plan, ["semaphores", "tasks"])) == [
+        "  removes functions of semaphores: semaphores",
+        "  removes batches: batch_expand, the queue batches",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "call"),
+    [
+        ("api: [documents]\nfunctions: {orders: {invoked_by: [people]}}\n", ["http://x/orders"]),
+        ("api: [documents]\nfunctions: {}\n", ["http://x/documents"]),
+        ("functions: {}\n", []),
+    ],
+)
+def test_the_first_call_is_one_of_a_function_that_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalogue: str, call: list[str]
+) -> None:
+    (tmp_path / "signalbox.yaml").write_text(catalogue)
+    (tmp_path / "functions" / "orders").mkdir(parents=True)
+    (tmp_path / "functions" / "orders" / "main.py").write_text("def orders(request): ...\n")
+    monkeypatch.setattr(smoke, "passes", lambda *_: True)
+    said: list[str] = []
+    project = deployment_target.read(PROJECT, "dev", root=tmp_path)
+    assert Deployment(project, said.append, lambda _: "y", Script(), NO_WAIT, base_url="http://x/").smoke()
+    [works] = [each for each in said if each.startswith("Everything works.")]
+    assert re.findall(r'"(http://[^"]+)"', works) == call
+
+
 def now() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -416,15 +485,41 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
     assert real_gcloud.selects(expression, tasks) == [True, True, False]
 
 
-def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(
-    place: deployment_target.Target,
-) -> None:
-    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
+def test_a_function_that_no_task_waits_for_is_destroyed(place: deployment_target.Target) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ["", ""]})
     said: list[str] = []
     assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
-    assert [line for line in said if "not known" in line] == [
-        "Warning: whether tasks wait for dev-old in the queue dev-flows is not known."
-    ]
+    assert [line for line in said if "not known" in line] == []
+    assert script.count("terraform apply") == 1
+
+
+UNREAD = "whether tasks wait for dev-old in the queue dev-flows is not known: refused"
+
+
+@pytest.mark.parametrize("goal", ["deploy", "saved", "adopt"])
+def test_a_function_is_not_removed_if_a_queue_cannot_be_read_unless_the_person_says_that_nothing_waits(
+    place: deployment_target.Target, goal: str
+) -> None:
+    def steps(*, unchecked: bool) -> Deployment:
+        own = Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty)
+        return replace(own, unchecked=unchecked)
+
+    def run(*, unchecked: bool) -> bool:
+        script.answers["gcloud tasks list"] = [Outcome(1, error="refused"), Outcome(0, "")]
+        own = steps(unchecked=unchecked)
+        return own.adopt() if goal == "adopt" else own.deploy(saved=goal == "saved")
+
+    said: list[str] = []
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
+    steps(unchecked=False).plan()
+    assert [line for line in said if "not known" in line] == [f"Warning: {UNREAD}"], "a plan changes nothing"
+    with pytest.raises(Aborted, match=UNREAD) as stopped:
+        run(unchecked=False)
+    assert f"signalbox deploy -p {PROJECT} -e dev --region us-central1 --unchecked" in str(stopped.value)
+    assert script.count("terraform apply") == 0
+    said.clear()
+    assert run(unchecked=True)
+    assert [line for line in said if "not known" in line] == [f"Warning: {UNREAD}"]
     assert script.count("terraform apply") == 1
 
 
@@ -486,6 +581,22 @@ def test_no_part_of_the_kit_is_removed_while_records_need_it(tmp_path: Path) -> 
     assert refuse_recorded_tasks(project, plan, lambda: with_waiters(5)) == [], "the catalogue has the part"
 
 
+def test_a_plan_counts_the_records_that_callers_can_no_longer_change() -> None:
+    store = empty()
+    states = {"a": "open", "b": "sealed", "c": "completed"}
+    batches = [Put(f"batches/{name}", {"state": state}) for name, state in states.items()]
+    store.commit([*batches, Put("failures/x", {"function": "shop"})])
+
+    def warned(*functions: str) -> list[str]:
+        return left_by_callers(read(json.loads(destroys(*functions))), lambda: store)
+
+    assert [line.partition(".")[0] for line in warned("batches", "batch_complete", "failures")] == [
+        "Warning: batches: 2 records open or sealed, which callers can no longer load, seal, complete or cancel",
+        "Warning: failures: 1 record that can no longer be retried or deleted",
+    ]
+    assert warned("documents") == []
+
+
 def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
     place: deployment_target.Target,
 ) -> None:
@@ -499,15 +610,33 @@ def test_the_part_of_a_function_that_goes_alone_leaves_its_records_to_the_other(
     ).deploy()
 
 
-def test_records_that_cannot_be_read_are_named_and_stop_nothing(place: deployment_target.Target) -> None:
+def with_long_outbox() -> MemoryStore:
+    """Return a database with more outbox records than are read, none of which names the function `old`."""
+    store = MemoryStore(now)
+    for first in range(0, RECORDS_MAX, 500):
+        store.commit([Put(f"outbox/{first + n:05}", {"tasks": []}) for n in range(500)])
+    return store
+
+
+@pytest.mark.parametrize(
+    ("database", "reason"),
+    [
+        (lambda *_: Unreachable(now), "no answer"),
+        (lambda *_: with_long_outbox(), f"outbox has more than {RECORDS_MAX} records to look at"),
+    ],
+)
+def test_a_function_is_not_removed_if_not_all_records_can_be_read_unless_the_person_says_that_nothing_waits(
+    place: deployment_target.Target, database: Callable[..., MemoryStore], reason: str
+) -> None:
     script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": ""})
     said: list[str] = []
-    steps = Deployment(
-        place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=lambda *_: Unreachable(now)
-    )
-    assert steps.deploy()
-    [line] = [each for each in said if "records of the database" in each]
-    assert line == "Warning: whether records of the database signalbox-dev name old is not known: no answer"
+    steps = Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=database)
+    line = f"whether records of the database signalbox-dev name old is not known: {reason}"
+    with pytest.raises(Aborted, match=line):
+        steps.deploy()
+    assert script.count("terraform apply") == 0
+    assert replace(steps, unchecked=True).deploy()
+    assert f"Warning: {line}" in said
 
 
 SHOP = 'module.function["shop"].google_cloudfunctions2_function.function'
@@ -564,7 +693,7 @@ def test_a_function_that_is_replaced_under_its_own_address_keeps_its_tasks(place
 def test_queues_that_cannot_be_listed_are_asked_one_by_one_and_named(place: deployment_target.Target) -> None:
     script = Script(**{"terraform show": destroys("old"), "gcloud tasks queues list": None, "gcloud tasks list": None})
     said: list[str] = []
-    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).deploy()
+    Deployment(place, said.append, lambda _: "y", script, NO_WAIT, "http://x/", database=empty).plan()
     unknown = [line for line in said if line.startswith("Warning: whether tasks wait for dev-old in the queue dev-")]
     assert len(unknown) == len(place.catalogue.queues)
 
@@ -590,6 +719,52 @@ def test_a_plan_that_deletes_or_replaces_a_database_is_refused_whatever_is_confi
     with pytest.raises(Aborted, match=f"This plan {how} the database signalbox-dev, with all its data"):
         getattr(steps, goal)()
     assert script.count("terraform apply") == 0
+
+
+PROTECTED = {
+    "name": "signalbox-prod",
+    "delete_protection_state": "DELETE_PROTECTION_ENABLED",
+    "point_in_time_recovery_enablement": "POINT_IN_TIME_RECOVERY_ENABLED",
+}
+BARE = {name: value.replace("ENABLED", "DISABLED") for name, value in PROTECTED.items()}
+RECOVERED = PROTECTED | {"delete_protection_state": "DELETE_PROTECTION_DISABLED"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost", "flags"),
+    [
+        (
+            PROTECTED,
+            BARE,
+            "the protection against deletion and point-in-time recovery",
+            "--no-delete-protection --no-enable-pitr",
+        ),
+        (RECOVERED, BARE, "point-in-time recovery", "--no-enable-pitr"),
+        (PROTECTED, RECOVERED, "the protection against deletion", "--no-delete-protection"),
+    ],
+)
+@pytest.mark.parametrize("goal", ["deploy", "plan", "adopt"])
+def test_a_plan_that_takes_a_protection_off_the_database_is_refused_with_what_to_write(
+    place: deployment_target.Target, before: dict[str, str], after: dict[str, str], lost: str, flags: str, goal: str
+) -> None:
+    """The environment's file of prod was changed to dev, and names the database explicitly."""
+    change: dict[str, object] = {"actions": ["update"], "before": before, "after": after}
+    script = Script(**{"terraform show": planned({DATABASE: change})})
+    steps = Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/")
+    with pytest.raises(Aborted, match=f"This plan takes {lost} off the database signalbox-prod") as stopped:
+        getattr(steps, goal)()
+    assert 'Write this into infra/environments/dev.tfvars.json: "environment": "prod"' in str(stopped.value)
+    assert f"update --database=signalbox-prod --project={PROJECT} {flags}" in str(stopped.value)
+    assert script.count("terraform apply") == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(BARE, PROTECTED), (BARE, BARE), (PROTECTED, PROTECTED)])
+def test_a_database_that_keeps_or_gains_its_protection_is_changed(
+    place: deployment_target.Target, before: dict[str, str], after: dict[str, str]
+) -> None:
+    change: dict[str, object] = {"actions": ["update"], "before": before, "after": after}
+    script = Script(**{"terraform show": planned({DATABASE: change})})
+    assert Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/").deploy()
 
 
 def test_a_database_that_only_leaves_the_state_is_not_lost(place: deployment_target.Target) -> None:

@@ -35,7 +35,7 @@ SECONDS_MAX = 200
 OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 """Variables of the make that runs the tests, with the arguments of its pytest."""
 
-KITS = ("batch_expand", "sweep")
+KITS = ("sweep",)
 """The functions of the kit that the flow of a new project needs."""
 
 NOT_THERE = (*OF_MAKE, "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CI", "YES", "CONFIRM", "PORT", "DATA", "LOG")
@@ -100,7 +100,8 @@ def shop(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     assert made.returncode == 0, made.stdout
     shop = Shop(folder / "my-shop", outside(installed))
     (shop.folder / ".venv").symlink_to(installed)
-    (installed / "ready").touch()
+    for name in ("ready", "checks"):  # nothing is installed from an index
+        (installed / name).touch()
     return shop
 
 

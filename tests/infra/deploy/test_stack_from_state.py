@@ -153,7 +153,7 @@ def test_a_users_function_is_a_folder_and_an_entry_served_and_called_by_a_task(
 
 def test_a_users_function_is_called_by_and_enqueues_to_those_in_its_entry(site: Site, stack: Stack) -> None:
     greeter = site.applied.catalogue.functions["greeter"]
-    assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("batches", "links", "tasks"))
+    assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("admit", "batches", "links", "tasks"))
 
 
 def test_what_is_closed_to_the_outside_is_closed_to_people(stack: Stack, http: httpx.Client) -> None:

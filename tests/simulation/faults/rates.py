@@ -119,6 +119,11 @@ def _visited_for_the_alarm_only(rate: Rate, alarm_at: datetime | None, now: date
     return after if alarm_at else replace(after, sweep_at=None)
 
 
+def _visited_after_the_alarm(rate: Rate, alarm_at: datetime | None, now: datetime) -> Rate:
+    after = with_alarm(rate, alarm_at, now)
+    return replace(after, sweep_at=alarm_at + machine.ALARM_LOST) if alarm_at else after
+
+
 with_alarm = original("rates.with_alarm")
 
 
@@ -150,6 +155,7 @@ FAULTS = (
     _rates("rate-4", "503 to an early run", "rates.check_due", lambda *_: None),
     _rates("rate-4", "the sweeper", "rates.sweep", lambda *_: 0),
     _rates("rate-4", "the visit to a rate without an alarm", "rates.with_alarm", _visited_for_the_alarm_only),
+    _rates("rate-4", "the visit to a rate before a far alarm", "rates.with_alarm", _visited_after_the_alarm),
     _rates("rate-5", "grants ahead", "rates.AHEAD", timedelta(0)),
     _rates("rate-6", "counting in permits what is owed", "rates.change_settings", _owed_in_time),
     _rates("rate-6", "the new burst as the limit of what is owed", "rates.change_settings", _owed_beyond_the_burst),

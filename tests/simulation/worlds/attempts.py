@@ -3,7 +3,8 @@
 Tasks of several contexts: continuations of one semaphore, some of which release their permit between their attempts,
 units of one batch, and tasks without a context. The code of a task returns, raises every time, or kills its process
 every time. Whenever a task is given up, its code was started as often as is allowed. At rest, no code was started more
-than once too often, every task returned or was given up, every unit has an outcome, and no permit is held.
+than once too often, every task returned or was given up, every unit has an outcome, and no permit is held. In some
+worlds the semaphore is deleted, and perhaps created again, while its tasks run: what they return or raise is their end.
 
 No answer is lost in this world: a count whose answer is lost costs its task a start (docs/protocols/tasks.md).
 """
@@ -37,6 +38,7 @@ from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
@@ -65,6 +67,9 @@ OUTLIVE_RATE = 0.2
 It is then delivered a second time, while its first delivery goes on for some steps."""
 
 SECOND_STEPS_MAX = 40
+
+DELETED_SHARE, AGAIN_SHARE = 0.15, 0.5
+"""The share of worlds in which the semaphore is deleted, and that of these in which it is created again."""
 
 TASKS_LONG = 5
 """Tasks of each context in a long world."""
@@ -126,6 +131,8 @@ class AttemptsWorld:
             self.world.random.randint(0, 1)  # the seeds that notice planted faults were drawn with it
         self.outlive = not self.world.versions and Random(f"outlive {seed}").random() < OUTLIVE_RATE
         self.pauses = Random(f"second deliveries {seed}")
+        self.deleting = Random(f"deleted {seed}")
+        self.is_deleted = not self.world.versions and self.deleting.random() < DELETED_SHARE
         self.away_at = self.world.random.randint(0, DELIVERIES_BEFORE_MAX)
         self.deliveries: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
@@ -135,7 +142,7 @@ class AttemptsWorld:
 
     def run(self) -> None:
         self._enqueue()
-        self.world.run()
+        self.world.run([self._delete_later] if self.is_deleted else [])
         self.world.fault_rates.left = 0
         for _ in range(3):
             self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
@@ -159,6 +166,20 @@ class AttemptsWorld:
             payload = self._payload(f"plain {index}")
             self.world.queue.take(Effect(payload["id"], "q", "user", "plain", payload))
         self.world.fault_rates.left = faults
+
+    def _delete_later(self) -> None:
+        """Delete the semaphore while its tasks run: those that wait or have not begun never run."""
+        again, steps = self.deleting.random() < AGAIN_SHARE, self.deleting.randint(0, SECOND_STEPS_MAX)
+
+        def work() -> None:
+            for _ in range(steps):
+                self.world.step("the operator thinks")
+            self.ended |= {id_ for id_ in self.enqueued if id_.startswith("continuation")}
+            semaphores_sweep.delete(self.world.reliable_ports(), NAME)
+            if again:
+                settings.put(self.world.reliable_ports(), NAME, SemaphoreSettings(1, LEASE_SECONDS))
+
+        self.world.start("the operator", work)
 
     def _payload(self, id_: str) -> dict[str, str]:
         self.enqueued.append(id_)
@@ -187,6 +208,8 @@ class AttemptsWorld:
             runs.run(self.ports, delivered, RetryLimits(ATTEMPTS_MAX), self._is_live, code)
         except GaveUp:
             self._check_given_up(id_)
+        except NoSemaphore as problem:
+            raise Violation(f"the end of {id_} is that its semaphore was deleted") from problem
         except (Broken, CodeExited) as error:
             raise Unavailable("the code raised") from error
 
@@ -247,10 +270,10 @@ class AttemptsWorld:
     def _check_records(self) -> None:
         header, stored = (one.data for one in self.world.store.read(header_path(BATCH), semaphore.path_of(NAME)))
         assert header is not None
-        assert stored is not None
+        assert stored is not None or self.is_deleted
         if (state := Header.from_record(header).state) != "completed":
             raise Violation(f"the batch is {state} for ever")
-        leases = Semaphore.from_record(stored).leases
+        leases = Semaphore.from_record(stored).leases if stored else ()
         if held := [lease.lease_id for lease in leases if lease.is_live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 

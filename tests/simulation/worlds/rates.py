@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -40,7 +40,7 @@ from tests.simulation.world_lengths import operations_max
 
 NAME = "r"
 DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE, PAUSE_RATE = 0.25, 0.25, 0.25, 0.1, 0.4
-LOWERED_SHARE, BEHIND_SHARE = 0.2, 0.5
+LOWERED_SHARE, BEHIND_SHARE, FAR_SHARE = 0.2, 0.5, 0.3
 AHEAD_SECONDS = LIMITS.grants_ahead_seconds
 CALM_SECONDS = 0.35
 """How much longer than the rate says the grants of a calm world may take."""
@@ -93,11 +93,14 @@ class RatesWorld:
         self.lowers = not self.calm and Random(f"lowered {seed}").random() < LOWERED_SHARE
         self.is_behind = self.calm and Random(f"behind {seed}").random() < BEHIND_SHARE
         self.behind_at = datetime.max.replace(tzinfo=UTC)
+        self.is_far = self.calm and not self.is_behind and Random(f"far {seed}").random() < FAR_SHARE
 
     def run(self) -> None:
         random = self.world.random
         service.put(self.world.reliable_ports(), NAME, self.settings)
-        if self.is_behind:
+        if self.is_far:
+            self._run_before_a_far_alarm()
+        elif self.is_behind:
             self._run_behind_a_heavy_wait()
         elif self.calm:
             self.world.run([self._wait] * 6)
@@ -130,6 +133,33 @@ class RatesWorld:
         for seconds, call in enumerate(("wait behind-3", "wait behind-1", "cancel behind-3")):
             at = now + timedelta(seconds=0.7 * seconds)
             self.world.tasks.append(Effect(call, "q", "client", "call", {"call": call}, not_before=at))
+
+    def _run_before_a_far_alarm(self) -> None:
+        """Set an alarm for a heavy wait, hours ahead, and cancel the wait, or make the rate faster.
+
+        The admit run that follows is purged. The wait behind is granted when the sweeper has come an hour later.
+        """
+        ports, faster = self.world.reliable_ports(), self.world.random.random() < 0.5
+        self.world.run([lambda: self._put(replace(SLOW, burst=10))])
+        service.acquire(ports, NAME, AcquireRequest(9, "a"))
+        for id_ in ("far-9", "far-1"):
+            self.seen.called_at[id_] = self.world.now()
+            service.wait(ports, NAME, RateWaitRequest(id_, Call("job", "job", {"id": id_}), int(id_[-1])))
+            self.seen.answered_at[id_] = self.world.now()
+        self.world.pass_time(AHEAD_SECONDS)
+        service.admit(ports, NAME)
+        if faster:
+            service.put(ports, NAME, FAST)
+        else:
+            service.cancel(ports, NAME, "far-9")
+        self.world.queue.purge(lambda effect: effect.not_before is None or effect.not_before < self._in_an_hour())
+        self.world.pass_time(LIMITS.rate_checked_seconds)
+        sweep.sweep(ports)
+        if "far-1" not in self.seen.granted:
+            raise Violation("far-1 sleeps until a far alarm, and its permit is there")
+
+    def _in_an_hour(self) -> datetime:
+        return self.world.now() + timedelta(hours=1)
 
     def _client(self, ports: Ports, effect: Effect) -> None:
         what, id_ = effect.payload["call"].split()
@@ -370,7 +400,7 @@ class RatesWorld:
             raise Violation(f"{lost} were granted, and never ran")
         if wrong := sorted(self.seen.cancelled & self.seen.ran):
             raise Violation(f"{wrong} were cancelled, and ran")
-        if self.calm and not self.is_behind:
+        if self.calm and not (self.is_behind or self.is_far):
             self._check_speed()
         stale = [each.path for each in self.world.store.query(Query(COLLECTION)) if "alarm_at" in (each.data or {})]
         if stale:

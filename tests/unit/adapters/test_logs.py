@@ -3,12 +3,21 @@
 import json
 import re
 import threading
+import warnings
 
 import pytest
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.request_log import logged_request
-from signalbox.adapters.logs import JsonLog, current_trace, given_trace, new_trace, noted, traced
+from signalbox.adapters.logs import (
+    JsonLog,
+    current_trace,
+    given_trace,
+    log_forgotten_awaits,
+    new_trace,
+    noted,
+    traced,
+)
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -122,3 +131,22 @@ def test_the_line_of_a_request_has_the_durations_that_were_noted(
         pass
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line.get("grant_seconds") for line in lines] == [2.0, None]
+
+
+def test_a_coroutine_that_is_never_awaited_is_a_line_with_its_place_and_other_warnings_stay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def refund() -> None: ...
+
+    shown: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *of: shown.append(str(of[0]))
+        log_forgotten_awaits(JsonLog("p"))
+        str(refund())
+        warnings.warn("else", RuntimeWarning, stacklevel=1)
+    line = last_line(capsys)
+    assert (line["severity"], line["message"]) == ("WARNING", "await forgotten")
+    assert "refund" in str(line["detail"])
+    assert re.fullmatch(r"test_logs\.py:\d+", str(line["place"]))
+    assert shown == ["else"]

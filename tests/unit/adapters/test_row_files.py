@@ -78,6 +78,18 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path, end: str) -> None:
     assert file.read_bytes() == first
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_files_are_read_in_the_order_of_their_names_whatever_the_order_of_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backwards: bool
+) -> None:
+    """In a later delivery, another order would be another body (`OtherBody`)."""
+    found = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda *given: iter(sorted(found(*given), reverse=backwards)))
+    for number in (2, 1, 3):
+        write_rows(tmp_path / f"rows-{number}.ndjson", [{"n": number}])
+    assert [row["n"] for row in read_rows(tmp_path / "rows-*.ndjson")] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("end", ["ndjson", "ndjson.gz"])
 @pytest.mark.usefixtures("storage")
 def test_rows_in_cloud_storage(end: str) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from signalbox.adapters.settings import EMBEDDED, from_environment
+from signalbox.adapters.settings import SQLITE, from_environment
 from signalbox.core.records.composite_indexes import parse
 from signalbox_tools.local.services.function_settings import environment_of
 
@@ -25,7 +25,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_PROJECT": "p",
             "SIGNALBOX_LOCATION": "europe-west1",
             "SIGNALBOX_DATABASE": "d",
-            "FIRESTORE_EMULATOR_HOST": EMBEDDED,
+            "FIRESTORE_EMULATOR_HOST": SQLITE,
             "CLOUD_TASKS_EMULATOR_HOST": "h:1",
             "SIGNALBOX_BASE_URL": "https://base.example/",
             "SIGNALBOX_CALLBACK_KEYS": "a key of callbacks",
@@ -59,6 +59,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
             "SIGNALBOX_ARCHIVES": "/var/archives",
             "STORAGE_EMULATOR_HOST": "http://h:6",
+            "SIGNALBOX_PAYLOADS": "gs://payloads",
             "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
@@ -67,7 +68,7 @@ def test_every_setting_has_its_variable() -> None:
         "p",
         "europe-west1",
         "d",
-        "embedded",
+        "sqlite",
         "h:1",
         "https://{function}.example",
         "x-",
@@ -103,6 +104,7 @@ def test_every_setting_has_its_variable() -> None:
         "events@p.example",
         "/var/archives",
         "http://h:6",
+        "gs://payloads",
         {"documents"},
         {"albums": 60},
     )

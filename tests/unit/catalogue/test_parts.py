@@ -38,17 +38,18 @@ async def checkout(order: str) -> None:
 
 orders = app.entry_point()
 """
-OF_A_FLOW = {"batch_expand", "sweep"}
+OF_A_FLOW = {"sweep"}
 OF_DOCUMENTS = {"link_fan_out", "link_refresh", "link_verify", "verifications", "sweep"}
 USES = [
     ("", "pass", set()),
     ("from signalbox import semaphore", 'semaphore("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
     ("from signalbox import rate", 'rate("a").wait(charge.call(order="b"))', {"semaphore_admit"}),
-    ("from signalbox import batch", 'batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
-    ("from signalbox import batch", 'batch("a").populate([], **OPTIONS)', {"semaphore_admit"}),
+    ("from signalbox import batch", 'batch("a").populate([])', {"batch_expand"}),
+    ("from signalbox import batch", 'batch("a").populate([], semaphore="s")', {"batch_expand", "semaphore_admit"}),
+    ("from signalbox import batch", 'batch("a").populate([], **OPTIONS)', {"batch_expand", "semaphore_admit"}),
     ("from signalbox import documents", 'documents.put("a", {})', OF_DOCUMENTS),
     ("from signalbox import documents", "store = [documents]", OF_DOCUMENTS),
-    ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"semaphore_admit"}),
+    ("import signalbox as kit", 'kit.batch("a").populate([], semaphore="s")', {"batch_expand", "semaphore_admit"}),
     ("from signalbox import yokes", 'yokes("likes").put("a", "b")', {"standing_count", "standing_fold", "standings"}),
 ]
 
@@ -136,14 +137,27 @@ def test_a_function_that_only_answers_needs_no_part(tmp_path: Path) -> None:
 
 def test_a_flow_has_the_queues_triggers_and_schedules_that_it_needs_and_no_others(tmp_path: Path) -> None:
     rows = rows_of(project(tmp_path))
-    assert sorted(rows["deployments"]) == ["batch_expand", "orders", "sweep"]
-    assert sorted(rows["queues"]) == ["batches", "flows", "tasks"]
+    assert sorted(rows["deployments"]) == ["orders", "sweep"]
+    assert sorted(rows["queues"]) == ["flows", "tasks"]
     assert (sorted(rows["schedules"]), rows["triggers"]) == (["sweep"], {})
-    assert {"batches", "flows", "mailbox", "outbox"} < set(rows["collections"])
-    assert {"documents", "objects", "semaphores", "yokes"}.isdisjoint(rows["collections"])
-    assert rows["deployments"]["sweep"]["enqueues"] == ["batches", "flows", "tasks"]
-    assert rows["deployments"]["batch_expand"]["enqueues"] == ["batches", "tasks"]
-    assert rows["deployments"]["sweep"]["env"]["SIGNALBOX_PARTS"] == '["batches","flows","sweep","tasks"]'
+    assert {"flows", "log", "mailbox", "outbox"} < set(rows["collections"])
+    assert {"batches", "documents", "objects", "semaphores", "units", "yokes"}.isdisjoint(rows["collections"])
+    assert rows["deployments"]["sweep"]["enqueues"] == ["flows", "tasks"]
+    assert rows["deployments"]["orders"]["enqueues"] == ["flows", "tasks"]
+    assert rows["deployments"]["sweep"]["env"]["SIGNALBOX_PARTS"] == '["flows","sweep","tasks"]'
+
+
+@pytest.mark.parametrize(
+    "entry", ["api: [batches]\nfunctions: {orders: {}}\n", "functions: {orders: {}, printers: {}}\n"]
+)
+def test_flows_enqueue_batches_if_any_code_or_the_api_uses_batches(tmp_path: Path, entry: str) -> None:
+    printers = tmp_path / "functions" / "printers"
+    printers.mkdir(parents=True)
+    (printers / "main.py").write_text(
+        "from signalbox import Function, batch\n\napp = Function('printers')\nshown = batch('b').status()\n"
+        "printers = app.entry_point()\n"
+    )
+    assert "batches" in project(tmp_path, entry).functions["orders"].enqueues
 
 
 def test_each_part_has_the_line_from_which_it_follows(tmp_path: Path) -> None:
@@ -151,7 +165,6 @@ def test_each_part_has_the_line_from_which_it_follows(tmp_path: Path) -> None:
     found = project(tmp_path, "api: [failures]\nfunctions: {orders: {}}\n", imports, task)
     assert dict(found.parts) == {
         "semaphores": "functions/orders/main.py:9",
-        "batches": "functions/orders/main.py:13",
         "flows": "functions/orders/main.py:13",
         "tasks": "functions/orders/main.py:13",
         "failures": "api",
@@ -169,7 +182,14 @@ def test_the_functions_for_callers_follow_from_api(tmp_path: Path, name: str) ->
 
 def test_batches_of_callers_may_have_units_that_wait_for_permits(tmp_path: Path) -> None:
     found = project(tmp_path, "api: [batches]\nfunctions: {orders: {}}\n")
-    assert functions_of(found) == {*OF_A_FLOW, "batches", "batch_complete", "smoke", "semaphore_admit"}
+    assert functions_of(found) == {
+        *OF_A_FLOW,
+        "batches",
+        "batch_complete",
+        "batch_expand",
+        "smoke",
+        "semaphore_admit",
+    }
     assert found.parts["semaphores"] == "api: batches"
 
 
@@ -260,10 +280,8 @@ def test_an_empty_api_names_no_function(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_worker_that_follows_from_the_code_are_overridden(tmp_path: Path) -> None:
-    found = project(
-        tmp_path, "functions: {orders: {}, batch_expand: {memory: 1Gi}}\nqueues: {flows: {concurrent_max: 4}}\n"
-    )
-    assert found.functions["batch_expand"].memory == "1Gi"
+    found = project(tmp_path, "functions: {orders: {}, sweep: {memory: 1Gi}}\nqueues: {flows: {concurrent_max: 4}}\n")
+    assert found.functions["sweep"].memory == "1Gi"
     assert (found.queues["flows"].concurrent_max, found.queues["flows"].attempts_max) == (4, -1)
 
 
@@ -363,7 +381,7 @@ def test_a_function_whose_tasks_are_a_part_of_anothers_work_enqueues_to_its_queu
     )
     both = "functions: {printers: {}, orders: {}}\n"
     found = project(tmp_path, both, imports=f"from signalbox import {imports}", task=task)
-    assert set(found.functions["printers"].enqueues) == {*needed, "batches", "tasks"}
+    assert set(found.functions["printers"].enqueues) == {*needed, "tasks"}
     assert found.places["functions.printers"]["enqueues"] == "orders/main.py:9"
     assert found.parts["flows"].startswith("functions/orders/main.py:")
     own = project(tmp_path, "functions: {printers: {enqueues: []}, orders: {}}\n", task=task)

@@ -141,6 +141,27 @@ SCENARIOS: Mapping[str, Scenario] = {
 THEN = {"copies": ["POST change", "GET copy"], "counts": ["GET count"]}
 
 
+WITHOUT_BATCHES = "functions: {orders: {}}\n"
+
+
+@pytest.mark.parametrize(("catalogue", "status"), [(WITHOUT_BATCHES, 404), (f"api: [batches]\n{WITHOUT_BATCHES}", 202)])
+def test_an_action_on_all_runs_that_match_needs_batches_and_names_their_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalogue: str, status: int
+) -> None:
+    lay_out(tmp_path, monkeypatch, of_flow('await flow.event("e")'), catalogue)
+    body = {"action": "cancel", "state": "running"}
+    with rights_watched() as refused, Harness() as harness:
+        harness.post("orders")
+        harness.run()
+        counted = harness.call("orders", "/flows/order/:act", method="POST", json={**body, "dry_run": True})
+        answer = harness.call("orders", "/flows/order/:act", method="POST", json=body)
+        harness.run()
+        run: Any = harness.call("orders", "/flows/order/o").json
+    assert (counted.json, answer.status_code, refused) == ({"count": 1}, status, [])
+    assert run["state"] == ("running" if status == 404 else "cancelled")
+    assert ("add `api: [batches]`" in answer.text) == (status == 404)
+
+
 PRINTERS = """
 from signalbox import Function
 
@@ -207,14 +228,17 @@ def test_tasks_of_another_function_end_their_part_of_the_work_with_its_own_right
         assert (harness.tasks, refused) == ([], [])
 
 
-def ran(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
-    """Run a scenario in a project with only the parts that follow from its code, and return what has run."""
-    scenario = SCENARIOS[name]
+def lay_out(root: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, catalogue: str) -> None:
     folder = root / "functions" / "orders"
     folder.mkdir(parents=True)
     (folder / "main.py").write_text(MAIN.format(**scenario._asdict()))
-    (root / "signalbox.yaml").write_text("functions: {orders: {}}\n")
+    (root / "signalbox.yaml").write_text(catalogue)
     monkeypatch.chdir(root)
+
+
+def ran(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
+    """Run a scenario in a project with only the parts that follow from its code, and return what has run."""
+    lay_out(root, monkeypatch, SCENARIOS[name], "functions: {orders: {}}\n")
     with Harness() as harness:
         assert harness.post("orders").status == 202
         harness.run()

@@ -24,6 +24,7 @@ from signalbox.client import AsyncClient, Client, LeaseLost, NotFound, Unavailab
 from signalbox.client.aio import semaphores, transport
 from signalbox.client.blocking import semaphores as blocking_semaphores
 from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.problems import NoSemaphore
 
 URL = "http://127.0.0.1:1/"
 
@@ -58,6 +59,11 @@ class Server:
     permits: int = 1
     leases: dict[str, float] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    is_deleted: bool = False
+
+    def delete(self) -> None:
+        """Delete the semaphore, and its leases with it."""
+        self.is_deleted, self.ended = True, self.ended | self.leases.keys()
 
     def live(self, now: float) -> list[str]:
         return [id_ for id_, end in self.leases.items() if now < end and id_ not in self.ended]
@@ -118,6 +124,8 @@ class Network(httpx.AsyncBaseTransport):
             return httpx.Response(403, json={"title": "Forbidden"})
         if request.method in self.refused:
             return httpx.Response(403, json={"title": "Forbidden"})
+        if self.server.is_deleted:
+            return httpx.Response(404, json={"type": f"urn:signalbox:problem:{NoSemaphore.slug()}"})
         loop, wait_seconds = asyncio.get_running_loop(), float(request.url.params.get("wait_seconds", 0))
         if wait_seconds > LIMITS.acquire_wait_seconds_max:
             return httpx.Response(400, json={"title": "Bad semaphore"})
@@ -261,6 +269,25 @@ def test_a_lease_ends_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyP
     with Client(URL, transport=carried) as client, pytest.raises(LeaseLost):
         hold()
     assert was_lost == [True]
+
+
+@pytest.mark.parametrize("seconds", [0, 100, 300])
+def test_the_lease_of_a_deleted_semaphore_is_lost_from_the_next_renewal_on_and_at_the_latest_at_the_end(
+    seconds: float,
+) -> None:
+    loop, network = Loop(), Network(Server(lease_seconds=600))
+    was_lost = []
+
+    async def hold() -> None:
+        async with client_of(network) as client, client.semaphore("till").lease(timeout_seconds=60) as held:
+            await asyncio.sleep(1)
+            network.server.delete()
+            await asyncio.sleep(seconds)
+            was_lost.append(held.is_lost)
+
+    with running(loop) as runner, pytest.raises(LeaseLost):
+        runner.run(hold())
+    assert was_lost == [seconds > 200]
 
 
 async def _work(loop: Loop, network: Network, draw: random.Random, wrong: list[str]) -> None:

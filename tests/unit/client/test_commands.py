@@ -22,9 +22,10 @@ import pytest
 
 from signalbox.adapters import settings
 from signalbox.catalogue.reading import Schedule, load
-from signalbox.client import Client, Unavailable, call
+from signalbox.client import Client, NotFound, Unavailable, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.client.blocking.semaphores import Semaphore
+from signalbox.flows import http as flows_http
 from signalbox.testing import Harness
 from signalbox_tools.cli import flow_replay, leased_command
 from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND
@@ -478,6 +479,34 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
         assert "2 skipped: they had ended before, or no longer match.\n0 of 2 done.\n" in capsys.readouterr().err
 
 
+def test_without_batches_the_command_acts_on_each_run_that_matches(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in ("o-1", "o-2"):
+        client.flow("shop", "checkout").start(run, order=run, item="tea", count=1, amount=5_000)
+    monkeypatch.setattr(flows_http, "is_called_by_queues", lambda _: False)
+    assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 0
+    said = capsys.readouterr().err
+    assert "add `api: [batches]` to the catalogue" in said
+    assert said.endswith("2 of 2 done.\n")
+    assert client.flow("shop", "checkout").count("cancelled") == 2
+
+
+def test_a_batch_that_callers_cannot_read_acts_on_runs_without_progress(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.flow("shop", "checkout").start("o-1", order="o-1", item="tea", count=1, amount=5_000)
+
+    def show(_: object) -> Any:
+        raise NotFound(404, {"title": "Not deployed", "detail": "batches is not deployed for callers"})
+
+    monkeypatch.setattr("signalbox.client.blocking.batches.Batch.show", show)
+    assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 0
+    assert "Its progress cannot be shown: 404 Not deployed: batches is not deployed" in capsys.readouterr().err
+    harness.run()
+    assert client.flow("shop", "checkout").count("cancelled") == 1
+
+
 def test_a_batch_of_runs_that_is_cancelled_has_not_acted_on_all(
     client: Client, harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -804,6 +833,7 @@ def test_the_missed_times_of_a_schedule_are_made_up_for_once(
     harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
 ) -> None:
     span = ("--since", "2026-01-01T00:00:00Z", "--until", "2026-01-20T00:00:00Z", "--yes")
+    harness.advance(20 * 24 * 3600)
     for _ in range(2):
         assert main(["schedules", "backfill", "weekly", *span]) == 0
         assert "3 of 3 done." in capsys.readouterr().err

@@ -306,6 +306,8 @@ def runs(client: Any, harness: Harness) -> None:
     assert run.result(timeout_seconds=1)["paid"] == "receipt of 7"
     assert next(entry["entry"] for entry in run.log()) == "done"
     assert (run.queries(), run.query("receipt")["paid"]) == (["receipt"], "receipt of 7")
+    with pytest.raises(NotFound):
+        run.payload("0" * 64)
     events = list(run.watch())
     assert (events[0]["event"], events[-1]["event"], events[-1]["data"]["state"]) == ("entry", "complete", "completed")
     late = checkout.start("o-8", **order | {"order": "8"})
@@ -323,6 +325,18 @@ def runs(client: Any, harness: Harness) -> None:
     assert [each["id"] for each in checkout.runs(started_after=long_ago, started_before=now)] == ["o-9", "o-8", "o-7"]
     assert [each["id"] for each in checkout.runs(newest_first=True)] == ["o-9", "o-8", "o-7"]
     assert (checkout.count(started_before=long_ago), checkout.count(started_after=long_ago)) == (0, 3)
+    sent = checkout.run("o-11").send("early", 1, start={"arguments": order | {"order": "11"}})
+    assert (sent["started"], "warning" in sent) == (True, False)
+    update = checkout.run("o-11").post_update("rename", "b", key="u1")
+    assert checkout.run("o-11").post_update("rename", "b", key="u1").id == update.id == "u1"
+    with pytest.raises(TimeoutError):
+        checkout.run("o-11").update("rename", "b", key="u1", timeout_seconds=0.2)
+    with pytest.raises(Conflict, match="There is a run"):
+        checkout.run("o-11").update("rename", "c", start={"arguments": order}, if_exists="refuse")
+    checkout.run("o-11").terminate()
+    with pytest.raises(Conflict, match="has not answered"):
+        update.result()
+    checkout.run("o-11").delete()
     drawn = checkout.with_(labels={"tenant": "d"}).start_new(**order | {"order": "10"})
     assert [each["id"] for each in checkout.runs(label="tenant:d")] == [drawn.id]
     drawn.terminate()

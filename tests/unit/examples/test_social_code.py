@@ -430,6 +430,8 @@ def test_a_hub_with_more_dependants_than_one_call_may_read(harness: Harness) -> 
         {"logs": "x" * 10**6, "message": "y" * 10**6},
         {"success": "yes"},
         {"checks": 10**30},
+        {"message": "half a character: \ud800"},
+        {"logs": "\udfff"},
     ],
 )
 def test_an_answer_of_the_sandbox_chooses_nothing_that_is_stored(harness: Harness, added: dict[str, Any]) -> None:

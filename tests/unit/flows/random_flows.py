@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from random import Random
 from typing import Any
 
@@ -12,6 +13,8 @@ from signalbox.flows.model.messages import Cancel, Event, Message, Result
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
+
+import_module("signalbox.flows.api.host")  # as in a function that has flows: it connects calls with the flow that runs
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Code = Callable[[], Coroutine[Any, Any, Any]]

@@ -1,7 +1,7 @@
 """Flows of a shop for tests, and a platform that runs them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from signalbox.adapters.http.json_bodies import json_of
@@ -19,6 +19,7 @@ from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import opened_members
 from signalbox.tasks.api import Call
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed
@@ -121,9 +122,13 @@ class Shop:
         elif task.task in steps.OWN_TASKS:
             steps.run_own_task(self.ports, delivered)
         elif "step" in task.context:
-            steps.run_step(self.ports, self.flows, delivered, RetryLimits(10), lambda _, __: self.run_task(task))
+            steps.run_step(self.ports, self.flows, delivered, RetryLimits(10), lambda _, __: self.run_step(task))
         else:
             self.run_task(task)
+
+    def run_step(self, task: Effect) -> Any:
+        """Run the code of a task as a step, which receives its large arguments."""
+        return self.run_task(replace(task, payload=opened_members(task.payload)))
 
     def run_task(self, task: Effect) -> Any:
         """Run a task's code: what `tasks` has for it, or nothing."""

@@ -971,3 +971,25 @@ def test_the_units_of_a_flows_batch_fail_without_their_semaphore(harness: Harnes
     run = printing.start("1")
     harness.run()
     assert (run.status().result["succeeded"], run.status().result["failed"]) == (0, 1)
+
+
+@pytest.mark.parametrize("others", [[], [lambda: step("c")]])
+def test_a_cancel_that_is_due_comes_before_what_ends_as_its_group_begins_unless_all_of_the_group_has_ended(
+    others: list[Callable[[], Any]],
+) -> None:
+    async def code() -> Any:
+        await flow.shield(step("a"))
+        try:
+            await flow.all(flow.shield(flow.event("n", int)), *[other() for other in others])
+        except (Problem, flow.Cancelled) as error:
+            await flow.shield(step("b"))
+            return type(error).__name__
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Event("n", "one", BEGIN))
+    driver.apply(Cancel("enough", BEGIN))
+    driver.apply(done(driver, "0"))
+    assert {name: values for name, values in driver.kept.items() if values} == ({"n": ["one"]} if others else {})
+    driver.apply(done(driver, "2"))
+    assert driver.ended is not None
+    assert driver.ended.value == ("Cancelled" if others else "BadArgument")

@@ -16,7 +16,7 @@ from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.retention import Keeping
-from signalbox.flows.service import lists, messages, reads, starts
+from signalbox.flows.service import lists, messages, reads, sends, starts
 from signalbox.flows.tasks import bulk
 from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost, total
@@ -149,6 +149,35 @@ def test_an_event_and_the_turn_that_applies_it() -> None:
     event = shop.world.cost_of(lambda: shop.event("approval", "approved"))
     assert event == row_cost("flows", "event")
     assert of(shop, "turn") == row_cost("flows", "event_run")
+
+
+async def answers() -> Any:
+    (await flow.update("add")).answer(1)
+    later = await flow.update("add")
+    await step("work")
+    later.answer(2)
+    await step("work")
+
+
+def test_an_update_and_its_answer_at_once_and_later() -> None:
+    shop, address = Shop(flows_of(answers)), FlowAddress("answers", "1")
+    shop.start("answers")
+    send = partial(sends.send_update, shop.ports, address, "add", None)
+    assert shop.world.cost_of(lambda: send("u1")) == row_cost("flows", "update")
+    assert of(shop, "turn") == row_cost("flows", "update_run")
+    assert shop.world.cost_of(lambda: sends.answer_of(shop.ports, address, "u1")) == row_cost("flows", "answer")
+    send("u2")
+    of(shop, "turn")
+    assert of(shop, "work") == total(row_cost("flows", "step"), row_cost("flows", "update_later"))
+
+
+def test_an_event_that_may_start_its_run() -> None:
+    shop = Shop(flows_of(approval))
+    new = sends.Starting("approval", shop.flows, FUNCTION)
+    send = partial(sends.send_event, shop.ports, FlowAddress("approval", "1"), "other", None, new=new)
+    assert shop.world.cost_of(lambda: send("e1")) == row_cost("flows", "with_start")
+    of(shop, "turn")
+    assert shop.world.cost_of(lambda: send("e2")) == row_cost("flows", "with_start_of")
 
 
 async def labelled() -> Any:

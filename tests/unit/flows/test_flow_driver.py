@@ -208,13 +208,25 @@ def test_an_awaited_value_that_is_not_a_command_is_refused() -> None:
         begun(code)
 
 
+@pytest.mark.filterwarnings("ignore:coroutine '_(wait_for|map)' was never awaited")
 @pytest.mark.parametrize(
-    "forgotten", [lambda: flow.sleep(5), lambda: flow.first(flow.event("a")), lambda: flow.event("b")]
+    "forgotten",
+    [
+        lambda: flow.sleep(5),
+        lambda: flow.first(flow.event("a")),
+        lambda: flow.event("b"),
+        lambda: flow.wait_for(flow.begin(flow.event("c")), 5),
+        lambda: flow.map(step, ["d"]),
+    ],
 )
-def test_a_command_that_is_created_and_not_awaited_is_refused_at_the_next_await(forgotten: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_command_that_is_created_and_not_awaited_is_refused_at_the_next_await_and_at_the_end(
+    forgotten: Callable[[], Any], ends: bool
+) -> None:
     async def code() -> Any:
         forgotten()
-        await step("a")
+        if not ends:
+            await step("a")
 
     with pytest.raises(Stuck, match="neither awaited nor sent it: flow") as stuck:
         begun(code)

@@ -13,7 +13,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import driver as driver_module
 from signalbox.flows.machine import turns
-from signalbox.flows.machine.commands import HeldLock, Lock
+from signalbox.flows.machine.commands import HeldLock, Lock, ReceivedUpdate
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.turns import FlowTurn
@@ -21,9 +21,9 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.log import StoredLog
-from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result, Update
 from signalbox.flows.model.waits import Wait
-from signalbox.flows.problems import CannotFork, CannotRetry, FlowEnded, FlowRunning, TooManyEvents
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowEnded, FlowRunning, TooManyEvents, TooManyUpdates
 from signalbox.flows.service import messages, reads, retries, starts, suspensions
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
@@ -47,6 +47,7 @@ ERRORS: dict[str, type[Exception]] = {
     "NoFlow": NotFound,
     "FlowEnded": FlowEnded,
     "TooManyEvents": TooManyEvents,
+    "TooManyUpdates": TooManyUpdates,
     "FlowRunning": FlowRunning,
     "CannotFork": CannotFork,
     "CannotRetry": CannotRetry,
@@ -140,6 +141,9 @@ class Case:
             case "event":
                 with replaced(flow_events_kept_max=0 if self.condition == "1,000 are kept" else 1_000):
                     self.shop.event("work", "x", id_="x")
+            case "update":
+                with replaced(flow_updates_max=0 if self.condition == "100 are unanswered" else 100):
+                    messages.post_update(ports, ADDRESS, "x", 1, "x")
             case "cancel":
                 messages.cancel(ports, ADDRESS)
             case "terminate":
@@ -187,7 +191,7 @@ def test_each_row_of_the_header_s_table_holds(command: str, state: str, conditio
 def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
     covered = {(command, state) for command, state, _, _ in HEADER_ROWS}
     states = ("none", "running", "suspended", "stuck", "ended")
-    commands = ("start", "event", "cancel", "terminate", "suspend", "fork", "retry", "resume", "delete")
+    commands = ("start", "event", "update", "cancel", "terminate", "suspend", "fork", "retry", "resume", "delete")
     expected = {(command, state) for command in commands for state in states}
     expected |= {("turn", state) for state in states[1:]} | {("sweep", state) for state in states[3:]}
     assert covered == expected
@@ -218,7 +222,7 @@ def test_each_row_of_the_messages_table_holds(message: str, condition: str, beco
     begun = replace(begun, stuck={"type": "flow-failed"} if refused else None)
     turn = FlowTurn.begin(FlowDefinition.from_function(locked if refused else two_steps), begun, (), BEGIN)
     success, failure = CallOutcome(1), CallOutcome.from_problem(Problem("no"))
-    posted: Message = Event("x", 1)
+    posted: Message = Update("x", 1, "u") if message == "update" else Event("x", 1)
     if condition == "the flow has ended":
         turn.take(Cancel("enough"))
         assert turn.driver.ended is not None
@@ -302,6 +306,8 @@ class Code:
     def first(self) -> Any:
         if "lock" in self.condition:
             return Lock("till")
+        if self.condition.startswith("a command waits for it, "):
+            return self.update()
         if self.condition == "several commands wait for its name":
             return flow.all(self.one(), self.one())
         if "shield" in self.condition:
@@ -311,6 +317,11 @@ class Code:
             return flow.event("y")
         return flow.event("x") if self.condition == "a command waits for its name" else step("a")
 
+    async def update(self) -> Any:
+        received: Any = await flow.update("x", int if "value fits" in self.condition else str)
+        received.answer(received.value + 1)
+        return received
+
     async def one(self) -> Any:
         self.received.append(await flow.event("x"))
 
@@ -319,6 +330,8 @@ def entry_of(driver: Driver, entry: str, condition: str) -> Message:
     """Return the entry of a row, for a driver that waits."""
     if entry == "event":
         return Event("x", 7, BEGIN)
+    if entry == "update":
+        return Update("x", 7, "u", BEGIN)
     if entry == "cancel":
         return Cancel("enough", BEGIN)
     if entry == "blank":
@@ -341,6 +354,8 @@ def received(code: Code) -> str:
     match code.received:
         case []:
             return "is not resumed"
+        case [ReceivedUpdate(value=7)]:
+            return "receives the update"
         case [HeldLock() as lock]:
             assert lock.ends_at.day == (2 if "renews" in code.condition else 1)
             return "receives a held lock"
@@ -382,7 +397,8 @@ def test_each_row_of_the_driver_s_table_holds(entry: str, condition: str, become
         "pending": path in driver.pending,
         "held": "0" in driver.held,
         "the other is pending": len(before & set(driver.pending)) == 1,
-        "kept": driver.kept == {"x": [7]},
+        "kept": driver.kept == {"x": [7]} or [update.name for _, update in driver.updates] == ["x"],
+        "refused": driver.replies["u"].failed if "u" in driver.replies else False,
         "cancelling": driver.cancelling,
         "ended": driver.ended is not None,
     }

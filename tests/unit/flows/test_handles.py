@@ -560,3 +560,54 @@ def test_a_cancel_that_waits_for_shields_leaves_a_group_whose_shields_have_ended
     driver.apply(done(driver, "1"))
     assert driver.ended is not None
     assert driver.ended.value == [5]
+
+
+def test_all_that_await_a_handle_receive_its_outcome_also_a_branch_whose_group_it_fails() -> None:
+    seen = []
+
+    async def branch(handle: Any) -> None:
+        try:
+            await handle
+        except BaseException as error:
+            seen.append(str(error))
+            raise
+
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        await flow.all(branch(handle), handle)
+
+    driver = begun(code)
+    driver.apply(done(driver, "0", error="bad"))
+    assert seen == ["bad"]
+
+
+@pytest.mark.parametrize(
+    ("group", "raised"),
+    [
+        (lambda handle: flow.all(flow.first_success(handle), handle), flow.AllFailed),
+        (lambda handle: flow.all(handle, flow.first_success(handle)), Problem),
+    ],
+)
+def test_the_outcome_of_a_handle_passes_through_all_groups_around_one_await_before_the_next_receives_it(
+    group: Callable[[Any], Any], raised: type[Problem]
+) -> None:
+    async def code() -> Any:
+        await group(flow.begin(step("a")))
+
+    driver = begun(code)
+    driver.apply(done(driver, "0", error="bad"))
+    with pytest.raises(Problem) as caught:
+        value_of(driver)
+    assert type(caught.value) is raised
+
+
+def test_an_await_that_the_outcome_of_its_own_handle_abandons_does_not_receive_it() -> None:
+    async def code() -> Any:
+        both = flow.begin(flow.all(flow.event("n"), step("a")))
+        which, _ = await flow.first(flow.settled(both), both)
+        return [which, await both]
+
+    driver = begun(code)
+    driver.apply(Event("n", 1, BEGIN))
+    driver.apply(done(driver, "0.1", 2))
+    assert value_of(driver) == [0, [1, 2]]

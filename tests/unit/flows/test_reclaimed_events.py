@@ -311,3 +311,27 @@ def test_an_item_that_has_ended_is_not_cancelled_by_an_error_of_its_group() -> N
     assert kept(driver) == {}  # the group has not ended: it waits for the shield
     driver.apply(done(driver, "1.0"))
     assert kept(driver) == {"n": [2]}
+
+
+def test_the_errors_of_wrong_events_that_were_kept_count_in_the_order_of_the_items() -> None:
+    async def code() -> Any:
+        await step("a")
+        flow.begin(flow.all(flow.all(flow.event("n", int)), flow.event("n", int)))
+        await step("b")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    event(event(driver, "n", "one"), "n", "two")
+    driver.apply(done(driver, "0"))
+    assert kept(driver) == {"n": ["two"]}
+
+
+def test_events_that_are_kept_again_are_passed_on_in_the_order_of_their_arrival() -> None:
+    async def code() -> Any:
+        flow.begin(flow.all(flow.event("m"), flow.all(step("a"), flow.event("n"))))
+        return await flow.first(flow.event("m"), flow.event("n"))
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    event(event(driver, "n", 1), "m", 2)
+    driver.apply(done(driver, "0.1.0", error="bad"))
+    assert driver.ended is not None
+    assert (driver.ended.value, kept(driver)) == ((1, 1), {"m": [2]})

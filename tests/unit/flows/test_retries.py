@@ -87,6 +87,19 @@ async def saga() -> str:
 
 
 @app.flow
+async def two_sagas() -> list[str]:
+    async def of(what: str) -> str:
+        try:
+            return await work.call(what=what)
+        except Problem:
+            await work.call(what=f"undo {what}")
+            raise
+
+    first = await work.call(what="first")
+    return [first, *await flow.all(of("book"), of("pay"))]
+
+
+@app.flow
 async def raising() -> str:
     await work.call(what="first")
     if "raising" in broken:
@@ -415,7 +428,54 @@ def test_a_family_is_retried_only_by_who_may_retry_its_highest_run(harness: Harn
     for body in ({"family": True}, {"family": True, "dry_run": True}):
         assert harness.post(f"store/flows/inner/{below}/retry", json=body).status == 403
     assert seen == [("retry", "inner"), ("retry", "outer")] * 2
+    alone = harness.post(f"store/flows/inner/{below}/retry", json={})
+    assert (alone.status, alone.json["reason"]) == (409, "parent-moved-on")
+    assert "outer" not in str(alone.json), "a caller who may not retry the parent is not told which run it is"
     assert header_of("outer", "1").rewinds == 0
+
+
+def test_a_coroutine_of_a_group_that_has_handled_its_failure_needs_a_place(harness: Harness) -> None:
+    broken.add("book")
+    two_sagas.start("1")
+    harness.run()
+    assert "undo book" in ran
+    with pytest.raises(CannotRetry) as handled:
+        flows("two_sagas", "1").retry()
+    entries = flows("two_sagas", "1").log()["entries"]
+    failed = next(n for n, each in enumerate(entries, 1) if "error" in each)
+    assert (handled.value.reason, handled.value.field) == ("tail-has-effects", "from_entry")
+    assert handled.value.entries == [n for n, each in enumerate(entries, 1) if n > failed and each["path"] == "1.0.1"]
+    broken.clear()
+    flows("two_sagas", "1").retry(1)
+    harness.run()
+    assert flows("two_sagas", "1").status().result == ["first done", "book done", "pay done"]
+
+
+def test_the_timeline_links_the_sub_flow_that_a_retry_continues(harness: Harness) -> None:
+    broken.add("charge")
+    parent.start("1")
+    harness.run()
+    broken.clear()
+    flows("parent", "1").retry()
+    spans = []
+    for _ in range(2):
+        [span] = harness.get("shop/flows/parent/1/log?spans=true").json["spans"]
+        spans.append((span.get("run", {}).get("id"), span["outcome"]))
+        harness.run()
+    assert spans == [(None, "pending"), (ids_of("child")[0], "done")], "at first, the retry has not been opened"
+
+
+def test_the_timeline_links_a_sub_flow_that_ended_before_the_run_was_retried(harness: Harness) -> None:
+    broken.add("later")
+    careless.start("1")
+    harness.run()
+    [below] = ids_of("child")
+    broken.clear()
+    flows("careless", "1").retry(1)
+    harness.run()
+    assert flows("careless", "1").status().result == "done"
+    [span] = harness.get("shop/flows/careless/1/log?spans=true").json["spans"]
+    assert (span["run"]["id"], span["outcome"]) == (below, "done")
 
 
 def test_a_sub_flow_that_failed_after_its_cancel_is_not_adopted(harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Flows, objects, semaphores, sections and batches end after their queues were purged, or their database was restored.
+"""Flows, objects, semaphores, rates, sections and batches end after a purge of their queues or a restore.
 
 A purge loses all tasks that wait, and leaves their names taken for a day. A restore brings back the records of an
 earlier time, without any task. The names are free, since the restored database has digits of its own in them.
@@ -59,12 +59,14 @@ class Works:
             paid: int = await flow.step(charge.call(amount=amount))
             await flow.sleep(600)
             booked: int = await objects("Ledger", "flow").add(amount=paid)
+            await flow.rate("r")
             async with flow.lock("s"):
                 again: int = await flow.step(charge.call(amount=1))
             return booked + again
 
         harness.add(app)
         harness.put("semaphores/s", json={"permits": 1, "lease_seconds": 60})
+        harness.put("rates/r", json={"per_minute": 60, "burst": 1})
         order.start("o", amount=5)
         for amount in (1, 2, 3):
             objects("Ledger", "posted").add(amount=amount)
@@ -74,8 +76,10 @@ class Works:
             critical_section("index").run(rebuild.call(n=n))
         critical_section("later").run(rebuild.call(n=2), debounce_seconds=600)
         call = {"function": "works", "payload": {}}
-        body = {"units": [{"n": n} for n in range(5)], "task": call | {"task": "paint"}, "sealed": True}
-        harness.post("batches", json={"id": "b", **body, "on_complete": call | {"task": "announce"}})
+        body = {"task": call | {"task": "paint"}, "sealed": True}
+        units = [{"n": n} for n in range(5)]
+        harness.post("batches", json={"id": "b", **body, "units": units, "on_complete": call | {"task": "announce"}})
+        harness.post("batches", json={"id": "rated", **body, "units": units[:2], "rate": "r"})
 
     def deliver(self, count: int) -> None:
         for _ in range(count):
@@ -100,7 +104,7 @@ class Works:
         assert get("works/flows/order/o").json["result"] == 6
         assert get("works/objects/Ledger/posted").json["waiting"] == 0
         assert self.used == self.rebuilt == {0, 1, 2}
-        assert get("batches/b").json["state"] == "completed"
+        assert [get(f"batches/{id_}").json["state"] for id_ in ("b", "rated")] == ["completed"] * 2
         assert self.completed
 
 

@@ -276,6 +276,8 @@ def test_each_address_of_a_flow_asks_the_rule_for_its_own_action() -> None:
         "log": ("GET", "/r/log"),
         "query": ("GET", "/r/queries"),
         "event": ("POST", "/r/events/paid"),
+        "update": ("POST", "/r/updates/add"),
+        "get_update": ("GET", "/r/answers/u1"),
         "cancel": ("POST", "/r/cancel"),
         "terminate": ("POST", "/r/terminate"),
         "suspend": ("POST", "/r/suspend"),
@@ -288,6 +290,33 @@ def test_each_address_of_a_flow_asks_the_rule_for_its_own_action() -> None:
         }
         assert {action: answer.status for action, answer in sent.items()} == dict.fromkeys(requests, 403)
     assert asked == [*requests]
+
+
+def test_a_message_with_a_start_asks_for_all_that_it_may_do_and_tells_nothing_about_the_code() -> None:
+    app, asked = Function("shop"), []
+
+    @app.flow
+    async def order() -> None:
+        await flow.event("paid")
+
+    @app.access("order")
+    def note(access: Access) -> bool:
+        asked.append(access.action)
+        return access.action != "terminate"
+
+    with Harness() as harness:
+        harness.add(app, public=True, exposes=["order"])
+        send, shown = "shop/flows/order/r/events/x", []
+        for if_exists in ("same", "same", "replace_ended", "replace"):
+            answer = harness.post(send, json={"start": {}, "if_exists": if_exists})
+            shown.append((answer.status, answer.json.get("started"), "warning" in answer.json, [*asked]))
+            asked.clear()
+    assert shown == [
+        (202, True, False, ["event", "start"]),
+        (202, None, False, ["event", "start"]),
+        (202, None, False, ["event", "start", "delete"]),
+        (403, None, False, ["event", "start", "delete", "terminate"]),
+    ]
 
 
 def test_a_rule_that_raises_a_problem_answers_it_and_one_without_an_answer_refuses() -> None:

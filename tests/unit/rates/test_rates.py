@@ -308,6 +308,67 @@ def test_a_wait_whose_first_admit_run_was_purged_is_granted_within_two_hours(wor
     assert world.granted().keys() == {1}
 
 
+@pytest.mark.parametrize("faster", [True, False])
+def test_waits_whose_permits_are_there_do_not_sleep_until_a_far_alarm_if_the_run_before_it_is_purged(
+    world: World, faster: bool
+) -> None:
+    """The alarm is for a heavy wait, nine days ahead. The wait is cancelled, or the rate becomes faster."""
+    service.put(world.ports, "r", RateSettings(1 / 1440, 10))
+    assert world.acquired(9)
+    world.waits(1, weight=10)
+    world.waits(2)
+    world.pass_time(1)
+    assert world.granted() == {}
+    [alarm] = world.tasks
+    if faster:
+        service.put(world.ports, "r", RateSettings(60, 10))
+    else:
+        assert service.cancel(world.ports, "r", "w1")
+    world.tasks[:] = [alarm]
+    world.pass_time(LIMITS.rate_checked_seconds)
+    assert sweep.sweep(world.ports) == 1
+    assert world.granted().keys() == ({1, 2} if faster else {2})
+
+
+def test_runs_that_come_before_a_far_alarm_write_nothing_and_the_sweeper_visits_the_rate_once_an_hour(
+    world: World,
+) -> None:
+    service.put(world.ports, "r", RateSettings(1 / 1440, 1))
+    assert world.acquired()
+    world.waits(1)
+    world.pass_time(1)
+    world.granted()
+    before = world.store.read(path_of("r"))[0].update_time
+    world.waits(2)
+    world.pass_time(1)
+    world.granted()
+    assert world.store.read(path_of("r"))[0].update_time == before
+    for _ in range(3):
+        world.pass_time(LIMITS.rate_checked_seconds)
+        assert [sweep.sweep(world.ports) for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_deleted_rate_of_more_waits_than_one_run_deletes_is_continued_by_the_next_delivery(
+    world: World, later: bool
+) -> None:
+    with replaced(rate_grants_page_max=2, rate_pages_max=2, rate_grant_bytes_max=1):
+        for number in range(9):
+            call = Call("quilt", "paint", {})
+            service.wait(world.ports, "r", RateWaitRequest(f"w{number}", call, unit="{}", batch="b"))
+        service.delete(world.ports, "r")
+        if later:
+            service.put(world.ports, "r", RateSettings(60, 2))
+        world.pass_time(1)
+        for left in (7, 5, 3, 1):
+            with pytest.raises(Unavailable, match="left"):
+                service.admit(world.ports, "r")
+            assert len(world.ids(waits_of("r"))) == left
+        service.admit(world.ports, "r")
+    assert world.ids(waits_of("r")) == []
+    assert len([task for task in world.tasks if task.task == "paint"]) == 9
+
+
 def test_the_sweeper_visits_a_rate_without_waits_once_an_hour(world: World) -> None:
     assert sweep.sweep(world.ports) == 0
     world.pass_time(LIMITS.rate_checked_seconds)

@@ -336,3 +336,28 @@ def test_http_takes_it_with_a_continuation_only(harness: Harness, press: Any) ->
     body = {"continuation": continuation, "release_on_failure": True}
     assert harness.post("semaphore-wait/press", json=body).status == 202
     assert harness.take("stamp").context["lease"]["release_on_failure"] is True
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_a_task_returns_or_raises_is_its_end_although_its_semaphore_is_deleted_while_it_runs(
+    harness: Harness, again: bool, between: bool, refused: bool
+) -> None:
+    app = Function("forge")
+
+    @app.task
+    def hammer(lease: Lease) -> None:
+        assert harness.delete("semaphores/forge").status == 204
+        if again:
+            semaphore("forge").ensure(permits=1)
+        if refused:
+            raise Refused("no")
+
+    harness.add(app)
+    semaphore("forge").ensure(permits=1)
+    semaphore("forge").wait(hammer.call(), release_on_return=True, release_on_failure=between)
+    harness.run(raise_errors=False)
+    failures = harness.get("failures").json["failures"]
+    assert [failure["detail"] for failure in failures] == (["no"] if refused else [])
+    assert [values["problem"] for message, values in harness.log.errors] == (["refused"] if refused else [])

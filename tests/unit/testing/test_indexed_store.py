@@ -32,7 +32,7 @@ def test_a_query_without_its_index_is_refused_with_the_entry_to_add() -> None:
         with pytest.raises(NeedsIndex) as refusal:
             ask(QUERY)
         assert (refusal.value.status, refusal.value.slug()) == (400, "needs-index")
-        assert refusal.value.detail == f"Add to `indexes` of infra/catalogue.yaml and deploy: {ENTRY}"
+        assert refusal.value.detail == f"Add to `indexes` of the catalogue and deploy: {ENTRY}"
 
 
 def test_a_query_with_its_index_is_answered() -> None:

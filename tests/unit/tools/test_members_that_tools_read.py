@@ -113,8 +113,8 @@ OF_SCRIPTS = names(
 
 OF_PAGES: Mapping[str, frozenset[str]] = {
     "actions.js": names(
-        "action actions all count effect elements etag given key name names on_all path previewed previews runs "
-        "seen stopped value"
+        "action actions all answers count effect elements etag given key name names on_all path previewed previews "
+        "ready runs seen stopped value warning"
     ),
     "batches.js": names("counts ended live source stream this"),
     "documents.js": names("edges id inside linking links new prefix"),

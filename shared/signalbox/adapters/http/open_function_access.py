@@ -23,14 +23,16 @@ class Access:
     """A request to a flow or to an object of an open function, which a rule permits or not.
 
     - `name`: the name of the flow or of the class.
-    - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``query``, ``event``, ``cancel``,
-      ``terminate``, ``suspend``, ``resume``, ``retry``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``,
-      ``call``, ``get_call`` or ``delete``.
+    - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``query``, ``event``, ``update``,
+      ``get_update``, ``cancel``, ``terminate``, ``suspend``, ``resume``, ``retry``, ``delete`` or ``act_on_all``; of
+      objects ``list``, ``get``, ``call``, ``get_call`` or ``delete``.
     - `id`: the run's id or the object's key; empty for ``list``, ``act_on_all``, and a ``start`` that draws the id.
-    - `member`: the name of the event, the query or the method, or the id of the call for ``get_call``; empty for other
-      actions and for a list of queries.
+    - `member`: the name of the event, the update, the query or the method, or the id of the call for ``get_call`` and
+      of the update for ``get_update``; empty for other actions and for a list of queries.
 
-    A fork asks twice: for ``fork`` with the id of the run whose log it continues, and for ``start`` with the new id.
+    A fork asks twice: for ``fork`` with the id of the run whose log it continues, and for ``start`` with the new id. An
+    event or an update with `start` also asks for ``start``; if it may replace a run, also for ``delete``, and for
+    ``terminate`` if that may not have ended.
     """
 
     request: Request

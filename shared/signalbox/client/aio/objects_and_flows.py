@@ -152,20 +152,76 @@ class Run:
         return await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
 
     async def result(self, timeout_seconds: float) -> Json:
-        """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
+        """Wait for the end and return the result, also a large one.
+
+        Raises `CallFailed` with the run's problem, and `TimeoutError`.
+        """
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             shown = await self._show(wait)
             if shown.member("state", str) in ENDED:
-                return outcome(shown)
+                return await self._opened(outcome(shown))
             await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
-    async def send(self, event: str, value: Json = None) -> None:
-        """Send an event, once. It is kept until the flow waits for it."""
-        await self._transport.json(
-            "POST", *self._address, "events", event, body={"value": value}, headers=keyed(str(uuid.uuid4()))
-        )
+    async def send(
+        self,
+        event: str,
+        value: Json = None,
+        *,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> dict[str, Json]:
+        """Send an event, once. It is kept until the flow waits for it.
+
+        The answer has a `warning` if the code does not wait for the event now. With `start`, for instance
+        ``{"arguments": {"order": "7"}}``, the event starts the run if there is none. If there is one, `if_exists`
+        decides: ``same`` (the default), ``replace_ended``, ``replace`` or ``refuse``.
+        """
+        body = {"value": value, **given(start=start, if_exists=if_exists)}
+        headers = keyed(key or str(uuid.uuid4()))
+        sent = await self._transport.send("POST", *self._address, "events", event, body=body, headers=headers)
+        return sent.shaped(dict)
+
+    async def update(
+        self,
+        name: str,
+        value: Json = None,
+        *,
+        timeout_seconds: float = WAIT_SECONDS_MAX,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> Json:
+        """Send an update, once, and wait for the answer of the run's code. `start` and `if_exists` are as in `send`.
+
+        Raises `CallFailed` with the problem with which the code refused it, `ApiError` if it was not accepted or the
+        run ends without an answer, and `TimeoutError`. A repeat under the same `key` receives the first answer.
+        """
+        began = time.monotonic()
+        update = await self.post_update(name, value, start=start, if_exists=if_exists, key=key)
+        return await update.result(timeout_seconds - (time.monotonic() - began))
+
+    async def post_update(
+        self,
+        name: str,
+        value: Json = None,
+        *,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> "RunUpdate":
+        """Send an update, once, without waiting for its answer."""
+        body = {"value": value, **given(start=start, if_exists=if_exists)}
+        update, parameters = key or str(uuid.uuid4()), {"wait_seconds": 0}
+        address = (*self._address, "updates", name)
+        await self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(update))
+        return self.sent_update(update)
+
+    def sent_update(self, id: str) -> "RunUpdate":
+        """Return an update by the key under which it was sent, without checking that it exists."""
+        return RunUpdate(self._transport, self._address, id)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
@@ -240,8 +296,23 @@ class Run:
         found = await self._transport.send("GET", *self._address, "queries")
         return found.member("queries", list)
 
+    async def payload(self, sha256: str) -> Json:
+        """Return a large value of the run by its hash.
+
+        The status and the log show such a value as ``{"$payload": {"bytes": …, "sha256": …}}``.
+        """
+        found = await self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
+
+    async def _opened(self, shown: Json) -> Json:
+        """Return a value that the status or the log may show by its size and its hash."""
+        match shown:
+            case {"$payload": {"sha256": str(sha256)}}:
+                return await self.payload(sha256)
+        return shown
+
     def log(self) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the entries of the log, in order."""
+        """Iterate over the entries of the log, in order. Large values are shown by their size and their hash."""
         return pages(self._transport, "entries", *self._address, "log")
 
     async def watch(self) -> AsyncIterator[Event]:
@@ -253,7 +324,10 @@ class Run:
             yield event
 
     async def whole_log(self) -> dict[str, Json]:
-        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
+        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run.
+
+        It also has the large values.
+        """
         page = await self._transport.send("GET", *self._address, "log")
         entries, execution = page.member("entries", list), page.member("execution_id", str)
         while token := page.shaped(dict).pop("next_page_token", None):
@@ -261,11 +335,38 @@ class Run:
             if page.member("execution_id", str) != execution:
                 return await self.whole_log()  # the run has continued as new meanwhile
             entries += page.member("entries", list)
-        return {**page.shaped(dict), "entries": entries}
+        arguments = page.member("arguments", dict)
+        for values in (arguments, *entries):
+            for name, value in values.items():
+                values[name] = await self._opened(value)
+        return {**page.shaped(dict), "arguments": arguments, "entries": entries}
 
     async def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
         await self._transport.json("DELETE", *self._address)
+
+
+class RunUpdate:
+    """An update of a run that was accepted; its answer is kept for 32 days."""
+
+    def __init__(self, transport: Transport, address: tuple[str, ...], id: str) -> None:
+        self._transport = transport
+        self._address = (*address, "answers", id)
+        self.id = id
+
+    async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
+        """Wait for the answer.
+
+        Raises `CallFailed` with the problem with which the code refused the update, `Conflict` if the run has ended
+        without an answer, and `TimeoutError`.
+        """
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            answer = await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait})
+            if answer.member("ready", bool):
+                return outcome(answer)
+            await sleep(patience.next_pause(time.monotonic(), f"the update {self.id} has no answer"))
 
 
 class Flow:

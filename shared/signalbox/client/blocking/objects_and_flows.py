@@ -153,20 +153,76 @@ class Run:
         return self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
 
     def result(self, timeout_seconds: float) -> Json:
-        """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
+        """Wait for the end and return the result, also a large one.
+
+        Raises `CallFailed` with the run's problem, and `TimeoutError`.
+        """
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             shown = self._show(wait)
             if shown.member("state", str) in ENDED:
-                return outcome(shown)
+                return self._opened(outcome(shown))
             sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
-    def send(self, event: str, value: Json = None) -> None:
-        """Send an event, once. It is kept until the flow waits for it."""
-        self._transport.json(
-            "POST", *self._address, "events", event, body={"value": value}, headers=keyed(str(uuid.uuid4()))
-        )
+    def send(
+        self,
+        event: str,
+        value: Json = None,
+        *,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> dict[str, Json]:
+        """Send an event, once. It is kept until the flow waits for it.
+
+        The answer has a `warning` if the code does not wait for the event now. With `start`, for instance
+        ``{"arguments": {"order": "7"}}``, the event starts the run if there is none. If there is one, `if_exists`
+        decides: ``same`` (the default), ``replace_ended``, ``replace`` or ``refuse``.
+        """
+        body = {"value": value, **given(start=start, if_exists=if_exists)}
+        headers = keyed(key or str(uuid.uuid4()))
+        sent = self._transport.send("POST", *self._address, "events", event, body=body, headers=headers)
+        return sent.shaped(dict)
+
+    def update(
+        self,
+        name: str,
+        value: Json = None,
+        *,
+        timeout_seconds: float = WAIT_SECONDS_MAX,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> Json:
+        """Send an update, once, and wait for the answer of the run's code. `start` and `if_exists` are as in `send`.
+
+        Raises `CallFailed` with the problem with which the code refused it, `ApiError` if it was not accepted or the
+        run ends without an answer, and `TimeoutError`. A repeat under the same `key` receives the first answer.
+        """
+        began = time.monotonic()
+        update = self.post_update(name, value, start=start, if_exists=if_exists, key=key)
+        return update.result(timeout_seconds - (time.monotonic() - began))
+
+    def post_update(
+        self,
+        name: str,
+        value: Json = None,
+        *,
+        start: Mapping[str, Json] | None = None,
+        if_exists: str | None = None,
+        key: str | None = None,
+    ) -> "RunUpdate":
+        """Send an update, once, without waiting for its answer."""
+        body = {"value": value, **given(start=start, if_exists=if_exists)}
+        update, parameters = key or str(uuid.uuid4()), {"wait_seconds": 0}
+        address = (*self._address, "updates", name)
+        self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(update))
+        return self.sent_update(update)
+
+    def sent_update(self, id: str) -> "RunUpdate":
+        """Return an update by the key under which it was sent, without checking that it exists."""
+        return RunUpdate(self._transport, self._address, id)
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
@@ -241,8 +297,23 @@ class Run:
         found = self._transport.send("GET", *self._address, "queries")
         return found.member("queries", list)
 
+    def payload(self, sha256: str) -> Json:
+        """Return a large value of the run by its hash.
+
+        The status and the log show such a value as ``{"$payload": {"bytes": …, "sha256": …}}``.
+        """
+        found = self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
+
+    def _opened(self, shown: Json) -> Json:
+        """Return a value that the status or the log may show by its size and its hash."""
+        match shown:
+            case {"$payload": {"sha256": str(sha256)}}:
+                return self.payload(sha256)
+        return shown
+
     def log(self) -> Iterator[dict[str, Json]]:
-        """Iterate over the entries of the log, in order."""
+        """Iterate over the entries of the log, in order. Large values are shown by their size and their hash."""
         return pages(self._transport, "entries", *self._address, "log")
 
     def watch(self) -> Iterator[Event]:
@@ -254,7 +325,10 @@ class Run:
             yield event
 
     def whole_log(self) -> dict[str, Json]:
-        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
+        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run.
+
+        It also has the large values.
+        """
         page = self._transport.send("GET", *self._address, "log")
         entries, execution = page.member("entries", list), page.member("execution_id", str)
         while token := page.shaped(dict).pop("next_page_token", None):
@@ -262,11 +336,38 @@ class Run:
             if page.member("execution_id", str) != execution:
                 return self.whole_log()  # the run has continued as new meanwhile
             entries += page.member("entries", list)
-        return {**page.shaped(dict), "entries": entries}
+        arguments = page.member("arguments", dict)
+        for values in (arguments, *entries):
+            for name, value in values.items():
+                values[name] = self._opened(value)
+        return {**page.shaped(dict), "arguments": arguments, "entries": entries}
 
     def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
         self._transport.json("DELETE", *self._address)
+
+
+class RunUpdate:
+    """An update of a run that was accepted; its answer is kept for 32 days."""
+
+    def __init__(self, transport: Transport, address: tuple[str, ...], id: str) -> None:
+        self._transport = transport
+        self._address = (*address, "answers", id)
+        self.id = id
+
+    def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
+        """Wait for the answer.
+
+        Raises `CallFailed` with the problem with which the code refused the update, `Conflict` if the run has ended
+        without an answer, and `TimeoutError`.
+        """
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            answer = self._transport.send("GET", *self._address, parameters={"wait_seconds": wait})
+            if answer.member("ready", bool):
+                return outcome(answer)
+            sleep(patience.next_pause(time.monotonic(), f"the update {self.id} has no answer"))
 
 
 class Flow:

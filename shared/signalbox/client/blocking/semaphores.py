@@ -16,7 +16,7 @@ from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.identity import NoIdentity
 from signalbox.client.model import Json, TaskCall
-from signalbox.client.problems import ApiError, LeaseLost, Unavailable
+from signalbox.client.problems import ApiError, LeaseLost, NotFound, Unavailable
 from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds
 from signalbox.core.given import given
@@ -33,6 +33,9 @@ takes no longer than the first pause, so that another follows while the lease is
 
 CLEAN_UP_SECONDS = 20.0
 """The time for which a release is repeated that follows an interrupted acquire: its caller waits for it."""
+
+NO_SEMAPHORE = "no-semaphore"
+"""The problem of a call for a semaphore that does not exist."""
 
 OVERTAKEN_SECONDS = 2.0
 """How much later than its repeat an acquire may reach the function, by a cold start, and still be released."""
@@ -253,6 +256,11 @@ def _is_refused(error: BaseException) -> bool:
     return 400 <= error.status < 500 and not error.is_repeated
 
 
+def _is_deleted(error: BaseException) -> bool:
+    """Return whether an answer says that there is no semaphore: its leases have ended with it."""
+    return isinstance(error, NotFound) and error.slug == NO_SEMAPHORE
+
+
 class HeldLease:
     """A lease that is renewed in the background while its block runs.
 
@@ -307,7 +315,13 @@ class HeldLease:
         if self._renewal is not None:
             self._renewal.stop()
         is_lost = self.is_lost
-        if not self._semaphore.signal(self._lease) or is_lost:
+        try:
+            is_released = self._semaphore.signal(self._lease)
+        except NotFound as error:
+            if not _is_deleted(error):
+                raise
+            is_released = False
+        if not is_released or is_lost:
             self._is_refused = True
         self.is_released = True
 
@@ -320,7 +334,8 @@ class HeldLease:
         asked_at = lease_clock.monotonic()
         try:
             renewed = self._semaphore._soon(self._seconds / RENEWALS_PER_LEASE).renew(self._lease, self._seconds)
-        except (ApiError, NoIdentity):
+        except (ApiError, NoIdentity) as error:
+            self._is_refused |= _is_deleted(error)
             return not self.is_lost
         if renewed:
             self._ends_at = asked_at + self._seconds

@@ -17,7 +17,7 @@ from typing import Any
 
 from signalbox.core.problems import NewerFormat
 
-READS = 4
+READS = 5
 """The newest format that this release reads."""
 
 FORMAT = "format"

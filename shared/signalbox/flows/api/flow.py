@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from functools import partial
 from types import FunctionType, UnionType
@@ -33,7 +33,9 @@ from signalbox.flows.machine.commands import (
     Inline,
     Lock,
     NextEvent,
+    NextUpdate,
     RatePermits,
+    ReceivedUpdate,
     SettledOf,
     Shield,
     Sleep,
@@ -44,7 +46,7 @@ from signalbox.flows.machine.running_flow import called_at, created, is_running,
 from signalbox.flows.machine.stuck import Cancelled
 from signalbox.flows.machine.tree import Handle, earliest, of_kit
 from signalbox.flows.model.headers import FlowContext
-from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
+from signalbox.flows.problems import AllFailed, BadFlow, CannotQuery, CommandCancelled, TimedOut
 from signalbox.semaphores.model.priorities import Priority
 from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.requests.signatures import plain_result, result_codec
@@ -286,6 +288,31 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     return created(NextEvent(name, type), "flow.event()")
 
 
+@overload
+def update(name: str) -> NextUpdate[Any]: ...
+
+
+@overload
+def update(name: str, type: type[T]) -> NextUpdate[T]: ...
+
+
+@overload
+def update(name: str, type: UnionType) -> NextUpdate[Any]: ...
+
+
+def update(name: str, type: Any = Any) -> NextUpdate[Any]:
+    """Return a command that waits for the next update called `name`. Its result has the `value`, and is to be answered.
+
+    The sender of an update waits for the answer: `received.answer(result)`, or `received.refuse(Problem(…))`. Updates
+    that arrive before the wait are kept. `type` is the type of the value, as for `event`; an update with another value
+    is answered with a `BadArgument`, and the code does not receive it. Without an answer, the next execution of
+    `continue_as_new` receives the update, and a run that ends refuses it. Raises `TypeError` for a type that an
+    argument of a task cannot have.
+    """
+    codec_of(type, f"the update {name!r}")
+    return created(NextUpdate(name, type), "flow.update()")
+
+
 def lock(
     semaphore: str,
     *,
@@ -450,21 +477,26 @@ class AsCompleted(Generic[T]):
         return handle
 
 
-@of_kit
-async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
+def wait_for(item: Awaitable[T], timeout_seconds: float) -> Coroutine[Any, Any, T]:
     """Wait for a command, and return its result. After `timeout_seconds`, abandon the command, as `first` does.
 
     Raises `flow.TimedOut` if the time is over, and `TypeError` for a coroutine, which could be abandoned half done.
     """
     check_commands((item,), "flow.wait_for()")
+    return _created(_wait_for(item, timeout_seconds), "flow.wait_for()")
+
+
+@of_kit
+async def _wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     which, result = await first(done=item, late=sleep(timeout_seconds))
     if which == "late":
         raise TimedOut(f"It has not ended within {timeout_seconds:,g} seconds.")
     return cast("T", result)
 
 
-@of_kit
-async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
+def map(
+    function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50
+) -> Coroutine[Any, Any, list[T]]:
     """Call a function for each of many items, and await each result. At most `at_once` items are in progress at a time.
 
     Returns the results in the order of the items. The first error is raised once the other calls have been cancelled
@@ -473,6 +505,11 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     """
     if not 1 <= at_once <= LIMITS.flow_pending_max:
         raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
+    return _created(_map(function, items, at_once), "flow.map()")
+
+
+@of_kit
+async def _map(function: Callable[[A], Awaitable[T]], items: Iterable[A], at_once: int) -> list[T]:
     driver, results = running_flow("flow.map"), dict[int, T]()
     left = iter(enumerate(items))
 
@@ -499,6 +536,15 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     return [results[number] for number in sorted(results)]
 
 
+def _created(code: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
+    """Record that the code has created a coroutine of the kit, which is a command as the others are."""
+    try:
+        return created(code, name, 3)
+    except CannotQuery:
+        code.close()
+        raise
+
+
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
     """Return a value for the flow's code to return: the flow then starts again with these arguments and an empty log.
 
@@ -514,7 +560,14 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
 
 def send(call: "Call[Any]") -> None:
     """Send a task without waiting for it. It is enqueued by the commit of this turn."""
-    running_flow("flow.send").send(call)
+    driver = running_flow("flow.send")
+    if not driver.replayed:
+        try:
+            call.checked("call")  # a step may have larger arguments
+        except Problem:
+            driver.refused()
+            raise
+    driver.send(call)
 
 
 def progress(value: Any) -> None:
@@ -599,6 +652,7 @@ __all__ = [
     "CommandCancelled",
     "Handle",
     "HeldLock",
+    "ReceivedUpdate",
     "Settled",
     "TimedOut",
     "all",
@@ -627,6 +681,7 @@ __all__ = [
     "shield",
     "sleep",
     "step",
+    "update",
     "uuid",
     "wait_for",
 ]

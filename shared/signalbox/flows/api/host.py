@@ -158,5 +158,5 @@ def _refusal() -> Exception | None:
     return InFlow(text) if is_running() else None
 
 
-flow_hooks.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused)
+flow_hooks.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused, is_running)
 runtime.refuse_where(_refusal)

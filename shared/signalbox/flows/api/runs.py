@@ -33,9 +33,15 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
+from signalbox.flows.model.payloads import opened_entry
 from signalbox.flows.problems import BadFlow
-from signalbox.flows.service import messages, queries, reads, retries, starts, suspensions
+from signalbox.flows.requests import IF_EXISTS, IfExists
+from signalbox.flows.service import messages, queries, reads, retries, sends, starts, suspensions
+from signalbox.flows.service.sends import Sent, Starting
 from signalbox.flows.shown import FlowLogShown, FlowRetryShown, waits_shown
+from signalbox.objects.problems import NotReady
+from signalbox.payloads.model import escaped, opened
+from signalbox.payloads.service import opening_those_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,7 +60,7 @@ class FlowStatus:
     """The status of a run.
 
     - `state` is running, suspended, stuck, completed, failed or cancelled.
-    - `result` is the value that the code returned.
+    - `result` is the value that the code returned, also if it is stored as a payload.
     - `error` is the problem that ended the run, and `trace` the place where the code raised it.
     - `problem` is the reason why the run is stuck. Both `error` and `problem` are empty if there is none.
     - `progress` is the last value of `flow.progress`.
@@ -85,10 +91,12 @@ class FlowStatus:
     def of(cls, header: FlowHeader) -> Self:
         """Return the status of a run from its header and from the stuck sub-flows below the run."""
         outcome = header.end.outcome.to_json() if header.end else {}
+        with opening_those_of(runtime.ports()):
+            result = opened(outcome.get("result"))
         return cls(
             header.address.key,
             header.state,
-            outcome.get("result"),
+            result,
             outcome.get("error", {}),
             header.progress,
             json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
@@ -132,14 +140,61 @@ class FlowRun:
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
         return started(NO_FLOWS, self._address, written, on_complete, self._labels, self._timeout_seconds)
 
-    def event(self, name: str, value: Any = None, *, id: str | None = None) -> None:
+    def event(
+        self,
+        name: str,
+        value: Any = None,
+        *,
+        id: str | None = None,
+        start: "Starting | None" = None,
+        if_exists: IfExists = "same",
+    ) -> Sent:
         """Send an event, which is kept until the flow waits for it. Calls with the same `id` send the same event once.
+
+        With `start`, for instance `checkout.starting(order=7)`, the event starts the run if there is none, in one
+        commit. If there is a run, `if_exists` decides: `same`, it receives the event; `replace_ended`, the same, but an
+        ended run is removed and another one starts; `replace`, it is terminated and removed, and another one starts;
+        `refuse`, `RunExists` is raised. The answer has a `warning` if the code does not wait for the event now.
 
         Raises `NoFlow` or `FlowEnded`.
         """
-        sent = _written(value, "value")
+        sent, new = _written(value, "value"), self._new(start, if_exists)
         id_ = id or idempotency_key("event", self._address.base, name, sent) or runtime.ports().store.new_id()
-        messages.post_event(runtime.ports(), self._address, name, sent, id_)
+        with REQUESTS.handled():
+            return sends.send_event(runtime.ports(), self._address, name, sent, id_, new)
+
+    def update(
+        self,
+        name: str,
+        value: Any = None,
+        *,
+        id: str | None = None,
+        start: "Starting | None" = None,
+        if_exists: IfExists = "same",
+    ) -> "SentUpdate":
+        """Send an update, which the code receives once and answers (`flow.update`). Return at once.
+
+        `wait` waits for the answer, and `result` returns it. Calls with the same `id` send the same update once, and
+        all of them receive its answer. `start` and `if_exists` mean the same as for `event`. Raises `NoFlow`,
+        `FlowEnded` or `TooManyUpdates`.
+        """
+        sent, new = _written(value, "value"), self._new(start, if_exists)
+        id_ = id or idempotency_key("update", self._address.base, name, sent) or runtime.ports().store.new_id()
+        with REQUESTS.handled():
+            return SentUpdate(self._address, sends.send_update(runtime.ports(), self._address, name, sent, id_, new))
+
+    def sent_update(self, id: str) -> "SentUpdate":
+        """Return the update that was sent under an id, without checking that it exists."""
+        return SentUpdate(self._address, Sent(messages.check_update_id(id)))
+
+    def _new(self, start: "Starting | None", if_exists: str) -> "Starting | None":
+        if start is None:
+            return None
+        if start.flow != self._address.name:
+            raise BadFlow(f"`start` is for the flow {start.flow}, not for {self._address.name}.", field="start")
+        if if_exists not in IF_EXISTS:
+            raise BadFlow(f"`if_exists` must be one of {', '.join(IF_EXISTS)}.", field="if_exists")
+        return replace(start, if_exists=if_exists)
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the run: `flow.Cancelled` is raised at the place where the run's code waits.
@@ -220,13 +275,46 @@ class FlowRun:
 
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
-        header, entries = reads.get_log(runtime.ports().store, self._address)
-        log: dict[str, Any] = json_of(FlowLogShown.of(header, entries, entries))
+        header, stored = reads.get_log(runtime.ports().store, self._address)
+        with opening_those_of(runtime.ports()):
+            entries = tuple(map(opened_entry, stored))
+            arguments = {name: escaped(opened(value)) for name, value in header.arguments.items()}
+        log: dict[str, Any] = json_of(FlowLogShown.of(replace(header, arguments=arguments), entries, entries))
         return log
 
     def delete(self) -> None:
         """Delete a run that has ended or is stuck. Raises `FlowRunning`."""
         sweep.delete(runtime.ports(), self._address)
+
+
+class SentUpdate:
+    """An update that was sent, and its answer, which may not exist yet.
+
+    `warning` is not empty if the code did not wait for the update. `started` is whether it has started the run.
+    """
+
+    def __init__(self, address: FlowAddress, sent: Sent) -> None:
+        self._address = address
+        self.id = sent.id
+        self.started = sent.started
+        self.warning = sent.warning
+
+    def ready(self) -> bool:
+        """Return whether the update has an answer. Raises `NotAnswered` if the run has ended without one."""
+        return self.wait(0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most `seconds` for the answer; return whether there is one. Raises as `ready` does."""
+        return sends.answer_of(runtime.ports(), self._address, self.id, seconds) is not None
+
+    def result(self) -> Any:
+        """Return the answer. Raises the `Problem` with which the code refused the update, `NotReady`, `NotAnswered`."""
+        answer = sends.answer_of(runtime.ports(), self._address, self.id)
+        if answer is None:
+            raise NotReady(f"The update {self.id} has no answer yet: wait for it.")
+        if problem := answer.problem():
+            raise problem
+        return answer.result
 
 
 class Flow(Generic[P, R]):
@@ -279,6 +367,16 @@ class Flow(Generic[P, R]):
         arguments = self._checked(args, kwargs)
         address = FlowAddress.checked(self.name, id)
         return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
+
+    def starting(self, *args: P.args, **kwargs: P.kwargs) -> Starting:
+        """Return the run that an event or an update starts if there is none.
+
+        It is an argument: `run.event("add", item, start=cart.starting(owner="ann"))`.
+
+        Raises `WrongArguments` (a `TypeError`).
+        """
+        options = self._on_complete, self._labels, self._timeout_seconds
+        return starting(self._local(), self.name, self._checked(args, kwargs), *options)
 
     def start_new(self, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
         """Start a run under an id that the kit draws, and return the run.
@@ -352,6 +450,11 @@ class NewRun:
             self._flow, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
         )
 
+    def starting(self, on_complete: Call | None = None, **arguments: Any) -> Starting:
+        """Return the run that an event or an update starts if there is none, whichever function has its code."""
+        written = {argument: _written(value, argument) for argument, value in arguments.items()}
+        return starting(NO_FLOWS, self._flow, written, on_complete, self._labels, self._timeout_seconds)
+
     def start(self, on_complete: Call | None = None, **arguments: Any) -> FlowRun:
         """Start the run, whichever function has its code. In a task, a second delivery starts the same run.
 
@@ -417,6 +520,20 @@ def _written(value: Any, field: str) -> Json:
         return encode_unannotated(value, field)
     except WrongValue as error:
         raise BadFlow(f"{error}.", field=field) from error
+
+
+def starting(
+    local: Flows,
+    flow: str,
+    arguments: Mapping[str, Json],
+    on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
+) -> Starting:
+    """Return the run that a message starts if there is none. Raises `BadFlow` for an unknown flow."""
+    follow = on_complete and deployed(on_complete, "on_complete")
+    function = local.function if flow in local.definitions else function_of(flow)
+    return Starting(flow, local, function, arguments, follow, labels, timeout_seconds)
 
 
 def started(

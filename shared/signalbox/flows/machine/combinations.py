@@ -122,6 +122,8 @@ class Group:
             before = len(self.tree.ready)
             self.adds = True
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
+            if not self._takes_one and len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+                self.tree.deliver(before)  # up to this group, so that the outcomes of its items keep their order
             self.adds = False
             if self._takes_one and self.stops(before):
                 return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from types import CoroutineType, TracebackType
-from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call
@@ -22,6 +22,7 @@ from signalbox.core.codec.json_types import type_errors
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
@@ -160,10 +161,56 @@ class NextEvent(Command[T]):
 
     def outcome_of(self, value: Any, *, stored: bool) -> CallOutcome:
         """Return the outcome of an event's value. Unknown fields are an error, unless the value is read as `stored`."""
-        try:
-            return CallOutcome(decode(codec_of(self.type, self.event), value, f"the event {self.event}", stored=stored))
-        except WrongValue as error:
-            return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
+        return _decoded(self.type, value, f"the event {self.event}", stored=stored)
+
+
+class Answers(Protocol):
+    """The driver, as updates see it."""
+
+    def reply(self, number: int, outcome: CallOutcome) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReceivedUpdate(Generic[T]):
+    """An update that the code has received, and whose caller waits for the answer. `value` is its value."""
+
+    name: str
+    value: T
+    _number: int
+    _run: Answers
+
+    def answer(self, result: Any = None) -> None:
+        """Answer the update: its callers receive `result`, once the commit of this turn has landed.
+
+        Raises `BadFlow` if the code has answered it before.
+        """
+        self._run.reply(self._number, CallOutcome(result))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer the update with a problem, which is raised for its callers. Raises as `answer` does."""
+        if not isinstance(problem, Problem):
+            raise TypeError(f"An update is refused with a `Problem`, not with {type(problem).__name__}.")
+        self._run.reply(self._number, CallOutcome(raised=problem))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextUpdate(Command[ReceivedUpdate[T]]):
+    """Wait for the next update of a name whose value is of the `type`. Others are answered with an error."""
+
+    kind = "update"
+    update: str
+    type: Any = Any
+
+    def __post_init__(self) -> None:
+        check_event_name(self.update, "an update")
+
+    @property
+    def name(self) -> str:
+        return self.update
+
+    def outcome_of(self, value: Any, *, stored: bool) -> CallOutcome:
+        """Return the decoded value, or the error with which the update is answered, as for an event."""
+        return _decoded(self.type, value, f"the update {self.update}", stored=stored)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,7 +302,7 @@ class ObjectCall(Command[Any]):
     result: Codec = JSON
 
     def __post_init__(self) -> None:
-        _check_arguments(self.arguments)
+        _check_arguments(self.arguments, CORE_LIMITS.task_bytes_max)
 
     @property
     def name(self) -> str:
@@ -278,7 +325,7 @@ class SubFlow(Command[T]):
     id: str = ""
 
     def __post_init__(self) -> None:
-        _check_arguments(self.arguments)
+        _check_arguments(self.arguments, value_bytes_max(CORE_LIMITS.task_bytes_max))
 
     @property
     def name(self) -> str:
@@ -476,10 +523,17 @@ class HeldLock:
 # --- checks ---
 
 
-def check_event_name(name: Any) -> str:
-    """Return an event's name. Raises `BadFlow`."""
+def _decoded(type_: Any, value: Any, what: str, *, stored: bool) -> CallOutcome:
+    try:
+        return CallOutcome(decode(codec_of(type_, what), value, what, stored=stored))
+    except WrongValue as error:
+        return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
+
+
+def check_event_name(name: Any, what: str = "an event") -> str:
+    """Return the name of an event or of an update. Raises `BadFlow`."""
     if not 0 < utf8_bytes(name) <= LIMITS.flow_event_name_bytes_max:
-        detail = f"The name of an event must be a string of 1 to {LIMITS.flow_event_name_bytes_max} bytes of UTF-8."
+        detail = f"The name of {what} must be a string of 1 to {LIMITS.flow_event_name_bytes_max} bytes of UTF-8."
         raise BadFlow(detail, field="name")
     return str(name)
 
@@ -489,9 +543,9 @@ def _check_lease_seconds(value: float | None) -> None:
         check_seconds("lease_seconds", value, CORE_LIMITS.lease_seconds_max)
 
 
-def _check_arguments(arguments: Mapping[str, Any]) -> None:
+def _check_arguments(arguments: Mapping[str, Any], bytes_max: int) -> None:
     """Raise `BadFlow` where the code creates the command, if the arguments are not JSON or too large."""
     if error := next(type_errors(dict(arguments), Any, "arguments"), None):
         raise BadFlow(f"Arguments must be JSON: {error}.", field="arguments")
-    if len(json.dumps(dict(arguments))) > CORE_LIMITS.task_bytes_max:
-        raise BadFlow(f"Arguments must have at most {CORE_LIMITS.task_bytes_max:,} bytes.", field="arguments")
+    if len(json.dumps(dict(arguments))) > bytes_max:
+        raise BadFlow(f"Arguments must have at most {bytes_max:,} bytes.", field="arguments")

@@ -26,6 +26,9 @@ schedules nothing: a turn compares the pending commands before and after, and it
     event   a command waits for its name                   receives the value       not pending
     event   several commands wait for its name             the first receives it    the other is pending
     event   no command waits for its name                  is not resumed           kept
+    update  a command waits for it, the value fits         receives the update      not pending
+    update  a command waits for it, the value does not     is not resumed           refused
+    update  no command waits for its name                  is not resumed           kept
     cancel  the first one                                  receives Cancelled       cancelling
     cancel  the first one, while a shield is awaited       is not resumed           cancelling
     cancel  a later one                                    is not resumed           cancelling
@@ -42,7 +45,7 @@ import inspect
 import sys
 from bisect import bisect
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from logging import LogRecord
@@ -51,6 +54,7 @@ from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue, decode, is_plain
 from signalbox.core.codec.json_types import copied
 from signalbox.core.effects import name_of
@@ -70,6 +74,8 @@ from signalbox.flows.machine.commands import (
     HeldLock,
     Lock,
     NextEvent,
+    NextUpdate,
+    ReceivedUpdate,
     Renew,
     SettledOf,
     Shield,
@@ -102,9 +108,10 @@ from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowContext, FlowHeader, Origin
 from signalbox.flows.model.labels import check_label
 from signalbox.flows.model.log import time_of
-from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Incoming, Message, Result, Update
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PayloadUnread, opened, opened_members
 
 Code = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -196,7 +203,9 @@ class Driver:
 
     - `pending` are the commands that it waits for, and `held` the leases of its locks, both by path.
     - `kept` are the events that no command waits for, in the order of their arrival, and `reclaimed` those of commands
-      whose outcome the code never receives: their numbers, names and values. `events` counts all events.
+      whose outcome the code never receives: their numbers, names and values. `events` counts all events and updates.
+    - `updates` are the updates that no command waits for, and `received` those that the code has received and not
+      answered, both with their numbers. `replies` has the answers, by the ids of their updates.
     - `sent` are the tasks that it has sent, and `granted` the leases that it has received, since the replay.
     - `logged` are the lines that it has logged for the first time.
     - `refusals` are the errors of commands that the kit refused.
@@ -218,6 +227,9 @@ class Driver:
     kept_numbers: dict[str, list[int]] = field(default_factory=dict)
     reclaimed: list[tuple[int, str, Any]] = field(default_factory=list)
     events: int = 0
+    updates: list[tuple[int, Update]] = field(default_factory=list)
+    received: dict[int, Update] = field(default_factory=dict)
+    replies: dict[str, CallOutcome] = field(default_factory=dict)
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
     granted: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -244,7 +256,8 @@ class Driver:
     def of(cls, definition: FlowDefinition, header: FlowHeader, position: Position | None = None) -> Self:
         """Return the code of a run before its start."""
         encode, begin = definition.signature.encode, definition.begin
-        return cls(lambda: begin(header.arguments), position or Position.of(header), header.context, encode=encode)
+        code = lambda: begin(opened_members(header.arguments))  # noqa: E731
+        return cls(code, position or Position.of(header), header.context, encode=encode)
 
     # --- commands of a turn ---
 
@@ -271,6 +284,9 @@ class Driver:
                 self.apply_result(entry)
             case Event():
                 self.apply_event(entry)
+            case Update():
+                self.events += 1
+                self._receive_update(self.events, entry)
             case Blank():
                 return self
             case Cancel() if not self.cancelling and self.ended is None:
@@ -331,7 +347,7 @@ class Driver:
                     raise self._loops(LIMITS.flow_advances_max)
             try:
                 parent.got(slot, outcome)
-            except Stuck:
+            except (Stuck, PayloadUnread):
                 raise
             except BaseException as error:
                 if ends_process(error):
@@ -431,6 +447,9 @@ class Driver:
         self._receive(self.events, entry.name, entry.value)
 
     def _receive(self, number: int, name: str, value: Any) -> None:
+        if isinstance(value, Update):
+            self._receive_update(number, value)
+            return
         first = next((pending for pending in self.pending.values() if waits_for(pending, name)), None)
         if first is not None:
             self._complete_event(first, number, value)
@@ -440,17 +459,37 @@ class Driver:
         numbers.insert(at, number)
         self.kept.setdefault(name, []).insert(at, value)
 
+    def _receive_update(self, number: int, update: Update) -> None:
+        """Complete the first command that waits for an update, or keep the update."""
+        for pending in [*self.pending.values()]:
+            if isinstance(pending.command, NextUpdate) and pending.command.update == update.name:
+                self._complete_update(pending, number, update)
+                return
+        self.updates.insert(bisect(self.updates, number, key=itemgetter(0)), (number, update))
+
+    def _complete_update(self, pending: PendingCommand, number: int, update: Update) -> bool:
+        """Complete a command with an update, or refuse the update if its value is of another type."""
+        decoded = self._value(pending, update.value)
+        if decoded.raised:
+            assert isinstance(decoded.raised, Problem), "a value that does not fit is a problem"
+            self.replies[update.id] = CallOutcome.from_problem(decoded.raised)
+            return False
+        pending.event, self.received[number] = (number, update), update
+        self.complete(pending, CallOutcome(ReceivedUpdate(update.name, decoded.result, number, self)))
+        return True
+
     def _complete_event(self, pending: PendingCommand, number: int, value: Any) -> None:
         pending.event = (number, value)
         self.complete(pending, self._value(pending, value))
 
     def _value(self, pending: PendingCommand, value: Any) -> CallOutcome:
-        """Return the outcome of an event's value for the command that waits for it.
+        """Return the outcome of the value of an event or of an update for the command that waits for it.
 
         A field that the type does not have may be a misspelt one, so it is an error. A replay by newer code ignores
         fields that the type had when the event was applied.
         """
-        assert isinstance(pending.command, NextEvent), "only this command waits for an event"
+        assert isinstance(pending.command, NextEvent | NextUpdate), "only these commands wait for a value"
+        value = opened(value)
         strict = pending.command.outcome_of(value, stored=False)
         if not strict.failed:
             return strict
@@ -517,12 +556,21 @@ class Driver:
         return self._add(PendingCommand(self, path, command, parent, slot, location))
 
     def _add(self, pending: PendingCommand) -> PendingCommand:
-        """Add a pending command. If it waits for an event that was kept, the event is its result at once."""
+        """Add a pending command. If it waits for an event or an update that was kept, that is its result at once."""
         self.pending[pending.path] = pending
+        if isinstance(pending.command, NextUpdate):
+            self._add_update(pending, pending.command.update)
+            return pending
         event = pending.command.name if isinstance(pending.command, NextEvent) else ""
         if event and self.kept.get(event):
             self._complete_event(pending, self.kept_numbers[event].pop(0), self.kept[event].pop(0))
         return pending
+
+    def _add_update(self, pending: PendingCommand, name: str) -> None:
+        for number, update in [kept for kept in self.updates if kept[1].name == name]:
+            self.updates.remove((number, update))
+            if self._complete_update(pending, number, update):
+                return
 
     def complete(self, pending: PendingCommand, outcome: CallOutcome) -> None:
         """Send the outcome of a command to its parent."""
@@ -530,22 +578,35 @@ class Driver:
         self.ready.append((pending.parent, pending.slot, outcome))
 
     def reclaim(self, pending: PendingCommand) -> None:
-        """Release the lock, or keep the event, that a command has received for code that never receives it."""
+        """Release the lock, or keep the event or the update, that a command has received for code that never receives
+        it.
+        """
         event, pending.event = pending.event, None
         match pending.command:
             case Lock():
                 self.release(pending.path)
             case NextEvent(event=name) if event and self.patched(KEPT_PATCH):
                 self.reclaimed.append((event[0], name, event[1]))
+            case NextUpdate(update=name) if event:
+                self.reclaimed.append((event[0], name, self.received.pop(event[0])))
 
-    def kept_events(self) -> list[tuple[str, Any]]:
-        """Return the names and the values of the kept events, in the order of their arrival."""
-        kept = [
-            (number, name, value)
+    def passed_on(self, unanswered: Collection[str]) -> list[Incoming]:
+        """Return what the next execution receives, in the order of its arrival.
+
+        These are the kept events and updates, and the updates among `unanswered` that the code has received.
+        """
+        kept: list[tuple[int, Incoming]] = [
+            (number, Event(name, value))
             for name, values in self.kept.items()
             for number, value in zip(self.kept_numbers[name], values, strict=True)
         ]
-        return [(name, value) for _, name, value in sorted(kept, key=itemgetter(0))]
+        received = ((number, update) for number, update in self.received.items() if update.id in unanswered)
+        return [each for _, each in sorted([*kept, *self.updates, *received], key=itemgetter(0))]
+
+    @property
+    def unanswered(self) -> list[Update]:
+        """The updates that the code has not answered, received or not."""
+        return [*(update for _, update in self.updates), *self.received.values()]
 
     def keep_reclaimed(self) -> None:
         """Keep the reclaimed events, unless a command waits for them."""
@@ -614,6 +675,16 @@ class Driver:
             raise BadFlow(f"The code of a run can answer at most {LIMITS.flow_answers_max} queries.")
         self.answers[query] = function
 
+    def reply(self, number: int, outcome: CallOutcome) -> None:
+        """Answer an update that the code has received. Raises `BadFlow` for a second answer, and `Stuck`."""
+        if self.dropped:
+            return
+        update = self.received.get(number)
+        if update is None:
+            raise BadFlow("The code has answered this update before. Answer it once.")
+        self.replies[update.id] = _reply(update, outcome)
+        del self.received[number]
+
     def label(self, name: str, value: str | None) -> None:
         """Set or remove a label.
 
@@ -626,9 +697,23 @@ class Driver:
             self.labels[name] = value
 
 
+def _reply(update: Update, outcome: CallOutcome) -> CallOutcome:
+    """Return the answer to an update as its record contains it. Raises `Stuck`."""
+    if isinstance(outcome.raised, Problem):
+        return CallOutcome.from_problem(outcome.raised)
+    name = f"the answer to the update {update.name}"
+    try:
+        written = encode_unannotated(outcome.result, name)
+    except WrongValue as error:
+        raise Stuck("flow-failed", f"{error}.") from error
+    return CallOutcome(copied(stored_json(written, name, CORE_LIMITS.result_bytes_max)))
+
+
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
     """Return an outcome of the log, with a new result object that the code may change. Raises `Stuck`."""
-    codec, result = pending.command.codec, outcome.result
+    codec, result = pending.command.codec, opened(outcome.result)
+    if result is not outcome.result:
+        outcome = CallOutcome(result, object=outcome.object)
     if is_plain(codec):
         return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
     try:

@@ -12,12 +12,14 @@ from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of
 from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
 from signalbox.core.lazy_dataclasses import replace
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.core.wake_ups import wake_up
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits, Renew, Step
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.waits import Wait
+from signalbox.payloads.model import PAYLOADS_FORMAT, payloads_in
 
 
 def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
@@ -48,7 +50,8 @@ def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, 
     name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
     context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
     context |= {"delayed": True} if call.delay_seconds else {}
-    return call.effect(name, now or EPOCH, step=context)  # without a delay, the time is not used
+    newer = {FORMAT: PAYLOADS_FORMAT} if payloads_in(*call.payload.values()) else {}
+    return call.effect(name, now or EPOCH, step=context, **newer)  # without a delay, the time is not used
 
 
 def result_call(header: FlowHeader, wait: Wait) -> Call:

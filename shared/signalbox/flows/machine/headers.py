@@ -1,7 +1,7 @@
 """The header after a turn, the entries that the turn adds to the log, and the end of a run.
 
-If the code continues as new, the next execution begins with an empty log, a cancel that the code has not received, and
-the kept events.
+If the code continues as new, the next execution begins with an empty log, a cancel that the code has not received, the
+kept events, and the updates without an answer.
 """
 
 import json
@@ -16,13 +16,15 @@ from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ContinueAsNew
 from signalbox.flows.machine.driver import DUE_PATCH
-from signalbox.flows.machine.stuck import stored_json, too_large, trace_of
+from signalbox.flows.machine.stuck import storable_json, too_large, trace_of
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin, execution_id_of
 from signalbox.flows.model.log import NO_ENTRIES
-from signalbox.flows.model.messages import Cancel, Event, Message
+from signalbox.flows.model.messages import Cancel, Message
+from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.problems import FlowCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import Outgoing
 
 DUE_POSITION = 2
 """The position of the first entry of a log."""
@@ -46,6 +48,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     written_by = max(revision, turn.header.written_by)
     kept = sum(map(len, turn.driver.kept.values()))
     kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
+    kept_bytes += sum(len(json.dumps(update.body())) for update in turn.driver.unanswered)
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
     header = replace(
         turn.header,
@@ -55,10 +58,11 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         kept=kept,
         kept_bytes=kept_bytes,
         kept_names=tuple(names),
+        unanswered=turn.unanswered,
         labels=_labels_after(turn),
     )
     if turn.continued is not None:
-        return _next_generation(header, turn.continued, turn.driver.due_cancel)
+        return _next_generation(header, turn.continued, turn.driver.due_cancel, turn.outgoing)
     driver = turn.driver
     header = replace(
         header,
@@ -74,7 +78,11 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         return header
     error = driver.ended.exception()
     trace = trace_of(error) if isinstance(error, Problem) else ""
-    return replace(header.ended(end_of(driver.ended, turn.now, turn.result)), trace=trace)
+    end = end_of(driver.ended, turn.now, turn.result)
+    place = place_of_execution(header.address, header.execution_id)
+    result = turn.outgoing.claimed(end.outcome.result, place, CORE_LIMITS.result_bytes_max)
+    end = replace(end, outcome=replace(end.outcome, result=result))
+    return replace(header.ended(end), trace=trace)
 
 
 def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
@@ -86,16 +94,19 @@ def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
     return labels
 
 
-def _next_generation(header: FlowHeader, continued: ContinueAsNew, due: str | None) -> FlowHeader:
-    stored_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
+def _next_generation(header: FlowHeader, continued: ContinueAsNew, due: str | None, outgoing: Outgoing) -> FlowHeader:
+    storable_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
     if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
-        detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
+        passed_on = f"{header.kept:,} events and {len(header.unanswered):,} updates"
+        detail = f"`continue_as_new` would pass on {passed_on} of {header.kept_bytes:,} bytes"
         most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
         raise too_large(f"{detail}, and {most}. Let the code wait for them before.")
+    generation = header.generation + 1
+    place = place_of_execution(header.address, execution_id_of(header.incarnation, generation, 0))
     return replace(
         header,
-        generation=header.generation + 1,
-        arguments=dict(continued.arguments),
+        generation=generation,
+        arguments=outgoing.claimed_members(continued.arguments, place),
         begun=False,
         start_at=None,
         log=NO_ENTRIES,
@@ -112,11 +123,11 @@ def new_entries(turn: FlowTurn) -> list[Message]:
     """Return the new entries of the log.
 
     If the flow continues as new, these are the first entries of the next log: a cancel that the code has not received,
-    and the kept events.
+    the kept events, and the updates without an answer.
     """
     if turn.continued is None:
         return turn.applied
-    events = [Event(name, value, _known(turn.now)) for name, value in turn.driver.kept_events()]
+    events = [replace(each, at=_known(turn.now)) for each in turn.driver.passed_on(turn.unanswered)]
     reason = turn.driver.due_cancel
     return [*([] if reason is None else [Cancel(reason, _known(turn.now))]), *events]
 
@@ -126,7 +137,7 @@ def end_of(outcome: CallOutcome, now: datetime | None, codec: Codec = JSON) -> E
     error = outcome.exception()
     match error:
         case None:
-            result = stored_json(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max, codec)
+            result = storable_json(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max, codec)
             return End(COMPLETED, CallOutcome(result), _known(now))
         case Problem():
             return End(FAILED, CallOutcome.from_problem(error), _known(now))

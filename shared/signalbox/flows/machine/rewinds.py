@@ -18,6 +18,7 @@ keeps its position, so the ids that the code draws after it do not change.
     has a deadline that is over                        deadline-over      deadline-over
     has failed in its last `await`                     rewound            rewound
     has failed earlier, and its code continued         rewound            tail-has-effects
+    has failed in a coroutine, which continued         rewound            tail-has-effects
     has no failed result                               rewound            nothing-failed
 """
 
@@ -136,6 +137,28 @@ def default_plan(log: Sequence[Message]) -> Plan:
     detail = f"The code has handled the failure of entry {number}, and continued: entries {_listed(later)} follow. "
     advice = "Name `from_entry`: effects of the dropped entries are not undone."
     raise CannotRetry(detail + advice, "tail-has-effects", field="from_entry", entries=later)
+
+
+def handled_in_branch(blanks: Sequence[int], log: Sequence[Message]) -> CannotRetry:
+    """Return the refusal of a default plan whose blanks the code does not fit, although it fits the whole log.
+
+    A coroutine of the last group has handled its failure, for instance undone its work, by the commands behind it.
+    """
+    failed = [(n, entry.wait.path.split(".")) for n in blanks if isinstance(entry := log[n - 1], Result)]
+    results = [(n, entry.wait.path.split(".")) for n, entry in enumerate(log, 1) if isinstance(entry, Result)]
+    later = tuple(n for n, path in results if any(n > at and _is_behind(path, of) for at, of in failed))
+    later = later or tuple(n for n, _ in results if n > min(blanks) and n not in blanks)
+    detail = f"A coroutine has handled the failure of entry {min(blanks)}, and continued: entries {_listed(later)} "
+    advice = "follow. Name `from_entry`: effects of the dropped entries are not undone."
+    return CannotRetry(detail + advice, "tail-has-effects", field="from_entry", entries=later)
+
+
+def _is_behind(path: Sequence[str], failed: Sequence[str]) -> bool:
+    """Return whether a command is of a later `await` of the coroutine whose command failed, or of one around it."""
+    for depth, (own, other) in enumerate(zip(path, failed, strict=False)):
+        if own != other:
+            return depth > 1 and int(own) > int(other)
+    return False
 
 
 def await_of(entry: Result) -> int:

@@ -12,10 +12,13 @@ from typing import Any
 from signalbox.core.codec.annotations import parse
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import Awaited
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, text_of
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow, TimedOut
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import Outgoing, Place
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
@@ -24,6 +27,8 @@ FOREIGN = (PACKAGE, f"{json.__file__.rpartition('/json/')[0]}/", "<")
 """The prefixes of the paths of files that are not the user's: the files of the kit and of Python."""
 
 DETAIL_LETTERS_MAX = 1_000
+
+TOO_LARGE = "flow-too-large"
 
 NO_EVENT_LOOP = (
     "A flow runs without an event loop: write `flow.sleep` instead of `asyncio.sleep` and `flow.all` instead of "
@@ -82,7 +87,7 @@ def failed(error: BaseException, awaited_at: str = "") -> Stuck:
 
 def too_large(detail: str, location: str = "") -> Stuck:
     """Return the error of a flow that exceeds a limit."""
-    return Stuck("flow-too-large", detail, location)
+    return Stuck(TOO_LARGE, detail, location)
 
 
 def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> Any:
@@ -100,25 +105,43 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
     return written
 
 
-def checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
-    """Return a caller's value. Raises `BadFlow` if the value is not JSON, and `TooLarge` if the value is too large."""
+def storable_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> Any:
+    """Return a value as JSON, which is stored as a payload if it has more than `bytes_max`. Raises `Stuck`."""
     try:
-        stored_json(value, name, bytes_max)
+        return stored_json(value, name, value_bytes_max(bytes_max), codec)
+    except Stuck as stuck:
+        if stuck.kind == TOO_LARGE:
+            raise too_large(f"{stuck.detail}{larger_values()}") from stuck
+        raise
+
+
+def checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
+    """Return a caller's value, which is stored as a payload if it has more than `bytes_max`.
+
+    Raises `BadFlow` if the value is not JSON, and `TooLarge` if the value is too large.
+    """
+    try:
+        storable_json(value, name, bytes_max)
     except Stuck as error:
-        raise (TooLarge if error.kind == "flow-too-large" else BadFlow)(error.detail, field=field) from error
+        raise (TooLarge if error.kind == TOO_LARGE else BadFlow)(error.detail, field=field) from error
     return value
 
 
-def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcome:
-    """Return the outcome of a step that returned. A result that cannot be stored is an error."""
+def step_outcome(result: Any, outgoing: Outgoing, place: Place, codec: Codec = JSON) -> CallOutcome:
+    """Return the outcome of a step that returned. A result that cannot be stored is an error.
+
+    A large result is a payload at `place`, which is to be stored before the outcome is.
+    """
+    bytes_max = value_bytes_max(CORE_LIMITS.result_bytes_max)
     try:
         outcome = CallOutcome(encode(codec, result, "the result"))
         size_bytes = len(json.dumps(outcome.result))
     except ValueError as error:  # also of `WrongValue`, and of an integer of more than 4,300 digits
         return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
     if size_bytes > bytes_max:
-        return CallOutcome.from_problem(TooLarge(f"A step's result must have at most {bytes_max:,} bytes."))
-    return outcome
+        detail = f"A step's result must have at most {bytes_max:,} bytes.{larger_values()}"
+        return CallOutcome.from_problem(TooLarge(detail))
+    return CallOutcome(outgoing.claimed(outcome.result, place, CORE_LIMITS.result_bytes_max))
 
 
 _RAISING_FOR_CODE = (Awaited.__await__.__code__, parse.__code__)

@@ -15,6 +15,7 @@ from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep,
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import time_of
@@ -55,7 +56,7 @@ def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messa
     if not header.begun:
         return []
     driver = Driver.of(definition, header)
-    spans = _Spans(header, driver)
+    spans = _Spans(header, driver, len(log))
     try:
         driver.start(header.start_at, log)
         spans.note(header.start_at, -1)
@@ -70,6 +71,7 @@ def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messa
 class _Spans:
     header: FlowHeader
     driver: Driver
+    entries: int
     spans: list[Span] = field(default_factory=list)
     waits: dict[str, Span] = field(default_factory=dict)
     held: dict[str, Span] = field(default_factory=dict)
@@ -81,11 +83,14 @@ class _Spans:
         at, own = time_of(entry), entry.wait.path if isinstance(entry, Result) else ""
         gone = [path for path in before if self.driver.pending.get(path) is not before[path]]
         for path in gone:
+            command = before[path].command
+            if isinstance(command, SubFlow):
+                self.waits[path].more.update(self._run_of(path, command, number + 1))
             if path == own and isinstance(entry, Result):
                 self.waits[path].more.update(entry.wait.shown_attempts())
                 self.waits.pop(path).end(FAILED if entry.outcome.failed else DONE, at, number)
             else:
-                received = not own and before[path].command.kind == "event" and entry.kind == "event"
+                received = not own and before[path].command.kind == entry.kind  # of an event or an update
                 self.waits.pop(path).end(DONE if received else ABANDONED, at, number)
         self.note(at, number)
 
@@ -140,12 +145,25 @@ class _Spans:
                 arguments = command.arguments
             case SubFlow():
                 arguments = command.arguments
-                wait = Wait(self.header.execution_id, path, signature=command.signature, child=command.id)
-                if address := sub_flow_address(self.header.address, wait):
-                    more["run"] = {"function": command.function, **address.to_json()}
+                more |= self._run_of(path, command, self.entries + 1)
         if arguments is not None and len(str(arguments)) <= ARGUMENTS_LETTERS_MAX:
             more["arguments"] = dict(arguments)
         return more
+
+    def _run_of(self, path: str, command: SubFlow[Any], number: int) -> dict[str, Any]:
+        """Return the run of a sub-flow that ended at an entry, or has not.
+
+        The entry belongs to the execution that has begun the sub-flow: of a fork or of a retried run, perhaps an
+        earlier one. A retry may have adopted the sub-flow of an earlier execution.
+        """
+        if self.header.rewound and number > self.entries:
+            return {}  # the opening turn decides
+        header, id_ = self.header, command.id or self.header.adopted.get(path, "")
+        origin = next((each for each in header.origins if number <= each.entries), None)
+        begun_by, run = (origin.execution_id, origin.id) if origin else (header.execution_id, header.address.key)
+        wait = Wait(begun_by, path, signature=command.signature, child=id_)
+        address = sub_flow_address(FlowAddress(header.address.name, run), wait)
+        return {"run": {"function": command.function, **address.to_json()}} if address else {}
 
     def _attempts(self, path: str) -> Iterator[tuple[str, Any]]:
         """Iterate over the span's members about attempts of a pending command: their number, starts and last error."""

@@ -53,6 +53,8 @@ RECEIVED_PATCH = "signalbox.received"
 - It releases no lock that it has only renewed.
 - A map that is cancelled begins no further call.
 - A handle that is cancelled ends at once for all groups that await it.
+- The outcome of a handle passes through all groups around one wait before the next wait receives it.
+- Outcomes of items that end as they begin reach their group in the order of the items.
 - No cancel reaches a group whose items have all ended.
 """
 
@@ -216,7 +218,7 @@ class Branch:
         try:
             item = self._resume(outcome)
         except StopIteration as stop:
-            self._check_created(CONTINUE_AS_NEW)
+            self._check_created()
             self.tree.continuing |= bool(self.path) and isinstance(stop.value, ContinueAsNew)
             self._end(CallOutcome(stop.value))
         except (Problem, Cancelled) as error:
@@ -241,10 +243,10 @@ class Branch:
         self._check_created()
         return item
 
-    def _check_created(self, prefix: str = "") -> None:
+    def _check_created(self) -> None:
         """Raise `Stuck` for a command that the code has created since its last wait and keeps no reference to."""
         for reference, name in self.tree.created:
-            if reference() is None and name.startswith(prefix):
+            if reference() is None:
                 done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Await")
                 forgotten = f"The code created a command and neither awaited nor {done} it: {name}"
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
@@ -498,8 +500,17 @@ class Handle(Awaited[T]):
         self.tree.completed += 1
         self._outcome, self.number = outcome, self.tree.completed
         waits, self._waits = self._waits, []
+        self._receivers += waits
         for wait in waits:
-            self.add(wait)
+            if wait in self._receivers:  # otherwise the outcome has decided a group around, which forgets the wait
+                self._pass_on(wait, outcome)
+
+    def _pass_on(self, wait: "HandleWait", outcome: CallOutcome) -> None:
+        """Pass the outcome through all groups around one wait before the next wait receives it."""
+        before = len(self.tree.ready)
+        wait.end(outcome)
+        if self.tree.patched(RECEIVED_PATCH):
+            self.tree.deliver(before)
 
     def repeat_cancel(self, _: Node) -> None:
         """Do nothing: no cancel reaches the command."""

@@ -28,6 +28,11 @@ The states of the header; a flow has ended in state completed, failed or cancell
     event      running, stuck         1,000 are kept                  TooManyEvents
     event      ended                  -                               FlowEnded
     event      suspended              -                               same
+    update     none                   -                               NoFlow
+    update     running, stuck         fewer than 100 are unanswered   same
+    update     running, stuck         100 are unanswered              TooManyUpdates
+    update     ended                  -                               FlowEnded
+    update     suspended              -                               same
     cancel     none                   -                               NoFlow
     cancel     running, stuck, ended  -                               same
     cancel     suspended              -                               same
@@ -74,6 +79,8 @@ What a turn does with each message. A lease in a dropped result is released, unl
     result   the flow has ended                            dropped
     event    the flow has not ended                        applied
     event    the flow has ended                            dropped
+    update   the flow has not ended                        applied
+    update   the flow has ended                            dropped
     cancel   the first one                                 applied
     cancel   a later one                                   dropped
     cancel   the flow has ended                            dropped
@@ -109,10 +116,20 @@ from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Message, Result, parent_key, sub_flow_address
+from signalbox.flows.model.messages import (
+    Cancel,
+    Event,
+    Incoming,
+    Message,
+    Result,
+    Update,
+    parent_key,
+    sub_flow_address,
+)
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import Outgoing
 
 
 @dataclass(slots=True)
@@ -130,6 +147,8 @@ class FlowTurn:
       and `claimed` has the claims that the turn makes for the carrier.
     - `result` is the codec of the flow's result.
     - `adopted` has the ids of sub-flows of earlier executions that an opening turn adopts, by path.
+    - `updates` has the names of the updates that the turn has taken from the mailbox, by their ids.
+    - `outgoing` collects the payloads that the commit names.
     """
 
     header: FlowHeader
@@ -149,6 +168,8 @@ class FlowTurn:
     moves_claims: bool = False
     result: Codec = JSON
     adopted: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, str] = field(default_factory=dict)
+    outgoing: Outgoing = field(default_factory=Outgoing)
 
     @classmethod
     def begin(
@@ -199,8 +220,9 @@ class FlowTurn:
     ) -> Self:
         """Return the opening turn of a rewound run, whose log is cut: `kept` entries stay, the others are `dropped`.
 
-        Events of dropped entries are applied again, as new ones, so what the code sends behind them is sent. The caller
-        must close the turn. Raises `Stuck`, or `CannotRetry` if the code holds a lock there that the run does not hold.
+        Events and updates of dropped entries are applied again, as new ones, so what the code sends behind them is
+        sent. The caller must close the turn. Raises `Stuck`, or `CannotRetry` if the code holds a lock there that the
+        run does not hold.
         """
         turn = cls._at_start(definition, header, Position.of(header), now)
         try:
@@ -209,7 +231,7 @@ class FlowTurn:
             turn.check_locks(kept)
             turn._update_pending()
             for entry in dropped:
-                if isinstance(entry, Event):
+                if isinstance(entry, Incoming):
                     turn._apply(replace(entry, at=now))
         except BaseException:
             turn.close()
@@ -319,6 +341,9 @@ class FlowTurn:
             case Result():
                 self.take_result(message, self.now)
             case Event() if message.incarnation in ("", self.header.incarnation):
+                self._apply(replace(message, at=self.now))
+            case Update():
+                self.updates[message.id] = message.name
                 self._apply(replace(message, at=self.now))
             case Cancel() if not self.driver.cancelling and self._is_for_this(message):
                 self._apply(replace(message, at=self.now))
@@ -518,6 +543,21 @@ class FlowTurn:
         kept = {} if self.driver.ended else self.driver.held
         had = self.leases | self.driver.granted
         return [*(dict(lease["granted"]) for path, lease in had.items() if path not in kept), *self.dropped_leases]
+
+    def replies(self) -> dict[str, CallOutcome]:
+        """Return the answers that the commit stores, by the ids of their updates.
+
+        The header and the mailbox decide which updates have no answer yet: those of a fork's beginning belong to
+        another run, and a retry of the run gives answered updates to the code again.
+        """
+        waiting = self.header.unanswered.keys() | self.updates.keys()
+        return {id_: reply for id_, reply in self.driver.replies.items() if id_ in waiting}
+
+    @property
+    def unanswered(self) -> dict[str, str]:
+        """The names of the updates that have no answer after the commit, by their ids."""
+        waiting, replies = {**self.header.unanswered, **self.updates}, self.replies()
+        return {id_: name for id_, name in waiting.items() if id_ not in replies}
 
     @property
     def sent(self) -> list[Call]:

@@ -20,10 +20,11 @@ from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.labels import NO_LABELS, label_entry
 from signalbox.flows.model.log import NO_ENTRIES, StoredLog, entries_from_text
-from signalbox.flows.model.messages import Blank, Message, Result
+from signalbox.flows.model.messages import UPDATES_FORMAT, Blank, Message, Result
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PAYLOADS_FORMAT
 
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -175,6 +176,8 @@ class FlowHeader:
     - `pending` has the waits, `running` the claims of inline steps and `leases` the held leases of locks, all by path.
     - `kept` counts the events that the code has not waited for, and `kept_names` has the first of their names.
     - `cancel_waits` is whether a cancel is left in the mailbox while the code of inline steps runs.
+    - `unanswered` has the names of the updates that turns have applied and the code has not answered, by their ids. If
+      the run has ended, they stay without an answer, unless a retry continues it.
     - `labels` are those of the start, with the changes that the code has made since.
     - `deadline_at` is the time at which the run is cancelled.
     - `suspended` has the time and the reason of a suspension: no turn runs until the run is resumed.
@@ -190,6 +193,7 @@ class FlowHeader:
     - `adopted` has the ids of sub-flows of earlier executions that a retry adopts, by the paths of their waits.
     - `removing` is whether a removal of several commits has begun.
     - `can_rewind` is whether the end was written by code that marks unread events.
+    - `has_payloads` is whether the run's records have named payloads.
     """
 
     address: FlowAddress
@@ -211,6 +215,7 @@ class FlowHeader:
     kept: int = 0
     kept_bytes: int = 0
     kept_names: tuple[str, ...] = ()
+    unanswered: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
     written_by: int = 0
@@ -229,6 +234,7 @@ class FlowHeader:
     adopted: Mapping[str, str] = field(default_factory=dict)
     removing: bool = False
     can_rewind: bool = True
+    has_payloads: bool = False
 
     @property
     def kept_until(self) -> datetime:
@@ -356,6 +362,7 @@ class FlowHeader:
             **given(children=_json_if_any(self.children_record()), last_errors=_json_if_any(errors)),
             **self._claims_record(),
             **given(
+                unanswered=_json_if_any(self.unanswered),
                 labels=_json_if_any(self.labels),
                 deadline_at=self.deadline_at,
                 trace=self.trace or None,
@@ -372,10 +379,12 @@ class FlowHeader:
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
 
     def _rewinds_record(self) -> dict[str, Any]:
-        """Return the fields of retries, which only runs have that have failed or were retried."""
+        """Return the fields of retries and payloads, which most runs do not have."""
         may_be_rewound = self.end is not None and self.end.state == FAILED and self.can_rewind
+        rewinds = REWINDS_FORMAT if may_be_rewound or self.rewinds or self.removing else None
         return given(
-            format=REWINDS_FORMAT if may_be_rewound or self.rewinds or self.removing else None,
+            format=UPDATES_FORMAT if self.unanswered else PAYLOADS_FORMAT if self.has_payloads else rewinds,
+            payloads=self.has_payloads or None,
             rewinds=self.rewinds or None,
             deadline_rewind=self.deadline_rewind or None,
             retries=_json_if_any([retry.to_json() for retry in self.retries]),
@@ -418,6 +427,7 @@ class FlowHeader:
             kept=data.get("kept", 0),  # headers of older code have none of the three
             kept_bytes=data.get("kept_bytes", 0),
             kept_names=tuple(data.get("kept_names", ())),
+            unanswered=_stored(data, "unanswered", {}),
             labels=_stored(data, "labels", {}),
             deadline_at=data.get("deadline_at"),
             trace=data.get("trace", ""),
@@ -435,6 +445,7 @@ class FlowHeader:
             collects=data.get("collects", False),
             adopted=_stored(data, "adopted", {}),
             removing=data.get("removing", False),
+            has_payloads=data.get("payloads", False),
             can_rewind=end is None or data.get(FORMAT, 1) >= REWINDS_FORMAT,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
-from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result
+from signalbox.flows.model.messages import Blank, Cancel, Event, Message, Result, Update
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -40,6 +40,9 @@ def _entry_from_json(stored: Sequence[Any]) -> Message:
         case Event.kind:
             name, value = parts
             return Event(name, value, time)
+        case Update.kind:
+            name, value, id_ = parts
+            return Update(name, value, id_, time)
         case Cancel.kind:
             return Cancel(parts[0], time)
         case Blank.kind:

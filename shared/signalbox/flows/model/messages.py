@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.formats import FORMAT
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.payloads.model import PAYLOADS_FORMAT, Payload, payload_in
 
 SUB_FLOW = "flow"
 """The kind of a command that runs another flow."""
@@ -79,6 +81,30 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """A request that a caller sent, and that the code answers. `id` is the id that the caller chose.
+
+    The receipt of the message contains the answer.
+    """
+
+    kind: ClassVar[str] = "update"
+    name: str
+    value: Any
+    id: str
+    at: datetime | None = None
+
+    def body(self) -> dict[str, Any]:
+        return self.shown()
+
+    def entry(self) -> list[Any]:
+        return [self.name, self.value, self.id]
+
+    def shown(self) -> dict[str, Any]:
+        """Return the entry as a log shows it."""
+        return {"name": self.name, "value": self.value, "update": self.id}
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """A request to cancel the flow.
 
@@ -129,13 +155,35 @@ class Blank:
         return {"path": self.path, "command": self.signature}
 
 
-Message = Result | Event | Cancel | Blank
+Incoming = Event | Update
+"""A message with a name and a value, which is kept until the code waits for its name."""
+
+Message = Result | Incoming | Cancel | Blank
 """A message in the mailbox, and an entry of the log once it has its time. Only a log has a `Blank`."""
+
+
+UPDATES_FORMAT = 5
+"""The format of an update, and of the header of a run with unanswered ones: older code does not know updates."""
 
 
 def message_to_record(message: Message) -> dict[str, Any]:
     """Return the fields of a message's record, without those of the mailbox."""
-    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True)}
+    newer = UPDATES_FORMAT if isinstance(message, Update) else PAYLOADS_FORMAT if payload_of(message) else None
+    return {
+        "kind": message.kind,
+        "body": json.dumps(message.body(), sort_keys=True),
+        **({FORMAT: newer} if newer else {}),
+    }
+
+
+def payload_of(message: Message) -> Payload | None:
+    """Return the payload that a message names in place of its value."""
+    match message:
+        case Result():
+            return payload_in(message.outcome.result)
+        case Event() | Update():
+            return payload_in(message.value)
+    return None
 
 
 def message_from_record(data: Mapping[str, Any]) -> Message:
@@ -143,9 +191,16 @@ def message_from_record(data: Mapping[str, Any]) -> Message:
     match data["kind"]:
         case Event.kind:
             return Event(body["name"], body["value"], incarnation=body.get("incarnation", ""))
+        case Update.kind:
+            return Update(body["name"], body["value"], body["update"])
         case Cancel.kind:
             return Cancel(body["reason"], parent=body.get("parent", ""))
     return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]), delivery=body.get("delivery", ""))
+
+
+def update_id(address: FlowAddress, id_: str) -> str:
+    """Return the id of the message of an update, by the id that its caller chose."""
+    return name_of("update", address.base, id_)
 
 
 def timer_id(address: FlowAddress, wait: Wait) -> str:

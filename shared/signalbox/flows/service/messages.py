@@ -1,4 +1,4 @@
-"""Messages from callers: send an event to a run, also through a callback, and cancel a run.
+"""Messages from callers: post an event or an update to a run, also through a callback, and cancel a run.
 
 Each has an id, so a repeat changes nothing. A run that has ended, or that has as many events as it may keep, refuses
 further events.
@@ -10,7 +10,7 @@ from typing import Any
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
@@ -19,22 +19,44 @@ from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.stuck import checked_json
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Message, message_to_record
-from signalbox.flows.problems import FlowEnded, NoFlow, TooManyEvents
+from signalbox.flows.model.labels import utf8_bytes
+from signalbox.flows.model.messages import Cancel, Event, Incoming, Message, Update, message_to_record, update_id
+from signalbox.flows.model.payloads import place_of_events
+from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents, TooManyUpdates
 from signalbox.flows.service.reads import get, read_header
 from signalbox.mailboxes.model.messages import message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import message_put
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 
-def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> None:
+def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> FlowHeader:
     """Send an event to a flow. It is kept until the code waits for it, and a repeat with the same id changes nothing.
 
-    Raises `NoFlow`, `FlowEnded`, `TooManyEvents`, `OtherBody` if the id was used for another event, `BadFlow` or
-    `TooLarge`.
+    Return the header that was read. Raises `NoFlow`, `FlowEnded`, `TooManyEvents`, `OtherBody` if the id was used for
+    another event, `BadFlow` or `TooLarge`.
     """
-    event = _event(name, value)
-    _send_event(ports, get(ports, address), event, name_of("event", address.base, id_))
+    event = checked_event(name, value)
+    header = get(ports, address)
+    send(ports, header, event, event_id(address, id_))
+    return header
+
+
+def event_id(address: FlowAddress, id_: str) -> str:
+    """Return the id of the message of an event, by the id that its caller chose."""
+    return name_of("event", address.base, id_)
+
+
+def post_update(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> FlowHeader:
+    """Send an update to a flow. The code answers it once, and a repeat with the same id changes nothing.
+
+    Return the header that was read. Raises the errors of `post_event`, and `TooManyUpdates`.
+    """
+    update = checked_update(name, value, id_)
+    header = get(ports, address)
+    send(ports, header, update, update_id(address, id_))
+    return header
 
 
 def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
@@ -53,9 +75,9 @@ def post_callback(ports: Ports, callback: Callback, value: Any) -> None:
     A repeat with the same value changes nothing, even after the run has ended. Raises `OtherBody` for another value,
     and the errors of `get_callback` and `post_event`.
     """
-    event = replace(_event(callback.event, value), incarnation=callback.incarnation)
+    event = replace(checked_event(callback.event, value), incarnation=callback.incarnation)
     header = get_callback(ports, callback)
-    _send_event(ports, header, event, callback_message(header.address.base, callback.operation))
+    send(ports, header, event, callback_message(header.address.base, callback.operation))
 
 
 def callback_message(base: str, operation: str) -> str:
@@ -63,23 +85,53 @@ def callback_message(base: str, operation: str) -> str:
     return name_of("callback", base, operation)
 
 
-def _event(name: str, value: Any) -> Event:
+def checked_event(name: str, value: Any) -> Event:
+    """Return an event from a caller's values. Raises `BadFlow`, `TooLarge`."""
     checked_name = check_event_name(name)
     return Event(checked_name, checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
 
 
-def _send_event(ports: Ports, header: FlowHeader, event: Event, message_id: str) -> None:
-    refused = _refusal_of_events(header)
+def checked_update(name: str, value: Any, id_: str) -> Update:
+    """Return an update from a caller's values. Raises `BadFlow`, `TooLarge`."""
+    value = checked_json(value, "the value of an update", CORE_LIMITS.result_bytes_max, "value")
+    return Update(check_event_name(name, "an update"), value, check_update_id(id_))
+
+
+def check_update_id(id_: str) -> str:
+    """Return the id of an update. Raises `BadFlow`."""
+    if not 0 < utf8_bytes(id_) <= LIMITS.flow_update_id_bytes_max:
+        detail = f"The id of an update must be a string of 1 to {LIMITS.flow_update_id_bytes_max} bytes of UTF-8."
+        raise BadFlow(detail, field="id")
+    return id_
+
+
+def claimed_message(header: FlowHeader, message: Incoming, outgoing: Outgoing) -> Incoming:
+    """Return a message as its record contains it: `outgoing` collects a large value as a payload."""
+    place = place_of_events(header.address, header.incarnation)
+    return replace(message, value=outgoing.claimed(message.value, place, CORE_LIMITS.result_bytes_max))
+
+
+def send(ports: Ports, header: FlowHeader, message: Incoming, message_id: str) -> None:
+    """Post an event or an update to a run whose header was read. A repeat changes nothing.
+
+    Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, and `OtherBody` if the id was used for another message.
+    """
+    refused, outgoing = _refusal(header, message), Outgoing()
+    claimed = claimed_message(header, message, outgoing)
     if refused is None:
-        _post(ports, header, message_id, event)
-    elif not is_posted(ports, header, message_id, event):
+        store_payloads(ports, outgoing)
+        _post(ports, header, message_id, claimed)
+    elif not is_posted(ports, header, message_id, claimed):
         raise refused
 
 
-def _refusal_of_events(header: FlowHeader) -> Problem | None:
-    """Return the reason why a flow accepts no more events, or None if the flow accepts them."""
+def _refusal(header: FlowHeader, message: Incoming) -> Problem | None:
+    """Return the reason why a flow accepts no more events or updates, or None if the flow accepts them."""
     if header.end:
-        return FlowEnded(f"The flow is {header.end.state} and receives no more events.")
+        return FlowEnded(f"The flow is {header.end.state} and receives no more {message.kind}s.")
+    if isinstance(message, Update) and len(header.unanswered) >= LIMITS.flow_updates_max:
+        unanswered = f"{len(header.unanswered):,} updates that its code has not answered"
+        return TooManyUpdates(f"The flow has {unanswered}: let it answer them, or cancel it.")
     if header.kept >= LIMITS.flow_events_kept_max or header.kept_bytes >= LIMITS.flow_events_kept_bytes_max:
         kept = f"{header.kept:,} events ({header.kept_bytes:,} bytes)"
         detail = f"The flow has {kept} that its code has not waited for: let it wait for them, or cancel it."
@@ -87,10 +139,15 @@ def _refusal_of_events(header: FlowHeader) -> Problem | None:
     return None
 
 
-def is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
-    """Return whether an event was accepted before. Raises `OtherBody` if its id was used for another one."""
+def check_same(stored: Snapshot, header: FlowHeader, message: Incoming) -> None:
+    """Raise `OtherBody` if the record under a message's id is that of another message."""
+    check_same_body(stored, message_to_record(claimed_message(header, message, Outgoing())))
+
+
+def is_posted(ports: Ports, header: FlowHeader, id_: str, message: Incoming) -> bool:
+    """Return whether a message was accepted before. Raises `OtherBody` if its id was used for another one."""
     [stored] = ports.store.read(message_path(header.address.base, id_))
-    check_same_body(stored, message_to_record(event))
+    check_same_body(stored, message_to_record(message))
     return stored.data is not None
 
 

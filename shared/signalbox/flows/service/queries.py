@@ -14,8 +14,10 @@ from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import CannotQuery
 from signalbox.flows.service.reads import read_header
 from signalbox.flows.storage.log import read_log
+from signalbox.payloads.service import opens_payloads
 
 
+@opens_payloads
 def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:
     """Return the answer of a flow's code, from a replay of its log. Nothing is written or enqueued.
 
@@ -25,6 +27,7 @@ def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments
     return answer(*_to_be_replayed(ports.store, flows, address), name, arguments)
 
 
+@opens_payloads
 def query_names(ports: Ports, flows: Flows, address: FlowAddress) -> list[str]:
     """Return the names of the queries that a flow answers. Raises as `query` does."""
     return queries(*_to_be_replayed(ports.store, flows, address))

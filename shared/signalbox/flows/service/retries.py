@@ -19,7 +19,7 @@ from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Delete, Ports, Snapshot, Write
-from signalbox.core.problems import Contended, OtherBody
+from signalbox.core.problems import Contended, OtherBody, Problem
 from signalbox.core.times import EPOCH
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits
 from signalbox.flows.machine.deadlines import checked_timeout, deadline_id, deadline_message, wake_at_deadline
@@ -36,6 +36,7 @@ from signalbox.flows.machine.rewinds import (
     check_state,
     deadline_after,
     failed_because_of,
+    handled_in_branch,
     leases_of_tail,
     plan_of,
     retried_before,
@@ -45,9 +46,9 @@ from signalbox.flows.machine.rewinds import (
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FAILED, FlowHeader
-from signalbox.flows.model.messages import Cancel, message_to_record, parent_key, sub_flow_address
+from signalbox.flows.model.messages import Cancel, Message, message_to_record, parent_key, sub_flow_address
 from signalbox.flows.problems import BadFlow, CannotRetry
 from signalbox.flows.service.reads import present
 from signalbox.flows.storage.commits import end_name, header_of, rewind_writes
@@ -55,6 +56,7 @@ from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
+from signalbox.payloads.service import opens_payloads
 
 ASKS_LETTERS = 16
 """Letters of the digest of a request, which is kept with its key."""
@@ -102,6 +104,7 @@ class _Found:
         return self.read.read_time
 
 
+@opens_payloads
 def retry(
     ports: Ports,
     flows: Flows,
@@ -153,7 +156,7 @@ def _retry(
         read, header, parent = climbed
     check_state(header, read.read_time, options.timeout_seconds)
     if parent:
-        _check_parent(header, parent)
+        _check_parent(header, parent, check_ancestor)
     found = _Found(read, header, read_log(ports.store, header))
     plan = plan_of(header, found.log.whole, options.from_entry)
     seconds = options.timeout_seconds
@@ -218,20 +221,27 @@ def _climb(
     return runs[-1]
 
 
-def _check_parent(header: FlowHeader, parent: Snapshot) -> None:
-    """Raise `CannotRetry` if the parent of a sub-flow does not wait for this execution of it."""
+def _check_parent(header: FlowHeader, parent: Snapshot, check_ancestor: Callable[[FlowAddress], None]) -> None:
+    """Raise `CannotRetry` if the parent of a sub-flow does not wait for this execution of it.
+
+    A caller who may not retry the parent is not told which run it is.
+    """
     assert header.parent is not None, "it is a sub-flow"
     address = FlowAddress.of_base(header.parent.base)
     above = header_of(parent, address)
     if header.state != FAILED or (above is not None and waits_for(above, header)):
         return
-    name = f"{address.name}/{address.key}"
+    try:
+        check_ancestor(address)
+        name = f"{address.name}/{address.key}"
+    except Problem:
+        name = ""
     advice = {
         FAILED: "Ask for the `family`, which is retried from its highest run.",
         "running": "It handles the failure: wait for its end.",
     }
-    state = above.state if above else "removed"
-    detail = f"The parent {name} is {state}, and no longer waits for this run. {advice.get(state, 'Fork it.')}"
+    state, run = above.state if above else "removed", f"The parent {name}".rstrip()
+    detail = f"{run} is {state}, and no longer waits for this run. {advice.get(state, 'Fork it.')}"
     raise CannotRetry(detail, "parent-moved-on", parent=name, field="family" if state == FAILED else None)
 
 
@@ -250,8 +260,19 @@ def _check_replay(flows: Flows, found: _Found, after: FlowHeader) -> None:
         with closing(FlowTurn.open(definition, after, kept, dropped, found.now)):
             pass
     except Stuck as stuck:
+        if after.rewound.blanks and _fits(definition, found, after, whole):
+            raise handled_in_branch(after.rewound.blanks, whole) from stuck
         detail = f"The code does not fit the {len(kept):,} entries that the retry keeps: {stuck.detail}"
         raise CannotRetry(detail, "does-not-fit", field="from_entry") from stuck
+
+
+def _fits(definition: FlowDefinition, found: _Found, after: FlowHeader, whole: Sequence[Message]) -> bool:
+    """Return whether the code fits the whole log."""
+    try:
+        with closing(FlowTurn.open(definition, after, whole, (), found.now)):
+            return True
+    except Stuck:
+        return False
 
 
 def _commit(

@@ -29,14 +29,20 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.labels import NO_LABELS, checked_labels
-from signalbox.flows.model.messages import Message
+from signalbox.flows.model.messages import Event, Incoming, Message, Result, Update, message_to_record
+from signalbox.flows.model.payloads import place_of_events, place_of_execution
 from signalbox.flows.problems import BadFlow, CannotFork
+from signalbox.flows.service.messages import claimed_message
 from signalbox.flows.service.reads import present
 from signalbox.flows.service.turns import refuse_sub_flows, write_log
-from signalbox.flows.storage.commands import creation
+from signalbox.flows.storage.commands import creation, with_stored_arguments
 from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, timed
 from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.storage import message_put
+from signalbox.payloads.model import Outgoing, PayloadLost, opened_members, payload_in
+from signalbox.payloads.service import opens_payloads
+from signalbox.payloads.service import store as store_payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class Started:
     created: bool
 
 
+@opens_payloads
 def start(
     ports: Ports,
     flows: Flows,
@@ -64,6 +71,71 @@ def start(
     Raises `OtherBody` if the id was used with other arguments, `BadArgument` if the arguments do not fit the code in
     this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
     """
+    new = _new_run(ports, flows, function, address, arguments, on_complete, labels, timeout_seconds)
+    try:
+        commit_start(ports, new.stored(ports).commit(ports, flows))
+    except AlreadyExists:
+        _check_same_start(ports, new.header)
+        return Started(address, created=False)
+    return Started(address, created=True)
+
+
+def start_with(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    message: tuple[str, Incoming],
+    on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Start a flow with a message in its mailbox, by the message's id, in one commit. Its wake-up applies the message.
+
+    Raises `AlreadyExists` if there is a run, and the errors of `start`.
+    """
+    new = _new_run(ports, flows, function, address, arguments, on_complete, labels, timeout_seconds).stored(ports)
+    outgoing, (id_, sent) = Outgoing(), message
+    record = message_to_record(claimed_message(new.header, sent, outgoing))
+    store_payloads(ports, outgoing)
+    commit = new.commit(ports, flows)
+    put = replace(message_put(address.base, id_, record), guard=None)  # one of a removed run may exist
+    wake = wake_flow(address.base, function)
+    wakes = [] if wake in commit.effects else [wake]
+    commit_start(ports, replace(commit, writes=[*commit.writes, put], effects=[*commit.effects, *wakes]))
+
+
+@dataclass(frozen=True, slots=True)
+class _NewRun:
+    """A run to be created: its header, its code if this process has it, and the time if the run has a time-out."""
+
+    header: FlowHeader
+    definition: FlowDefinition | None
+    seconds: float | None
+    now: datetime | None
+
+    def stored(self, ports: Ports) -> "_NewRun":
+        """Store the large arguments, and return the run whose header names them. Raises `AlreadyExists`."""
+        return replace(self, header=_stored(ports, self.header))
+
+    def commit(self, ports: Ports, flows: Flows) -> Commit:
+        """Return the commit that creates the run."""
+        begun = _begun(ports, flows, self.definition, self.header, self.now) if self.definition else None
+        commit = begun or _created(self.header)
+        return timed(commit, self.header, self.seconds) if self.seconds else commit
+
+
+def _new_run(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    on_complete: Call | None,
+    labels: Mapping[str, str],
+    timeout_seconds: float | None,
+) -> _NewRun:
     checked = checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
     seconds, incarnation = checked_timeout(timeout_seconds), ports.store.new_id()
     header = new_header(
@@ -73,17 +145,30 @@ def start(
     definition = flows.definitions.get(address.name) if flows.function == function else None
     now = _server_time(ports, header) if seconds else None
     header = with_deadline(header, seconds, now) if now else header
-    try:
-        commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
-        commit_start(ports, timed(commit, header, seconds) if seconds else commit)
-    except AlreadyExists:
-        _check_same_start(ports, header)
-        return Started(address, created=False)
-    return Started(address, created=True)
+    if definition:
+        definition.signature.bind(checked, None)
+    return _NewRun(header, definition, seconds, now)
+
+
+def _stored(ports: Ports, header: FlowHeader) -> FlowHeader:
+    """Store the large arguments of a new run, before its code reads them, and return the header that names them.
+
+    Raises `AlreadyExists` if there is a run: a repeat stores nothing.
+    """
+    outgoing = Outgoing()
+    header = with_stored_arguments(header, outgoing)
+    if outgoing and ports.store.read(header_path(header.address.base), fields=())[0].create_time is not None:
+        raise AlreadyExists("the run exists")
+    store_payloads(ports, outgoing)
+    return header
 
 
 def commit_start(ports: Ports, commit: Commit) -> None:
-    """Commit a start, with its tasks in the outbox. Raises `AlreadyExists` if the id is in use."""
+    """Store the payloads of a start, and commit it, with its tasks in the outbox.
+
+    Raises `AlreadyExists` if the id is in use.
+    """
+    store_payloads(ports, commit.outgoing)
     outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
 
@@ -99,7 +184,6 @@ def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowH
 
     If the code fails, the flow is only created; its wake-up runs the code again and marks the flow stuck.
     """
-    definition.signature.bind(header.arguments, None)
     try:
         commit = _first_turn(ports, flows, definition, header, now)
         if commit is None:  # it needs the time
@@ -181,6 +265,7 @@ class Fork:
         return replace(new, digest=name_of(sorted_json(without_leases(own))))
 
 
+@opens_payloads
 def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
     """Start a run from a prefix of another run's log. The same commit schedules the commands that are pending there.
 
@@ -200,14 +285,47 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     header = forked_header(before, wanted.from_entry, replace(new, function=before.function), wanted.arguments)
     header = flows.kept(replace(header, labels=before.labels if wanted.labels is None else wanted.labels))
     header = with_deadline(header, seconds, read.read_time)
-    flows.of(source.name).signature.bind(header.arguments, None, stored=True)
     entries = _prefix(ports, before, wanted.from_entry)
+    header, entries = _with_own_payloads(ports, header, entries, new=wanted.arguments is not None)
+    flows.of(source.name).signature.bind(opened_members(header.arguments), None, stored=True)
     commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
     try:
         commit_start(ports, timed(commit, header, seconds) if seconds else commit)
     except AlreadyExists:  # a run now has the id, or the id of a new sub-flow: read again
         return fork(ports, flows, source, wanted)
     return Started(new.address, created=True)
+
+
+def _with_own_payloads(
+    ports: Ports, header: FlowHeader, entries: Sequence[Message], *, new: bool
+) -> tuple[FlowHeader, Sequence[Message]]:
+    """Copy the payloads that a fork needs, and return its header and its entries with their new names.
+
+    `new` is whether the fork has its own arguments. Raises `CannotFork` if a payload is gone.
+    """
+    outgoing, events = Outgoing(), place_of_events(header.address, header.incarnation)
+    place = place_of_execution(header.address, header.execution_id)
+    own = replace(header, has_payloads=False)
+    if new:
+        own = with_stored_arguments(own, outgoing)
+    else:
+        arguments = {name: outgoing.copied(value, place) for name, value in header.arguments.items()}
+        own = replace(own, arguments=arguments)
+    copied: list[Message] = []
+    for entry in entries:
+        match entry:
+            case Result() if payload_in(entry.outcome.result):
+                result = outgoing.copied(entry.outcome.result, place)
+                copied.append(replace(entry, outcome=replace(entry.outcome, result=result)))
+            case Event() | Update() if payload_in(entry.value):
+                copied.append(replace(entry, value=outgoing.copied(entry.value, events)))
+            case _:
+                copied.append(entry)
+    try:
+        store_payloads(ports, outgoing)
+    except PayloadLost as error:
+        raise CannotFork(f"A large value of the run is gone: {error}") from error
+    return replace(own, has_payloads=bool(outgoing)), copied
 
 
 def _prefix(ports: Ports, header: FlowHeader, count: int) -> Sequence[Message]:

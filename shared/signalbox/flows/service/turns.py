@@ -29,7 +29,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FAILED, End, FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, Update, message_from_record
 from signalbox.flows.model.waits import Claim
 from signalbox.flows.storage.commits import (
     Commit,
@@ -50,6 +50,8 @@ from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox, revision_of
+from signalbox.payloads.service import opens_payloads
+from signalbox.payloads.service import store as store_payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Advanced:
     leaves_steps: bool = False
 
 
+@opens_payloads
 def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     """Commit a turn.
 
@@ -245,6 +248,7 @@ def _has_steps_to_run(turn: FlowTurn) -> bool:
     return bool(turn.claimed or turn.carrier.busy) and turn.driver.ended is None
 
 
+@opens_payloads
 def advance_without_read(
     ports: Ports, flows: Flows, live: LiveTurn, now: datetime, carrier: Carrier, ended: Sequence[Result]
 ) -> LiveTurn | None:
@@ -291,7 +295,11 @@ def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
 
 
 def commit_turn(ports: Ports, commit: Commit) -> Committed:
-    """Commit a turn, with its tasks in the outbox. Raises `Conflict` if another turn was faster."""
+    """Store the payloads of a turn, and commit it, with its tasks in the outbox.
+
+    Raises `Conflict` if another turn was faster.
+    """
+    store_payloads(ports, commit.outgoing)
     committed = outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
     return committed
@@ -408,17 +416,20 @@ def is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
 
 
 def cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-    """Return a page in an order in which no cancel follows an event. The results before a cancel stay before it."""
+    """Return a page in an order in which no cancel follows an event or an update.
+
+    The results before a cancel stay before it.
+    """
     last = max((number for number, message in enumerate(page) if message.data["kind"] == Cancel.kind), default=-1)
     begin, rest = page[: last + 1], page[last + 1 :]
-    return [*sorted(begin, key=lambda message: message.data["kind"] == Event.kind), *rest]
+    return [*sorted(begin, key=lambda message: message.data["kind"] in (Event.kind, Update.kind)), *rest]
 
 
 def _drop_all(ports: Ports, read: FlowMailbox, function: str, header: FlowHeader | None) -> None:
     """Remove the messages of a flow that has ended or does not exist, and release the leases in them.
 
-    The header guards the removal: a retry may continue the run meanwhile. Events of a run that has failed are marked,
-    so that a retry finds them.
+    The header guards the removal: a retry may continue the run meanwhile. Events and updates of a run that has failed
+    are marked, so that a retry finds them.
     """
     base = read.address.base
     leases = leases_of(read.mailbox.waiting)

@@ -27,7 +27,7 @@ from typing import Any
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import OBJECTS_QUEUE
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import SERVER_TIME, Delete, Put, Snapshot, Write
 from signalbox.core.times import EPOCH
 from signalbox.core.wake_ups import wake_up
@@ -52,12 +52,14 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader, ParentFlow, new_header
 from signalbox.flows.model.messages import Cancel, Result, child_id, message_to_record, parent_key, timer_id
+from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.storage.listings import CREATED_AT, shown_in_lists
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put
 from signalbox.objects.model import continuation_message, method_call
+from signalbox.payloads.model import Outgoing, payloads_in
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class CommandWrites:
         match pending.command:
             case Step() as step:
                 together = len(self.turn.pending)
-                self.effects.append(step_effect(self.header, step, wait, together, self.turn.now))
+                self.effects.append(step_effect(self.header, self._claimed(step), wait, together, self.turn.now))
             case Sleep() as sleep:
                 self.sleep(sleep, wait)
             case Lock() as lock:
@@ -110,6 +112,12 @@ class CommandWrites:
                 self.run_flow(flow, wait, pending.location)
             case Batch() as batch:
                 self.effects.append(_checked_batch(batch_effect(self.header, batch, wait), pending.location))
+
+    def _claimed(self, step: Step[Any]) -> Step[Any]:
+        """Return a step whose task has the names of large arguments."""
+        place = place_of_execution(self.header.address, self.header.execution_id)
+        payload = self.turn.outgoing.claimed_members(step.call.payload, place)
+        return replace(step, call=replace(step.call, payload=payload))
 
     def repeat(self, pending: PendingCommand) -> None:
         """Schedule a command again: its task may be lost."""
@@ -148,7 +156,9 @@ class CommandWrites:
         if parent.depth > LIMITS.flow_depth_max:
             raise too_large(f"Sub-flows can be nested at most {LIMITS.flow_depth_max} deep.", location)
         address = _child(self.header, flow, wait)
-        child = new_header(address, flow.function, flow.arguments, self.new_id(), parent=parent)
+        child = with_stored_arguments(
+            new_header(address, flow.function, flow.arguments, self.new_id(), parent=parent), self.turn.outgoing
+        )
         self.writes += creation(child, EPOCH)
         self.effects.append(wake_flow(address.base, flow.function))
 
@@ -175,6 +185,16 @@ class CommandWrites:
         cancel = Cancel(f"{self.header.address.name} does not wait for it any more", parent=key)
         self.writes.append(message_put(child.base, id_, message_to_record(cancel)))
         self.effects.append(wake_flow(child.base, flow.function))
+
+
+def with_stored_arguments(header: FlowHeader, outgoing: Outgoing) -> FlowHeader:
+    """Return the header of a new run with the names of its large arguments.
+
+    The digest of its start is that of the arguments themselves.
+    """
+    place = place_of_execution(header.address, header.execution_id)
+    arguments = outgoing.claimed_members(header.arguments, place)
+    return replace(header, arguments=arguments, has_payloads=bool(payloads_in(*arguments.values())))
 
 
 def creation(header: FlowHeader, read_time: Any) -> list[Write]:

@@ -1,6 +1,7 @@
 """The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime, timedelta
 from logging import LogRecord
 from typing import Any
@@ -10,6 +11,7 @@ from signalbox.core.effects import Effect, RecordedSpan, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import REMOVE, Change, Delete, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge
+from signalbox.core.records.formats import FORMAT
 from signalbox.core.records.queries import Order
 from signalbox.core.times import EPOCH
 from signalbox.core.write_checks import check_commit
@@ -21,17 +23,36 @@ from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FAILED, FlowHeader
-from signalbox.flows.model.messages import Cancel, Event, Result, message_to_record
+from signalbox.flows.model.messages import (
+    Cancel,
+    Event,
+    Result,
+    Update,
+    message_from_record,
+    message_to_record,
+    payload_of,
+    update_id,
+)
+from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.storage.listings import listing_writes
 from signalbox.flows.storage.log import ENTRIES, LoadedLog, chunk_deletes, cut, extended, stale_chunks
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, collection_of, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
+from signalbox.payloads.model import PAYLOADS_FORMAT, Outgoing, Place, payload_in, place_of_tasks
+from signalbox.payloads.service import removal
 
 UNREAD = "unread"
 """The field of the receipt of an event that a run has not read before its end: the time of the event's commit."""
+
+REPLY = "reply"
+"""The field of the receipt of an update that has an answer: the outcome that its callers receive, as text."""
+
+
+NO_REPLIES: Mapping[str, CallOutcome] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +60,7 @@ class Commit:
     """The writes and the tasks of one commit, and the logged lines of the code, which are written after the commit.
 
     `header` is the flow's new header. `last_chunk` is the text of the last chunk of its log. `spans` are the spans of
-    the commands that have ended.
+    the commands that have ended. `outgoing` are the payloads that the commit names, which are stored before it.
     """
 
     writes: Sequence[Write]
@@ -48,6 +69,7 @@ class Commit:
     header: FlowHeader | None = None
     last_chunk: str = "[]"
     spans: Sequence[RecordedSpan] = ()
+    outgoing: Outgoing = field(default_factory=Outgoing)
 
     def checked(self) -> "Commit":
         """Return the commit. Raises `TooLarge` if the store would not accept it."""
@@ -119,25 +141,33 @@ class TurnCommit:
             others = {path: id_ for path, id_ in before.adopted.items() if path not in turn.pending}
             after = replace(after, rewound=None, adopted=others | turn.adopted, log=stored)
             new = [*moved, *new]
-        after, chunks = extended(after, log, new, live=self.live)
-        check_log(after.log.length, after.log.held_bytes)
         commands = CommandWrites(turn, new_id).collect()
+        has_past = before.has_payloads or any(map(payload_of, turn.applied))
+        has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
+        after, chunks = extended(replace(after, has_payloads=has_payloads), log, new, live=self.live)
+        check_log(after.log.length, after.log.held_bytes)
+        replies = turn.replies()
+        earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
             header_put(self.snapshot, after.to_record(), self._revision),
-            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after)),
+            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after), replies),
+            *(reply_write(before.address, id_, reply, turn.now) for id_, reply in earlier.items()),
             *(write for write in commands.writes if write.path not in gone),
             *chunks,
             *(chunk_deletes(before) if turn.continued else ()),
             *((*stale_chunks(before, after), *self.opens.writes) if self.opens else ()),
             *listing_writes(self.snapshot, before, after),
-            *end_messages(after),
+            *end_messages(after, turn.outgoing),
+            *([past_payloads(before)] if turn.continued and has_past else ()),
         ]
         releases = [release_effect(before.address.base, before.function, lease) for lease in turn.released]
-        effects = [*commands.effects, *releases, *end_tasks(after), *self.next_wake()]
+        effects = [*commands.effects, *releases, *end_tasks(after, turn.outgoing), *self.next_wake()]
         effects += self.opens.effects if self.opens else ()
         last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else log.last_chunk
-        return Commit(writes, effects, turn.driver.logged, after, last_chunk, recorded_spans(turn, after)).checked()
+        spans = recorded_spans(turn, after)
+        commit = Commit(writes, effects, turn.driver.logged, after, last_chunk, spans, turn.outgoing)
+        return commit.checked()
 
     @property
     def _revision(self) -> int:
@@ -185,34 +215,76 @@ def unread_messages(store: Store, base: str, page_max: int) -> tuple[StoredMessa
 
 
 def taken_messages(
-    address: FlowAddress, taken: Sequence[StoredMessage], now: datetime, unread: Collection[str] = ()
+    address: FlowAddress,
+    taken: Sequence[StoredMessage],
+    now: datetime,
+    unread: Collection[str] = (),
+    replies: Mapping[str, CallOutcome] = NO_REPLIES,
 ) -> Iterator[Write]:
-    """Iterate over the writes that remove messages from the mailbox. An event and a cancel become receipts.
+    """Iterate over the writes that remove messages from the mailbox. Events, updates and cancels become receipts.
 
-    The receipt of an `unread` event, which the run has not read before its end, has the time of its commit instead of
-    an expiry.
+    The receipt of an `unread` event or update, which the run has not read before its end, has the time of its commit
+    instead of an expiry. The receipt of an update has an expiry once it has an answer.
     """
     for message in taken:
-        path = message_path(address.base, message.id)
-        if message.data["kind"] not in (Event.kind, Cancel.kind):
+        path, kind = message_path(address.base, message.id), message.data["kind"]
+        if kind not in (Event.kind, Update.kind, Cancel.kind):
             yield Delete(path, message.version)
-        elif message.data["kind"] == Event.kind and message.id in unread:
-            yield Change(path, {("since",): REMOVE, (UNREAD,): message.created_at}, message.version)
+            continue
+        marks: dict[tuple[str, ...], Any] = {("since",): REMOVE}
+        if kind != Cancel.kind and message.id in unread:
+            yield Change(path, marks | {(UNREAD,): message.created_at}, message.version)
+            continue
+        marks |= {(UNREAD,): REMOVE} if UNREAD in message.data else {}
+        if kind == Update.kind:
+            reply = replies.get(_update_of(message))
+            yield Change(path, marks | (_answered(reply, now) if reply else {}), message.version)
         else:
-            expires_at = now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
-            marks: dict[tuple[str, ...], Any] = {(UNREAD,): REMOVE} if UNREAD in message.data else {}
-            yield Change(path, {("since",): REMOVE, **marks, ("expires_at",): expires_at}, message.version)
+            yield Change(path, marks | {("expires_at",): _expiry(now)}, message.version)
 
 
-def end_messages(header: FlowHeader) -> Iterator[Put]:
-    """Iterate over the message to the parent flow, if the flow has ended."""
+def _update_of(message: StoredMessage) -> str:
+    update = message_from_record(message.data)
+    assert isinstance(update, Update), "the record is that of an update"
+    return update.id
+
+
+def _answered(reply: CallOutcome, now: datetime) -> dict[tuple[str, ...], Any]:
+    return {(REPLY,): reply.to_text(), ("expires_at",): _expiry(now)}
+
+
+def _expiry(now: datetime) -> datetime:
+    return now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
+
+
+def reply_write(address: FlowAddress, id_: str, reply: CallOutcome, now: datetime | None) -> Change:
+    """Return the write of the answer to an update that an earlier turn has applied."""
+    assert now is not None, "a run that has received an update was read"
+    return Change(message_path(address.base, update_id(address, id_)), _answered(reply, now))
+
+
+def past_payloads(header: FlowHeader) -> Write:
+    """Return the write by which the payloads of a generation are deleted, once it is over."""
+    return removal(place_of_execution(header.address, header.execution_id))
+
+
+def end_messages(header: FlowHeader, outgoing: Outgoing | None = None) -> Iterator[Put]:
+    """Iterate over the message to the parent flow, if the flow has ended.
+
+    A large result is copied for the parent; then `outgoing` collects it.
+    """
     if header.end and header.parent:
-        message = message_to_record(Result(header.parent.wait, header.end.outcome))
+        wait = header.parent.wait
+        place = place_of_execution(FlowAddress.of_base(header.parent.base), wait.execution_id)
+        message = message_to_record(Result(wait, _copied(header.end.outcome, place, outgoing)))
         yield message_put(header.parent.base, end_name(header), message)
 
 
-def end_tasks(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the tasks of an ended flow: `on_complete`, archive, notice, the wake-up of the parent flow."""
+def end_tasks(header: FlowHeader, outgoing: Outgoing | None = None) -> Iterator[Effect]:
+    """Iterate over the tasks of an ended flow: `on_complete`, archive, notice, the wake-up of the parent flow.
+
+    A large result is copied for `on_complete`; then `outgoing` collects it.
+    """
     if header.archive:
         yield archive_effect(header)
     yield from end_notice(header)
@@ -220,13 +292,23 @@ def end_tasks(header: FlowHeader) -> Iterator[Effect]:
         yield wake_flow(header.parent.base, header.parent.function)
     if header.end and header.on_complete:
         ends = {"rewinds": header.rewinds} if header.rewinds else {}
+        ended = _copied(header.end.outcome, place_of_tasks(f"{header.end.at:%Y-%m}"), outgoing)
         outcome = {
             "called": header.address.to_json(),
             "call": header.address.key,
-            **header.end.outcome.to_json(),
+            **ended.to_json(),
             **ends,
         }
-        yield header.on_complete.effect(end_name(header), header.end.at, outcome=outcome)
+        newer = {FORMAT: PAYLOADS_FORMAT} if payload_in(ended.result) else {}
+        yield header.on_complete.effect(end_name(header), header.end.at, outcome=outcome, **newer)
+
+
+def _copied(outcome: CallOutcome, place: Place, outgoing: Outgoing | None) -> CallOutcome:
+    """Return an outcome for another place. Only a turn, which has an `outgoing`, can end a run with a large result."""
+    if payload_in(outcome.result) is None:
+        return outcome
+    assert outgoing is not None, "the commit stores its payloads"
+    return replace(outcome, result=outgoing.copied(outcome.result, place))
 
 
 def end_name(header: FlowHeader) -> str:

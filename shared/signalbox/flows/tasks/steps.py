@@ -15,6 +15,7 @@ that was delivered before then only posts its outcome: the flow's code may have 
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Self
 
 from signalbox.batches.requests import BatchSpec
@@ -24,8 +25,7 @@ from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json, name_of
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
-from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339
@@ -36,6 +36,7 @@ from signalbox.flows.machine.stuck import step_outcome
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.messages import Result, child_id, message_to_record
+from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage.commits import header_of
@@ -43,11 +44,14 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
+from signalbox.payloads.model import Outgoing, escaped
+from signalbox.payloads.service import opening_those_of
+from signalbox.payloads.service import store as store_payloads
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.problems import BadSemaphore
+from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
@@ -97,20 +101,28 @@ def run_step(ports: Ports, flows: Flows, delivered: Delivered[OfStep], retry_lim
     step = StepOfFlow.from_json(delivered.context.step)
     if (delivered.is_repeated or delivered.is_late or step.is_later) and is_over(ports, step, delivered):
         return
-    result = Result(step.wait, _outcome_of_step(ports, step, delivered, retry_limits, code))
+    outgoing = Outgoing()
+    with opening_those_of(ports):
+        result = Result(step.wait, _outcome_of_step(ports, step, delivered, retry_limits, code, outgoing))
+    store_payloads(ports, outgoing)
     if delivered.is_repeated or not apply_at_once(ports, flows, step, result):
         post_result(ports, step.address.base, step.function, result)
 
 
 def _outcome_of_step(
-    ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep], retry_limits: RetryLimits, code: Code
+    ports: Ports,
+    step: StepOfFlow,
+    delivered: Delivered[OfStep],
+    retry_limits: RetryLimits,
+    code: Code,
+    outgoing: Outgoing,
 ) -> CallOutcome:
     try:
         returned = starts.start(ports, delivered, retry_limits, lambda start: code(None, start))
     except Problem as problem:
         ports.log.info("step failed", flow=step.address.base, detail=problem.detail)
         return CallOutcome.from_problem(problem)
-    return step_outcome(returned, CORE_LIMITS.result_bytes_max)
+    return step_outcome(returned, outgoing, place_of_execution(step.address, step.wait.execution_id))
 
 
 def is_over(ports: Ports, step: StepOfFlow, delivered: Delivered[OfStep]) -> bool:
@@ -209,7 +221,8 @@ def _outcome_of_context(ports: Ports, context: Context) -> CallOutcome | None:
             lease = {"semaphore": claimed.semaphore, "id": claimed.id, "token": claimed.token}
             return CallOutcome({**lease, "ends_at": rfc3339(claimed.ends_at), "granted": dict(granted.record)})
         case OfOutcome(outcome=outcome):
-            return CallOutcome.from_json(outcome)
+            called = CallOutcome.from_json(outcome)
+            return replace(called, result=escaped(called.result))
         case OfCompletion(completion=completion):
             return CallOutcome(dict(completion))
     return CallOutcome()
@@ -288,13 +301,20 @@ def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Renew a lease, even if an earlier delivery has claimed it. If the lease has ended, the error is the outcome."""
     try:
-        ends_at = leases.renew_granted(ports, Granted.from_context(payload["lease"]), payload["lease_seconds"])
-        if ends_at is None:
-            raise LeaseEnded(f"The lease of {payload['lease']['semaphore']} had ended before it was renewed.")
+        ends_at = _renewed(ports, Granted.from_context(payload["lease"]), payload["lease_seconds"])
     except Problem as problem:
         _post_error(ports, payload, problem)
     else:
         _post_outcome(ports, payload, CallOutcome(rfc3339(ends_at)))
+
+
+def _renewed(ports: Ports, granted: Granted, lease_seconds: float | None) -> datetime:
+    """Return the new end of a lease. Raises `LeaseEnded` if it has ended, also if its semaphore was deleted."""
+    with suppress(NoSemaphore):
+        ends_at = leases.renew_granted(ports, granted, lease_seconds)
+        if ends_at is not None:
+            return ends_at
+    raise LeaseEnded(f"The lease of {granted.semaphore} had ended before it was renewed.")
 
 
 def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:

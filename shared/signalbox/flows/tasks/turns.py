@@ -21,7 +21,6 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.flow_hooks import check_ran
 from signalbox.core.idempotency_keys import idempotent_calls
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
@@ -35,6 +34,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import RUNNING_STEPS
 from signalbox.flows.model.messages import message_from_record, message_to_record
+from signalbox.flows.model.payloads import place_of_execution
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.service.turns import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
 from signalbox.flows.tasks.steps import post_result
@@ -43,6 +43,8 @@ from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import run
 from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.storage import count_start, uncount_start
 
@@ -237,7 +239,13 @@ class FlowDelivery:
                     "inline step raised", flow=self._base, step=wait.path, of=step.name, exception=error
                 )
                 return CallOutcome(raised=error)
-            return step_outcome(returned, CORE_LIMITS.result_bytes_max, step.result)
+            outgoing, place = Outgoing(), place_of_execution(self._address, wait.execution_id)
+            outcome = step_outcome(returned, outgoing, place, step.result)
+            try:
+                store_payloads(self.ports, outgoing)
+            except Unavailable as error:
+                return CallOutcome(raised=error)
+            return outcome
 
         return code
 

@@ -6,14 +6,15 @@ the wait continues (docs/protocols/tasks.md).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.times import rfc3339
-from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.semaphores.model.semaphore import waiter_path
+from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.machine.permit_release import is_released_at_once
 from signalbox.tasks.machine.waits import next_wait, next_wait_id
@@ -27,19 +28,25 @@ def run_with_lease(ports: Ports, delivered: Delivered[OfLease], code: Callable[[
     """
     granted = delivered.context.granted
     if is_resumed(ports, delivered):
-        leases.release(ports, granted)
+        release(ports, granted)
         return
     claimed = leases.claim(ports, granted)
     if claimed is None:
         ports.log.info("lease lost, task dropped", semaphore=granted.semaphore, lease=granted.id)
         return
     if is_resumed(ports, delivered):
-        leases.release(ports, claimed)
+        release(ports, claimed)
         return
     with kept_or_released(ports, claimed):
         returned = run_or_wait_again(ports, delivered, claimed, code)
     if returned and granted.release_on_return:
-        leases.release(ports, claimed)
+        release(ports, claimed)
+
+
+def release(ports: Ports, lease: Lease | Granted) -> None:
+    """Release a permit, unless its semaphore was deleted while the task ran: its lease has ended with it."""
+    with suppress(NoSemaphore):
+        leases.release(ports, lease)
 
 
 def is_resumed(ports: Ports, delivered: Delivered[OfLease]) -> bool:
@@ -58,7 +65,7 @@ def kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[No
         yield
     except Exception as error:
         if is_released_at_once(error):
-            leases.release(ports, lease)
+            release(ports, lease)
             raise
         ends_at = rfc3339(lease.ends_at)
         ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at, **named)
@@ -81,7 +88,7 @@ def run_or_wait_again(
         if not wait_again(ports, delivered, lease):
             raise
         ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
-        leases.release(ports, lease)
+        release(ports, lease)
         return False
     return True
 

@@ -1,7 +1,6 @@
 """Run a unit of a batch that has no outcome and whose batch has not ended: at once, or when it has its permits."""
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec
@@ -12,14 +11,14 @@ from signalbox.core.effects import Json
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates
-from signalbox.semaphores.model.leases import Granted, Lease
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.waiters import WaitAnswer
-from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.machine.waits import next_wait, repeated_wait, unit_rate_wait, unit_wait, unit_wait_ids
 from signalbox.tasks.model.contexts import OfUnit
 from signalbox.tasks.service import lease_runs
+from signalbox.tasks.service.lease_runs import release
 
 IsLive = Callable[[PlacedUnit], bool]
 """Return whether a unit should run, since its batch has not ended; may be a few seconds old."""
@@ -110,12 +109,6 @@ def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: Wa
     if answer.repeated:
         units.look_again(ports, unit)
     return answer
-
-
-def release(ports: Ports, lease: Lease | Granted) -> None:
-    """Release the permit of a unit, unless its semaphore was deleted while the unit ran."""
-    with suppress(NoSemaphore):
-        leases.release(ports, lease)
 
 
 def _fail(ports: Ports, unit: PlacedUnit, detail: str) -> None:

@@ -81,6 +81,7 @@ export async function ask(button, { actions }, done) {
       action.previews && !all && h("div", { id: "action-preview" }),
       h("progress", { hidden: true, "aria-label": "Done" }),
       h("p", { role: "alert", class: "bad" }),
+      h("p", { id: "action-answer", role: "status" }),
       h("p", {}, h("button", { name: "confirm", disabled: Boolean(all) }, action.title), " ", h("button", { type: "button", name: "close" }, "Close")),
     ),
   );
@@ -125,7 +126,11 @@ export async function act(form) {
     const body = bodyOf(action, given);
     if (mine.batch) await asBatch(form, mine, given.reason);
     else if (all) await forEach(form, mine, (id) => call(action, { ...values, id }, body, given.reason));
-    else await call(action, { ...given, ...values }, body, given.reason, { etag: seen?.etag });
+    else {
+      const said = toldBy(action, await call(action, { ...given, ...values }, body, given.reason, { etag: seen?.etag }));
+      form.querySelector("#action-answer").textContent = said;
+      if (said) return;
+    }
     if (form.isConnected) dialog.close();
   } catch (problem) {
     said(form, problem);
@@ -133,6 +138,12 @@ export async function act(form) {
     confirm.disabled = false;
     done();
   }
+}
+
+/** Return what the dialog stays open for: the answer of an update, or a warning about a message; or nothing. */
+function toldBy({ answers }, answer) {
+  if (!answers) return answer?.warning ?? "";
+  return answer.ready ? `The answer: ${JSON.stringify(answer.result)}` : `There is no answer yet. ${answer.warning ?? ""}`;
 }
 
 function bodyOf({ method, reason: place, value, fields }, given) {
@@ -164,7 +175,7 @@ async function preview(form, mine) {
       ...[
         h("p", {}, `${keeps} entries stay.`),
         listed("Runs again:", runs_again.map(named)),
-        listed(`Dropped (${dropped}); their effects are not undone, and their events are received again:`, drops.map(named)),
+        listed(`Dropped (${dropped}); their effects are not undone, and their events and updates are received again:`, drops.map(named)),
         listed("Cancelled, and begun again where the code waits for it:", cancels),
       ]
         .flat()
@@ -177,7 +188,7 @@ async function preview(form, mine) {
   }
 }
 
-const named = ({ number, entry, command, name }) => `${number}: ${command ?? (name ? `event ${name}` : entry)}`;
+const named = ({ number, entry, command, name }) => `${number}: ${command ?? (name ? `${entry} ${name}` : entry)}`;
 
 function call({ method, path, reason: place }, values, body, reason, options) {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name]));

@@ -98,6 +98,7 @@ async function run(function_, flow, id, { query = "" }, about) {
       log: `${status.log_length} entries`,
       labels: labelsOf(status),
       deadline: status.ended_at ? null : status.deadline_at && moment(status.deadline_at),
+      "updates without an answer": status.unanswered && `${status.unanswered.updates}: ${status.unanswered.names.join(", ")}`,
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
       retried: status.retried && [`${status.retried.times} times, last `, moment(status.retried.at), status.retried.reason && `, ${status.retried.reason}`],
@@ -111,7 +112,7 @@ async function run(function_, flow, id, { query = "" }, about) {
         ? status.problem.locks.flatMap(({ semaphore, ends_at }, at) => [at ? ", " : "", link(["semaphores", semaphore]), ` ends ${since(ends_at)}`])
         : null,
       error: status.error && (status.error.detail || status.error.title),
-      result: status.result === undefined ? null : short(status.result),
+      result: status.result === undefined ? null : (large(status.result, function_, flow, id) ?? short(status.result)),
     }),
     !status.ended_at && hopeless(status, function_),
     buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status)),
@@ -129,6 +130,14 @@ async function run(function_, flow, id, { query = "" }, about) {
   ];
 }
 
+/** Describe a large value, which is not loaded unasked, with the command that prints it. Return null for others. */
+const large = (value, function_, flow, id) =>
+  value?.$payload?.sha256
+    ? `${bytes(value.$payload.bytes)}, not loaded: signalbox flows value ${function_} ${flow} ${id} ${value.$payload.sha256}`
+    : null;
+
+const bytes = (count) => (count < 1024 * 1024 ? `${Math.round(count / 1024)} KiB` : `${(count / 1024 / 1024).toFixed(1)} MiB`);
+
 /** Propose a fork: where the run is, or, if it has ended, before the last entry, as nothing is left to do after it. */
 const fork = ({ state, id, log_length }) => ({
   id: `${id}-2`,
@@ -140,7 +149,7 @@ const retryFrom = (about, { state }, values) =>
   ["failed", "stuck"].includes(state) ? (from_entry) => buttons(about, ["retry-from"], values, null, null, { from_entry }) : () => null;
 
 const actionsOf = ({ ended_at, state }) => [
-  ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send"]),
+  ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send", "update"]),
   ...(["failed", "stuck"].includes(state) ? ["retry"] : []),
   "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),

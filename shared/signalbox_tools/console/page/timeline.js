@@ -18,7 +18,7 @@ export function happened({ entries, spans, waits, ended_at }) {
       ];
   const known = new Set(rows.map(({ of }) => of));
   const others = entries.filter((entry) => entry.entry !== "done" && !known.has(entry));
-  for (const of of others) rows.push(point(of, of.entry === "event" ? `event ${of.name} came` : (of.command ?? of.entry), of.entry));
+  for (const of of others) rows.push(point(of, of.name ? `${of.entry} ${of.name} came` : (of.command ?? of.entry), of.entry));
   const from = Math.min(...rows.flatMap(({ started_at, ended_at: end }) => [started_at, end]).filter(Boolean).map(Date.parse));
   const stuck = new Map(waits.map((wait) => [wait.path, wait]));
   return rows
@@ -109,7 +109,7 @@ function more(row) {
 }
 
 function took({ outcome, from, to, due_at }) {
-  if (outcome === "event" || outcome === "cancel") return "";
+  if (["event", "update", "cancel"].includes(outcome)) return "";
   const lasts = outcome === "pending" || outcome === "held";
   return [`${lasts ? "for " : ""}${duration(to - from, 1)}`, lasts && due_at && h("small", {}, ` until ${clock(due_at)}`)];
 }

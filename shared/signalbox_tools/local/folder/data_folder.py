@@ -33,7 +33,7 @@ STATE_FILE = "saved.json"
 PAGE = 500
 EMULATOR = "emulator"
 FILES = ("store.sqlite*", "cloud-tasks.sqlite*", "events.sqlite*")
-ALL_DATA = (*FILES, "archives", "documents-*", f"{STATE_FILE}*")
+ALL_DATA = (*FILES, "archives", "payloads", "documents-*", f"{STATE_FILE}*")
 OF_AN_INCARNATION = {"semaphores": ("waiters", "releases"), "rates": ("rate_waits",)}
 """The collections below a semaphore and a rate in whose records `incarnation` is the create time of that record."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BODY_BYTES_MAX = 2**20
 LABEL_CHARACTERS_MAX = 500
-TOKEN = re.compile(r"(?<=/callbacks/)[^/?#]+")
+TOKEN = re.compile(r"(?<=/callbacks)/+[^/?#]+")
 CONSOLE = "console"
 """The page whose reads, one every two seconds, the terminal does not show."""
 
@@ -85,7 +85,13 @@ def _labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
         return {"kind": "event", "function": function, "id": unquote(environ.get("HTTP_CE_DOCUMENT", ""))}
     by_console = {"page": CONSOLE} if environ.get("HTTP_REFERER", "").endswith(f"/{CONSOLE}") else {}
     method = environ.get("REQUEST_METHOD", "")
-    return {"kind": "http", "function": function, "method": method, "path": TOKEN.sub("…", path), **by_console}
+    return {"kind": "http", "function": function, "method": method, "path": _without_token(path), **by_console}
+
+
+def _without_token(path: str) -> str:
+    """Return an address without the token of a callback, also if letters of the address are percent-encoded."""
+    is_encoded = TOKEN.search(path) is None
+    return TOKEN.sub("/…", unquote(path) if is_encoded and TOKEN.search(unquote(path)) else path)
 
 
 def _task(environ: "WSGIEnvironment") -> dict[str, str]:

@@ -4,7 +4,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
 from watchdog.observers import Observer
 
 from signalbox_tools.local import user_variables
@@ -13,7 +23,18 @@ from signalbox_tools.local.kept_threads import kept_thread
 QUIET_SECONDS = 0.08
 """A change is reported if no other follows for this time: an editor may save a file in several steps."""
 
-CHANGES = frozenset({"created", "modified", "moved", "deleted"})
+CHANGES: list[type[FileSystemEvent]] = [
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+]
+"""The kernel is asked for these only. Each import of a module opens and closes a file, so a few processes that start at
+once would fill the kernel's queue of 16,384 events. It then drops events, also those of changes.
+"""
 IGNORED_SUFFIXES = (".pyc", ".swp", ".swx", ".tmp", "~")
 
 
@@ -46,16 +67,14 @@ class Watcher(FileSystemEventHandler):
         for recursive, paths in ((True, trees), (False, folders)):
             for path in {each.resolve() for each in paths} - self._watched:
                 if path.is_dir() and not any(path.is_relative_to(tree) for tree in self._trees):
-                    self._observer.schedule(self, str(path), recursive=recursive)
+                    self._observer.schedule(self, str(path), recursive=recursive, event_filter=CHANGES)
                     self._watched.add(path)
                     self._trees |= {path} if recursive else set()
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        if event.event_type not in CHANGES:
-            return
         for name in (event.src_path, event.dest_path):
             path = Path(str(name))
-            if name and not _ignored(path) and not (event.is_directory and event.event_type == "modified"):
+            if name and not _ignored(path):
                 self._paths.put(path)
 
     def _run(self) -> None:

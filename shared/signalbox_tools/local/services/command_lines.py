@@ -94,7 +94,8 @@ def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
 def functions_environment(layout: StackLayout) -> dict[str, str]:
     """Return the environment of the functions, and of any client of the stack's store."""
     store = {} if layout.emulator else {FILE_OF_THE_STORE: str(layout.store_file), SYNCHRONOUS: layout.synchronous}
-    return {**environment_of(layout.settings), **store}
+    payloads = {"SIGNALBOX_PAYLOADS": str(layout.databases / "payloads")} if layout.catalogue.payloads else {}
+    return {**environment_of(layout.settings), **store, **payloads}
 
 
 def _cloud_tasks(layout: StackLayout) -> Service:

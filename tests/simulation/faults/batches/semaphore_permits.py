@@ -12,7 +12,7 @@ from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases
 from signalbox.tasks.model.contexts import OfUnit
-from signalbox.tasks.service import unit_runs
+from signalbox.tasks.service import lease_runs
 from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.points import original
 
@@ -37,7 +37,7 @@ def _a_wait_for_each_delivery(delivered: Delivered[OfUnit]) -> WaitRequest:
 def _run_at_once(ports: Ports, delivered: Delivered[OfUnit], granted: Granted, code: Code) -> None:
     """The unit runs under its grant, which it does not claim."""
     run_unit(ports, delivered.context.unit, code)
-    unit_runs.release(ports, granted)
+    lease_runs.release(ports, granted)
 
 
 def _dropped_when_lost(ports: Ports, delivered: Delivered[OfUnit], granted: Granted, code: Code) -> None:
@@ -45,7 +45,7 @@ def _dropped_when_lost(ports: Ports, delivered: Delivered[OfUnit], granted: Gran
     claimed = leases.claim(ports, granted)
     if claimed is not None:
         run_unit(ports, delivered.context.unit, code)
-        unit_runs.release(ports, claimed)
+        lease_runs.release(ports, claimed)
 
 
 def _keep(_: Ports, lease: Lease | Granted) -> None:

@@ -49,6 +49,11 @@ def _left_pending(_: Handle[Any]) -> None:
     """Leave what was begun when the code has ended."""
 
 
+def _ends_nothing(handle: Handle[Any]) -> bool:
+    """Leave the command of a handle pending when the code cancels it."""
+    return not handle.done
+
+
 def _abandons(wait: HandleWait) -> None:
     """Abandon what was begun with the wait for it."""
     wait._handle.remove(wait)
@@ -166,6 +171,7 @@ def _as_its_origin(position: Position) -> str:
 
 FAULTS = (
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
+    in_composed_flows("flow-31", "ending what its handle cancels", ("flows.Handle.cancel", _ends_nothing)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
     in_composed_flows("flow-31", "what was begun, after a cancel", ("flows.HandleWait.cancel", _cancels)),
     in_composed_flows("flow-31", "a path of what was begun", ("flows.Driver.begin", _without_a_path)),

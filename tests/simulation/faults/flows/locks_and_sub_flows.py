@@ -65,7 +65,7 @@ def _continues(_: CommandWrites, __: SubFlow[Any], ___: Wait) -> None:
     """Let an abandoned sub-flow run."""
 
 
-def _posts_nothing(_: FlowHeader) -> Iterator[Any]:
+def _posts_nothing(_: FlowHeader, __: Any = None) -> Iterator[Any]:
     """Leave the outcome out of the last commit."""
     return iter(())
 

@@ -1,9 +1,10 @@
 """Random programs of flows, compared with a model that is not the driver.
 
-The other worlds of flows compare a run with the same driver without turns, so they do not notice a rule that the driver
-itself breaks. Here a *model* (`model.py`) says what the code of a flow may observe: it is a small interpreter of
-commands, groups, shields, handles, locks and cancels, written from docs/flows.md and docs/flow-waits.md. Where a page
-leaves a choice open, the page is completed, not the model adapted in silence.
+A run that is compared with the same driver without turns does not show a rule that the driver itself breaks. Here a
+*model* (`model.py`) says what the code of a flow may observe: it is a small interpreter of commands, groups, shields,
+handles, locks and cancels, written from docs/flows.md and docs/flow-waits.md. Where a page leaves a choice open, the
+page is completed, not the model adapted in silence. Other worlds of flows also apply the logs of their runs to the
+model (`flows/modelled_flows.py`).
 
 - `nodes.py`, `groups.py` and `handles.py` are the parts of the model.
 - `programs.py` draws a program from a seed, runs it over either implementation, and prints it as Python.

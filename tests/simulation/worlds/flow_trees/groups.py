@@ -42,6 +42,15 @@ class GroupNode(Node):
             item = self.group.items[len(self.children)]
             node = MapCall(self.model, item) if self.group.kind == "map" else self.model.node_of(item)
             self.children.append(node.begin(self))
+        if not self.waits_for_cancel():
+            self.count(begun)
+
+    def waits_for_cancel(self) -> bool:
+        """Return whether the group has begun while a cancel is due, which comes before the outcomes of its items."""
+        return False
+
+    def count(self, begun: int = 0) -> None:
+        """Take the outcomes of items that have ended as they began."""
         for child in self.children[begun:]:
             if child.outcome:
                 self.took(child)
@@ -98,8 +107,22 @@ class AllOf(GroupNode):
             if child.is_open:
                 child.cancel()
 
+    def waits_for_cancel(self) -> bool:
+        return self.model.is_refusing
+
+    @property
+    def fate(self) -> bool | None:
+        fates = [child.fate for child in self.children]
+        if self.outcome is not None or None in fates:
+            return super().fate
+        return self.group.kind == "settled" or all(fates)
+
     def cancel(self) -> None:
-        if self.is_open:
+        if self.is_open and self.fate is not None:  # all items have ended: the cancel comes too late
+            for child in self.children:
+                child.cancel()
+            self.count()
+        elif self.is_open:
             self.is_cancelled = True
             if self.error is None:  # otherwise the children are cancelled already, and once is enough
                 self.cancel_children()
@@ -134,6 +157,20 @@ class FirstOf(GroupNode):
 
     winner: Node | None = None
 
+    @property
+    def fate(self) -> bool | None:
+        fates = [child.fate for child in self.children]
+        ended = [fate for fate in fates if fate is not None]
+        if self.outcome is not None or not ended:
+            return super().fate
+        if self.group.kind == "first":
+            return ended[0]
+        return True if any(ended) else None if None in fates else False
+
+    def start(self) -> None:
+        with self.model.refusing(False):
+            super().start()
+
     def may_begin(self) -> bool:
         return not any(map(self.wins, self.children))
 
@@ -160,7 +197,7 @@ class FirstOf(GroupNode):
         elif all(child.outcome for child in self.children):
             errors = {at: child.outcome.error for at, child in enumerate(self.children) if child.outcome}
             self.end(Outcome(error=flow.AllFailed("all", cast("Mapping[int | str, Problem]", errors))))
-        elif self.is_cancelled and not self.has_open_shield:
+        elif self.is_cancelled and not self.has_open_shield and self.fate is None:
             self.end_without(self.children, Outcome(error=flow.Cancelled()))
 
 
@@ -182,7 +219,8 @@ class ShieldNode(Node):
         self.child = model.node_of(item)
 
     def start(self) -> None:
-        self.outcome = self.child.begin(self).outcome
+        with self.model.refusing(False):
+            self.outcome = self.child.begin(self).outcome
 
     def got(self, child: Node) -> None:
         assert child.outcome is not None
@@ -195,6 +233,10 @@ class ShieldNode(Node):
 
     def undo(self) -> None:
         self.child.drop()
+
+    @property
+    def fate(self) -> bool | None:
+        return self.child.fate
 
     @property
     def has_open_shield(self) -> bool:
@@ -213,6 +255,7 @@ class Branch(Node):
     def __init__(self, model: Model, code: Coroutine[Item, Any, Any], *, is_users: bool = True) -> None:
         super().__init__(model)
         self.code = code
+        model.codes.append(code)
         self.is_users = is_users
         self.is_due = self.is_due_at_once = self.has_begun = False
         self.waiting: Node | None = None
@@ -262,14 +305,13 @@ class Branch(Node):
             self.is_due_at_once = False
             close(item)
             return Outcome(error=flow.Cancelled())
-        self.waiting = self.model.node_of(item).begin(self)
-        if self.waiting.outcome:
-            return self.waiting.outcome
-        if is_due:  # of the item, only the shields are begun
-            self.model.is_refusing = True
-            self.waiting.cancel()
-            self.model.is_refusing = False
-        return None
+        with self.model.refusing(is_due):
+            self.waiting = node = self.model.node_of(item)
+            node.begin(self if not is_due else None)
+            if is_due:  # of the item, only the shields are begun
+                node.cancel()
+        node.around = self
+        return node.outcome
 
     def undo(self) -> None:
         if not self.has_begun:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from signalbox import flow
-from tests.simulation.worlds.flow_trees.groups import FirstOf
-from tests.simulation.worlds.flow_trees.nodes import Item, Node, Open, Outcome
+from tests.simulation.worlds.flow_trees.nodes import Item, Node, Outcome
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.flow_trees.model import Model
@@ -39,11 +37,9 @@ class Handle(Node, Item):
         self.ended_in = self.model.entries
         self.model.ended_handles.append(self)
         waits, self.waits = self.waits, []
-        races = [node for wait in waits for node in wait.races()]
-        if len({*races}) < len(races):
-            raise Open
-        for wait in waits:
-            wait.decide(outcome)
+        self.received += len(waits)
+        for wait in waits:  # each has the outcome already, and passes it on unless it was dropped
+            wait.end(outcome)
 
     def cancel_command(self) -> bool:
         """Abandon the command, and return whether it was open."""
@@ -51,7 +47,7 @@ class Handle(Node, Item):
             return False
         self.child.drop()
         self.model.pass_on()
-        self.decide(Outcome(error=flow.CommandCancelled("cancelled")))
+        self.decide(Outcome(error=flow.CommandCancelled("The command was cancelled by its handle.")))
         return True
 
 
@@ -66,31 +62,20 @@ class HandleWait(Node):
         if self.handle.outcome is None:
             self.handle.waits.append(self)
         else:
-            self.decide(self.handle.outcome)
+            self.handle.received += 1
+            self.end(self.handle.outcome)
 
-    def races(self) -> Iterator[Node]:
-        """Yield the groups around that end with the first of their items."""
-        around = self.around
-        while around is not None:
-            if isinstance(around, FirstOf):
-                yield around
-            around = around.around
-
-    def decide(self, outcome: Outcome) -> None:
-        self.handle.received += 1
-        self.end(outcome)
+    @property
+    def fate(self) -> bool | None:
+        return super().fate if self.outcome is not None or self.dropped else self.handle.fate
 
     def cancel(self) -> None:
-        if self.is_open:
-            self.leave()
-            self.end(Outcome(error=flow.Cancelled()))
-
-    def leave(self) -> None:
         if self in self.handle.waits:
             self.handle.waits.remove(self)
+            self.end(Outcome(error=flow.Cancelled()))
 
     def undo(self) -> None:
-        if self.outcome is None:
-            self.leave()
-        elif not self.outcome.is_cancelled:
+        if self in self.handle.waits:
+            self.handle.waits.remove(self)
+        elif self.outcome is None or not self.outcome.is_cancelled:
             self.handle.received -= 1

@@ -8,8 +8,8 @@ rules over speed and knows nothing of logs, paths, replays or turns.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -18,15 +18,19 @@ from signalbox.core.problems import LeaseEnded
 from tests.simulation.reached_counts import BEGUN_AGAIN, CANCELS_WAITED, REACHED
 from tests.simulation.worlds.flow_trees.groups import Branch, Function, Group, Shield
 from tests.simulation.worlds.flow_trees.handles import Handle
-from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome
+from tests.simulation.worlds.flow_trees.nodes import Again, Command, Item, Leaf, Node, Open, Outcome, number_received
 
 
 @dataclass(eq=False)
 class Model:
-    """A run of a flow. `main` returns the coroutine of one generation."""
+    """A run of a flow. `main` returns the coroutine of one generation.
+
+    `received` returns the outcome of an event's value, and `codes` has the coroutines of all branches.
+    """
 
     main: Callable[[Model, int], Coroutine[Item, Any, Any]]
     is_timed: bool = True
+    received: Callable[[Any], Outcome] = number_received
     pending: list[Leaf] = field(default_factory=list)
     ready: deque[Callable[[], None]] = field(default_factory=deque)
     kept: list[tuple[str, Any]] = field(default_factory=list)
@@ -41,10 +45,12 @@ class Model:
     is_refusing: bool = False
     entries: int = 0
     branch: Branch = field(init=False)
+    codes: list[Coroutine[Item, Any, Any]] = field(default_factory=list)
 
-    def start(self) -> None:
-        """Begin the first generation."""
-        self.begin()
+    def start(self, *, is_due: bool = False) -> None:
+        """Begin the first generation, or one whose first `await` raises a cancel that `is_due`."""
+        self.is_cancelled = is_due
+        self.begin(is_due=is_due)
         self.settle()
 
     def begin(self, *, is_due: bool = False) -> None:
@@ -92,11 +98,21 @@ class Model:
         return [] if at is None else [self.kept.pop(at)[1]]
 
     def pass_on(self) -> None:
-        """Pass events that have been kept again on to commands that wait for them already."""
-        for leaf in [leaf for leaf in self.pending if leaf.command.kind == "event"]:
-            if leaf in self.pending and (kept := self.taken(leaf.command.label)):
-                self.pending.remove(leaf)
-                leaf.receive(kept[0])
+        """Pass events that have been kept again on to commands that wait for them already, in order of arrival."""
+        while leaf := next(filter(None, (self.wait_for(name) for name, _ in self.kept)), None):
+            self.pending.remove(leaf)
+            leaf.receive(self.taken(leaf.command.label)[0])
+
+    def wait_for(self, name: str) -> Leaf | None:
+        """Return the longest wait for an event, or None."""
+        return next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
+
+    @contextmanager
+    def refusing(self, is_refusing: bool) -> Iterator[None]:
+        """Begin items while a cancel is due, or not: `is_refusing`."""
+        before, self.is_refusing = self.is_refusing, is_refusing
+        yield
+        self.is_refusing = before
 
     def node_of(self, item: Any) -> Node:
         return item.node(self) if isinstance(item, Item) else Branch(self, item)
@@ -108,17 +124,17 @@ class Model:
 
     # --- entries ---
 
-    def end(self, kind: str, label: str, value: Any = None, error: str = "") -> None:
+    def end(self, kind: str, label: str, outcome: Outcome) -> None:
         """End a pending command."""
         self.entries += 1
         [leaf] = [leaf for leaf in self.pending if leaf.command.key == (kind, label)]
         self.pending.remove(leaf)
-        problem = Problem(error) if error else None
-        if kind == "lock":
+        if outcome.error is None and kind == "renew" and label not in self.locks:
+            outcome = Outcome(error=LeaseEnded("released"))
+        if outcome.error is None and kind in ("lock", "renew"):
             self.locks.add(label)
-        elif kind == "renew" and label not in self.locks:
-            problem = LeaseEnded("released")
-        leaf.end(Outcome(Lock(label, self) if kind in ("lock", "renew") else value, problem))
+            outcome = Outcome(Lock(label, self))
+        leaf.end(outcome)
         self.settle()
 
     def event(self, name: str, value: Any) -> None:
@@ -130,7 +146,7 @@ class Model:
 
     def receive(self, name: str, value: Any) -> None:
         """Pass an event on to the longest wait for it, or keep it."""
-        leaf = next((leaf for leaf in self.pending if leaf.command.key == ("event", name)), None)
+        leaf = self.wait_for(name)
         if leaf is None:
             self.keep(name, value)
         else:

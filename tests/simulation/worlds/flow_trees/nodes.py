@@ -103,6 +103,11 @@ class Node:
         return self.outcome is None and not self.dropped
 
     @property
+    def fate(self) -> bool | None:
+        """Whether the node succeeds, once no cancel can change that any more: its outcome may be on its way."""
+        return None if self.outcome is None else self.outcome.error is None
+
+    @property
     def has_open_shield(self) -> bool:
         return False
 
@@ -129,7 +134,7 @@ class Command(Item):
         self.model.locks.discard(self.label)
 
 
-def received(value: Any) -> Outcome:
+def number_received(value: Any) -> Outcome:
     """Return the outcome of an event's value, which is a number unless its sender has sent a wrong one."""
     return Outcome(value) if isinstance(value, int) else Outcome(error=BadArgument("wrong"))
 
@@ -144,14 +149,14 @@ class Leaf(Node):
 
     def start(self) -> None:
         if self.command.kind == "event" and (kept := self.model.taken(self.command.label)):
-            self.received, self.outcome = kept[0], received(kept[0])
+            self.received, self.outcome = kept[0], self.model.received(kept[0])
         else:
             self.model.pending.append(self)
 
     def receive(self, value: Any) -> None:
         """End with the value of an event."""
         self.received = value
-        self.end(received(value))
+        self.end(self.model.received(value))
 
     def cancel(self) -> None:
         if self.is_open:

@@ -16,7 +16,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 from tests.simulation.world import EPOCH
 from tests.simulation.worlds.flow_trees.model import Model, ModelFlow
-from tests.simulation.worlds.flow_trees.nodes import Leaf
+from tests.simulation.worlds.flow_trees.nodes import Leaf, Outcome
 from tests.simulation.worlds.flow_trees.programs import Run, Trace, Tree, shown
 
 FUNCTION = "shop"
@@ -73,6 +73,10 @@ def is_failing(label: str) -> bool:
     return label.endswith("3")
 
 
+def outcome_of(value: Any, *, failed: bool) -> Outcome:
+    return Outcome(error=Problem("bad")) if failed else Outcome(value)
+
+
 class ModelRun:
     """A program that runs in the model."""
 
@@ -94,14 +98,14 @@ class ModelRun:
             case "event":
                 self.model.event(entry.label, entry.value)
             case _:
-                self.model.end(entry.kind, entry.label, entry.value, "bad" if entry.failed else "")
+                self.model.end(entry.kind, entry.label, outcome_of(entry.value, failed=entry.failed))
         self.run_steps()
 
     def run_steps(self) -> None:
         """End the inline steps of a run in turns: the turn runs them, one after another."""
         while self.in_turns and not self.ended and (step := next(filter(is_inline, self.model.pending), None)):
             label = step.command.label
-            self.model.end("run", label, label, "bad" if is_failing(label) else "")
+            self.model.end("run", label, outcome_of(label, failed=is_failing(label)))
 
     def pending(self) -> list[str]:
         return sorted(f"{leaf.command.kind} {leaf.command.label}" for leaf in self.model.pending)

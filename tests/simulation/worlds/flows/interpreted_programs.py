@@ -26,6 +26,7 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model.attempts import TaskContext
 from tests.simulation.processes import Killed
+from tests.simulation.worlds.flow_trees import model, nodes
 from tests.simulation.worlds.objects.remembering_class import CLASS
 
 FLOW, FUNCTION, SEMAPHORE = "work", "shop", "till"
@@ -51,6 +52,9 @@ NESTED = (
     "begun",
     "success",
 )
+LOCKS, SETTLED = (commands.HeldLock, model.Lock), (combinations.Settled, nodes.Settled)
+"""Locks and settled outcomes that code receives from the library, or from a model."""
+
 TREES = ("each of", "settled of", "one of")
 Program = list[Any]
 
@@ -101,6 +105,11 @@ class Code:
     runs: Callable[[str, TaskContext], Any] = lambda _, __: None
 
     @property
+    def kit(self) -> Any:
+        """The functions of `signalbox.flow`, or those of a model."""
+        return flow
+
+    @property
     def _set(self) -> str:
         """The value of a run's variable."""
         return f"of revision {self.revision}"
@@ -120,18 +129,18 @@ class Code:
         seen, operations = [total], list(program)
         program.clear()  # its own list: no other run of the code sees the change
         if self.answers:
-            flow.answer("seen", lambda: seen)
-            flow.answer("acts", lambda: flow.send(Call(FUNCTION, "sent", {})))
+            self.kit.answer("seen", lambda: seen)
+            self.kit.answer("acts", lambda: flow.send(Call(FUNCTION, "sent", {})))
         try:
             for operation in operations:
                 if operation[0] == "again" and total < operation[1]:
-                    return flow.continue_as_new(program=operations, total=total + 1)
+                    return self.kit.continue_as_new(program=operations, total=total + 1)
                 now = operation[1 + total % 2] if operation[0] == "in turns" else operation
                 seen.append(await self._run(now))
                 if self.labels:
-                    flow.label("seen", None if len(seen) % 3 == 0 else f"{total}-{len(seen)}")
+                    self.kit.label("seen", None if len(seen) % 3 == 0 else f"{total}-{len(seen)}")
         except stuck.Cancelled:
-            await Call(FUNCTION, "undo", {})
+            await self._undo()
             raise
         return seen
 
@@ -140,13 +149,13 @@ class Code:
         if kind == "any":
             return await self._any(*parts)
         if kind == "all":
-            return await flow.all(*[self._run(each) for each in parts[0]])
+            return await self.kit.all(*[self._run(each) for each in parts[0]])
         if kind == "settled":
-            results = await flow.settled(*[self._command(each) for each in parts[0]])
-            return [each.result if each.ok else str(each.error) for each in results]
+            results = await self.kit.settled(*[self._command(each) for each in parts[0]])
+            return [each.result if each.error is None else str(each.error) for each in results]
         if kind == "locked":
             with self._may_hold(1):
-                async with flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS):
+                async with self._lock(parts[0]):
                     return await self._run(parts[0])
         if kind == "renewed":
             return await self._renewed(parts[0])
@@ -154,7 +163,8 @@ class Code:
             return await self._finally(parts[0])
         if kind == "unreleased":
             self.leases_max.append(1)
-            return (await flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
+            await self._lock(operation)
+            return SEMAPHORE
         if kind == "patched":
             return await self._run(parts[2] if self._is_new(parts[0]) else parts[1])
         if kind in ("broken", "deadly"):
@@ -162,16 +172,16 @@ class Code:
         if kind in NESTED:
             return await self._nested(kind, *parts)
         if kind == "send":
-            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+            self.kit.send(Call(FUNCTION, "sent", {"mark": f"{self.kit.uuid()}"}))
             return "sent"
         return await self._one(operation) if kind != "again" else "over"
 
     async def _renewed(self, operation: list[Any]) -> Any:
         """Hold a lock for an operation, and renew it before its release."""
         with self._may_hold(1):
-            async with flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS) as lease:
+            async with self._lock(operation) as lease:
                 got = await self._run(operation)
-                await lease.renew()
+                await self._renew(lease, operation)
                 return got
 
     @contextmanager
@@ -188,7 +198,7 @@ class Code:
         try:
             return await self._run(operation)
         finally:
-            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+            self.kit.send(Call(FUNCTION, "sent", {"mark": f"{self.kit.uuid()}"}))
 
     # --- nested programs ---
 
@@ -197,8 +207,8 @@ class Code:
         match kind:
             case "settled branches":
                 branches: list[Any] = [self._run(operation) for operation in parts[0]]
-                results = await flow.settled(*branches)
-                return [each.result if each.ok else "?" for each in results]
+                results = await self.kit.settled(*branches)
+                return [each.result if each.error is None else "?" for each in results]
             case "caught":
                 return await self._caught(*parts)
             case "cleaned up":
@@ -223,7 +233,7 @@ class Code:
                 got = await self._run(parts[0])
                 parts = (0 if self.fixed else OVERSIZED_TASKS,)
         for _ in range(parts[0]):
-            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+            self.kit.send(Call(FUNCTION, "sent", {"mark": f"{self.kit.uuid()}"}))
         return got
 
     async def _caught(self, operation: list[Any]) -> Any:
@@ -245,7 +255,7 @@ class Code:
         """Call a task with an argument that it does not take, handle that, and run an operation."""
         with suppress(TypeError):
             wrong: Any = "many"
-            await flow.all(priced.call("a"), priced.call(amount=wrong))
+            await self.kit.all(priced.call("a"), priced.call(amount=wrong))
             return "never refused"
         return await self._run(operation)
 
@@ -259,9 +269,9 @@ class Code:
                 self.interrupted.append(str(operation))
                 raise
 
-        got = await flow.shield(inner())
+        got = await self.kit.shield(inner())
         if then == "waits":
-            await flow.sleep(0.01)
+            await self._sleep(operation, 0.01)
         return got
 
     async def _first(self, items: list[Any], after: list[Any]) -> Any:
@@ -269,7 +279,7 @@ class Code:
         self.open.append(items)
         try:
             with self._may_hold(sum(map(locks_in, items))):
-                which, got = await flow.first(*map(self._tree, items))
+                which, got = await self.kit.first(*map(self._tree, items))
         finally:
             self.open.remove(items)
         return [which, _released(got), await self._run(after)]
@@ -277,7 +287,7 @@ class Code:
     async def _begun(self, items: list[Any], between: list[Any], how: str) -> Any:
         """Begin trees of commands, run an operation, and wait for the handles, or leave them to the end of the code."""
         self.leases_max.append(sum(map(locks_in, items)))
-        handles = [flow.begin(self._tree(item)) for item in items]
+        handles = [self.kit.begin(self._tree(item)) for item in items]
         try:
             got = [await self._run(between)]
             with suppress(Problem):
@@ -292,17 +302,17 @@ class Code:
     async def _ended(self, items: list[Any], handles: list[flow.Handle[Any]], how: str) -> Any:
         match how:
             case "first":
-                return _released(await self._awaited(items, flow.first(*handles)))
+                return _released(await self._awaited(items, self.kit.first(*handles)))
             case "success":
                 return _released(await self._awaited([["each of", items]], self._succeeding(handles)))
             case "all":
-                return _released(await flow.all(*handles))
+                return _released(await self.kit.all(*handles))
             case "as completed":
                 return await self._as_completed(items, handles)
             case "left":
                 return how
             case "cancelled":
-                handles[0].cancel()
+                self._cancel(handles[0])
         return [await self._handled(handle) for handle in handles]
 
     async def _awaited(self, items: list[Any], what: Any) -> Any:
@@ -319,8 +329,8 @@ class Code:
             got = await handle
         except Problem as problem:
             got = f"? {problem.detail}"
-        if not handle.done:
-            self.wrong.append(f"{handle.path} has an outcome and is not done")
+        if not self._is_done(handle):
+            self.wrong.append(f"{handle} has an outcome and is not done")
         with suppress(Problem):
             await handle
         return _released(got)
@@ -331,12 +341,12 @@ class Code:
         order: list[str] = []
         self.orders.append(order)
         got = []
-        async for handle in flow.as_completed(*handles):
+        async for handle in self.kit.as_completed(*handles):
             got.append(await self._handled(handle))
             if handle in steps:
                 order.append(str(got[-1]).removeprefix("? "))
             if len(got) == 1:
-                await flow.sleep(0.2)
+                await self._sleep(items, 0.2)
         return got
 
     async def _success(self, items: list[Any], after: list[Any]) -> Any:
@@ -349,7 +359,7 @@ class Code:
     async def _succeeding(self, items: list[Any]) -> Any:
         """Wait for the first success. The only problem is that of all items."""
         try:
-            return await flow.first_success(*items)
+            return await self.kit.first_success(*items)
         except flow.AllFailed as failed:
             if len(failed.errors) < len(items):
                 self.wrong.append(f"only {failed.errors} of {items} have failed")
@@ -370,7 +380,7 @@ class Code:
     async def _released_early(self, operation: list[Any]) -> Any:
         """Hold a lock for an operation, or in a later deployment not."""
         with self._may_hold(0 if self.early else 1):
-            lock = await flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+            lock = await self._lock(operation)
             if self.early:
                 lock.release()
             got = await self._run(operation)
@@ -381,15 +391,15 @@ class Code:
         kind, *parts = item
         match kind:
             case "each of":
-                return flow.all(*[self._tree(inner) for inner in parts[0]])
+                return self.kit.all(*[self._tree(inner) for inner in parts[0]])
             case "settled of":
-                return flow.settled(*[self._tree(inner) for inner in parts[0]])
+                return self.kit.settled(*[self._tree(inner) for inner in parts[0]])
             case "one of":
-                return flow.first(*map(self._tree, parts[0]))
+                return self.kit.first(*map(self._tree, parts[0]))
         return self._command(item)
 
     def _is_new(self, patch: str) -> bool:
-        return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
+        return self.patching == "always" or (self.patching == "by its place" and self.kit.patched(patch))
 
     async def _one(self, operation: list[Any]) -> Any:
         if OF_THE_RUN.get() != self._set:
@@ -425,10 +435,8 @@ class Code:
     async def _any(self, items: list[Any], after: list[Any]) -> Any:
         """Wait for the first, and then for what follows on that one."""
         with self._may_hold(len(items)):
-            which, got = await flow.first(*(self._command(each) for each in items))
-        if isinstance(got, commands.HeldLock):
-            got.release()
-            got = "locked"
+            which, got = await self.kit.first(*(self._command(each) for each in items))
+        got = _released(got) if items[which] == ["lock"] else got
         return [which, self._got(items[which], got), await self._run(after[which])]
 
     async def _breaks(self, kind: str, operation: list[Any]) -> Any:
@@ -455,27 +463,47 @@ class Code:
             case "killer":
                 return created(Inline("killer 0", partial(self.runs, "killer")), "inline")
             case "sleep":
-                return flow.sleep(parts[0])
+                return self._sleep(operation, parts[0])
             case "event":
                 return flow.event(parts[0])
             case "lock":
-                return flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+                return self._lock(operation)
             case "object":
-                return ObjectCall("logs", ObjectAddress(CLASS, "a"), "note", {"id": flow.uuid()})
+                return ObjectCall("logs", ObjectAddress(CLASS, "a"), "note", {"id": self.kit.uuid()})
             case "flow":
                 return SubFlow(FUNCTION, FLOW, {"program": parts[0]})
             case "named":
                 return SubFlow(FUNCTION, FLOW, {"program": parts[1]}, id=parts[0])
         raise AssertionError(f"no such operation: {kind}")
 
+    # --- commands that have no operation of their own: `of` is the one next to them ---
+
+    def _lock(self, of: Any) -> Any:  # noqa: ARG002  a model tells locks apart
+        return flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+
+    def _renew(self, lease: Any, of: Any) -> Any:  # noqa: ARG002
+        return lease.renew()
+
+    def _sleep(self, of: Any, seconds: float) -> Any:  # noqa: ARG002
+        return flow.sleep(seconds)
+
+    def _undo(self) -> Any:
+        return Call(FUNCTION, "undo", {})
+
+    def _cancel(self, handle: Any) -> None:
+        handle.cancel()
+
+    def _is_done(self, handle: Any) -> bool:
+        return bool(handle.done)
+
 
 def _released(value: Any) -> Any:
     """Release the locks in the result of an `any`; return it as JSON."""
-    if isinstance(value, commands.HeldLock):
+    if isinstance(value, LOCKS):
         value.release()
         return "locked"
-    if isinstance(value, combinations.Settled):
-        return _released(value.result) if value.ok else "?"
+    if isinstance(value, SETTLED):
+        return _released(value.result) if value.error is None else "?"
     return [_released(each) for each in value] if isinstance(value, list | tuple) else value
 
 

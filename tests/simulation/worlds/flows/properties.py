@@ -1,7 +1,7 @@
 """What must hold when a simulated world of flows is at rest.
 
 The oracle: the same coroutine, run plainly with what its log says in the order of the log, waits for what the header
-says, and ended as it says.
+says, and ended as it says. A model of flows, which is not the driver, runs the log in addition (`modelled_flows.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.callers import TERMINATED
 from tests.simulation.worlds.flows.interpreted_programs import FLOW, SEMAPHORE, Code, ends_by_itself
+from tests.simulation.worlds.flows.modelled_flows import check_by_model
 from tests.simulation.worlds.flows.observed_flows import FlowsHistory
+from tests.simulation.worlds.semaphores.lane_shares import is_queued
 
 
 @dataclass(frozen=True, slots=True)
 class FlowsAtRest:
-    """A world at rest, with its newest code. `leases_end`: leases may end while flows hold them."""
+    """A world at rest, with its newest code. `leases_end`: leases may end while flows hold them. `by_model`: a
+    model of flows also runs each log."""
 
     store: MemoryStore
     history: FlowsHistory
@@ -38,6 +41,7 @@ class FlowsAtRest:
     nested: bool = False
     purged: bool = False
     leases_end: bool = False
+    by_model: bool = False
 
     def headers(self) -> list[FlowHeader]:
         """Return all flows there are."""
@@ -60,10 +64,13 @@ class FlowsAtRest:
             self._check_parent(header)
 
     def check_permits(self) -> None:
-        """Raise `Violation` if a permit is held though all flows have ended."""
+        """Raise `Violation` if a permit is held or waited for though all flows have ended."""
         late = [self.store.read(path)[0].data for path in self.history.present if self._is_late(path)]
         if held := [lease for lease in self._leases() if not any(lease in str(message) for message in late)]:
             raise Violation(f"{held} are still held")
+        waits = self.store.query(Query(f"{path_of(SEMAPHORE)}/waiters"))
+        if not self.purged and (left := [wait.id for wait in waits if is_queued(wait.data)]):
+            raise Violation(f"{left} still wait for the permit, and no flow needs them")
 
     def _leases(self) -> list[str]:
         """Return the ids of the leases of the permit that have not ended."""
@@ -147,6 +154,8 @@ class FlowsAtRest:
             self._check_events(header, set(driver.pending))
         self._check_waits(header)
         driver.drop()
+        if self.by_model:
+            check_by_model(self.code, header, read_log(self.store, header).entries)
 
     def marks_sent(self) -> set[str]:
         """Return the marks of the tasks that the code of all flows sends in its last generation."""

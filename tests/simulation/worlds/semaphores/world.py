@@ -23,7 +23,7 @@ from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Granted, Lease, LeaseRecord, parse_lease_id
-from signalbox.semaphores.model.semaphore import Semaphore, release_path
+from signalbox.semaphores.model.semaphore import Semaphore, release_path, waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
@@ -203,6 +203,7 @@ class SemaphoresWorld:
         self.world.observers.append(self._observed)
         self.began: dict[str, int] = {}
         self.answered: dict[str, int] = {}
+        self.answered_by: dict[tuple[str, int], int] = {}
         self.shares = ShareWatch(self.answered)
         self.cancelling: set[str] = set()
         self.signalled: set[str] = set()
@@ -358,17 +359,36 @@ class SemaphoresWorld:
         )
 
         def work() -> None:
-            self.began.setdefault(id_, self._microsecond())
+            began = self._microsecond()
+            self.began.setdefault(id_, began)
             try:
                 answer = self._wait(request)
             except BadSemaphore:  # the permits were lowered before it came
                 answer = NOT_ACQUIRED
             if answer.waiting:
                 self.answered.setdefault(id_, self._microsecond())
+                self._note_answer(id_, began)
             else:
                 self.answered.setdefault(id_, 10**18)
 
         return lambda: self._persistently(f"wait {id_}", work)
+
+    def _note_answer(self, id_: str, began: int) -> None:
+        """Note that a wait was answered "waiting" by the semaphore of now, if the call began after it was created."""
+        incarnation, found = self._incarnation(), self.world.store.read(waiter_path(NAME, id_))[0].data
+        if found and found["incarnation"] == incarnation and incarnation <= began:
+            self.answered_by.setdefault((id_, incarnation), self._microsecond())
+
+    def _answered_at(self, id_: str) -> int:
+        """Return the microsecond at which a wait was answered "waiting": of several semaphores, by that of now."""
+        if self.recreated:
+            return self.answered_by.get((id_, self._incarnation()), 10**18)
+        return self.answered.get(id_, 10**18)
+
+    def _incarnation(self) -> int:
+        """Return the create time of the semaphore in microseconds; 0 if it is deleted."""
+        [read] = self.world.store.read(RECORD)
+        return times.microseconds(read.create_time) if read.create_time else 0
 
     def _cancelling(self, id_: str) -> Callable[[], None]:
         def work() -> None:
@@ -570,7 +590,7 @@ class SemaphoresWorld:
         self.released |= {name} if released else set()
         self._note_released(name, "its holder's", released)
         left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
-        if left is None or ends_at is None or id_ in self.cancelling or name in self.renewed_late or self.recreated:
+        if left is None or ends_at is None or id_ in self.cancelling or name in self.renewed_late:
             return
         if released and (id_, token) not in self.gone:
             raise Violation(
@@ -706,8 +726,7 @@ class SemaphoresWorld:
                 one
                 for one, lane in waiting.items()
                 if one not in granted | self._hopeless(new.settings.permits)
-                and self.answered.get(one, 10**18) < self.began[id_]
-                and not self.recreated
+                and self._answered_at(one) < self.began[id_]
                 and in_lane in (None, lane)
             ]
             if overtaken:
@@ -720,10 +739,9 @@ class SemaphoresWorld:
 
     def _check_deleted(self, before: Snapshot, after: Snapshot) -> None:
         """Check that no operation deletes a waiter of the current semaphore."""
-        [semaphore] = self.world.store.read(RECORD)
         if before.data is None or after.data is not None or not is_queued(before.data):
             return
-        if semaphore.create_time and before.data["incarnation"] == times.microseconds(semaphore.create_time):
+        if before.data["incarnation"] == self._incarnation():
             raise Violation(f"{before.id} was deleted while it waited")
 
     def _note_incarnation(self, before: Snapshot, after: Snapshot) -> None:
@@ -762,11 +780,8 @@ class SemaphoresWorld:
         return {one.id for one in self._waits() if one.data and one.data["permits"] > permits}
 
     def _waits(self) -> list[Snapshot]:
-        [semaphore] = self.world.store.read(RECORD)
-        if semaphore.create_time is None:
-            return []
-        incarnation = times.microseconds(semaphore.create_time)
-        found = self.world.store.query(Query(f"{RECORD}/waiters", limit=1000))
+        incarnation = self._incarnation()
+        found = self.world.store.query(Query(f"{RECORD}/waiters", limit=1000)) if incarnation else ()
         return [one for one in found if one.data and one.data["incarnation"] == incarnation]
 
     def _check_prompt(self) -> None:

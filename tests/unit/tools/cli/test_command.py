@@ -21,7 +21,7 @@ from signalbox.testing import Harness
 from signalbox_tools.cli.main import cli, main
 from signalbox_tools.deploy import plan_summary
 from signalbox_tools.deploy.terraform import Terraform
-from signalbox_tools.setup import new_project, upgrade
+from signalbox_tools.setup import new_project, own_requirements, upgrade
 from signalbox_tools.setup.own_requirements import inputs
 from signalbox_tools.terminal_text import counted
 
@@ -129,10 +129,10 @@ def test_without_the_packages_of_a_laptop_a_command_names_the_extra(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setitem(sys.modules, "rich", None)
     assert main(["status"]) == 1
-    assert "comes with the extra `dev`: `uv add 'signalbox[dev]'`" in capsys.readouterr().err
+    assert "comes with the extra `tools`: `uv add 'signalbox[tools]'`" in capsys.readouterr().err
 
 
-WITHOUT_DEV = """
+WITHOUT_TOOLS = """
 import sys
 sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest")))
 from signalbox_tools.cli.main import main
@@ -146,7 +146,7 @@ sys.exit(main(["new", "my-shop"]) or main(["--help"]))
 
 def test_a_project_is_made_without_the_packages_of_a_laptop(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, projects.KIT.source_paths))}
-    subprocess.run([sys.executable, "-c", WITHOUT_DEV], cwd=tmp_path, env=environment, check=True)
+    subprocess.run([sys.executable, "-c", WITHOUT_TOOLS], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "my-shop" / "signalbox.yaml").is_file()
 
 
@@ -243,9 +243,8 @@ def test_a_project_grows_with_its_code(shop: Path, capsys: pytest.CaptureFixture
         return main_py.read_text().split(code)[0].count("\n") + 1
 
     text = shown()
-    assert f"#   flows    functions/orders/main.py:{line_of('async def')}\n" in text
-    assert f"#   batches  functions/orders/main.py:{line_of('async def')}\n" in text
-    assert deployed() == {"orders", "batch_expand", "sweep"}
+    assert f"#   flows  functions/orders/main.py:{line_of('async def')}\n" in text
+    assert deployed() == {"orders", "sweep"}
     main_py.write_text(
         main_py.read_text()
         .replace("import Function", "import Function, semaphore")
@@ -254,7 +253,7 @@ def test_a_project_grows_with_its_code(shop: Path, capsys: pytest.CaptureFixture
     text = shown()
     assert f"#   semaphores  functions/orders/main.py:{line_of('semaphore(')}\n" in text
     assert "signalbox.lock.yaml has changed: commit it" in text
-    assert deployed() == {"orders", "batch_expand", "semaphore_admit", "sweep"}
+    assert deployed() == {"orders", "semaphore_admit", "sweep"}
 
 
 def test_a_new_project_has_the_functions_for_callers_that_are_named(
@@ -282,6 +281,33 @@ def test_the_requirements_of_functions_are_found_where_functions_may_be(
         (tmp_path / folder / "requirements.in").touch()
     found = [str(path.parent.relative_to(tmp_path)) for path in inputs(projects.Project(tmp_path, own=own))]
     assert found == locked
+
+
+@pytest.mark.parametrize(
+    ("own", "program", "started"),
+    [(True, "/bin/uv", [sys.executable, "-m", "uv"]), (False, "/bin/uv", ["/bin/uv"]), (False, None, None)],
+)
+def test_packages_are_locked_by_the_uv_that_is_installed(
+    shop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    own: bool,
+    program: str | None,
+    started: list[str] | None,
+) -> None:
+    (shop / "functions" / "orders" / "requirements.in").touch()
+    ran: list[list[str]] = []
+    monkeypatch.setattr(own_requirements, "find_spec", lambda _: own or None)
+    monkeypatch.setattr(shutil, "which", lambda _: program)
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert main(["lock"]) == (0 if started else 1)
+    assert [list(command[: len(started or ())]) for command in ran] == ([started] if started else [])
+    assert ("`signalbox lock` needs uv: https://" in capsys.readouterr().err) == (started is None)
 
 
 def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.project import Project
 from signalbox_tools.cli.main import main
-from signalbox_tools.console.actions import ACTIONS, REASON_HEADER
+from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, REASON_HEADER
 from signalbox_tools.console.relay import KEY_HEADER, Relay
 from signalbox_tools.console.serving import server_of, write_line
 from signalbox_tools.deploy.deployment_target import Target
@@ -324,11 +324,47 @@ def test_a_queue_is_paused_by_the_relay_itself_and_logged(
     assert deployment.asked == []
 
 
+class Schedules(Queues):
+    """Schedules of which one is paused."""
+
+    def paused(self) -> list[str]:
+        return ["sweep"]
+
+
+def test_a_schedule_is_paused_and_resumed_by_the_relay_itself(
+    opened: Opened, deployment: Deployment, acting: Acting
+) -> None:
+    _, lines, headers = acting
+    relay, schedules = opened[1], Schedules()
+    console = replace(relay.console, acts=True, schedules=schedules)
+    client, base = Client(replace(relay, console=console, log=lines.append)), str(opened[0].base_url)
+    assert client.get("/console/schedules", base_url=base, headers=headers).get_json() == {"paused": ["sweep"]}
+    statuses = [
+        client.post(f"/console/schedules/{path}", base_url=base, headers=headers).status_code
+        for path in ("sweep/pause", "sweep/resume", "none/pause", "sweep/run")
+    ]
+    assert statuses == [204, 204, 404, 405]
+    assert schedules.changes == ["pause sweep", "resume sweep"]
+    assert [(line["action"], line["status"]) for line in lines] == [
+        ("pause-schedule", 204),
+        ("resume-schedule", 204),
+        ("pause-schedule", 404),
+    ]
+    assert deployment.asked == []
+
+
 def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acting) -> None:
     client, _, headers = acting
     assert opened[0].get("/console/about").json()["actions"] == {}
     about = client.get("/console/about", base_url=str(opened[0].base_url), headers=headers).get_json()
     assert about["actions"].keys() == ACTIONS.keys()
+
+
+def test_the_page_acts_on_each_run_if_callers_cannot_read_batches(opened: Opened) -> None:
+    console = replace(opened[1].console, acts=True, queues=Queues())
+    functions = {name: each for name, each in console.catalogue.functions.items() if name != "batches"}
+    without = replace(console, catalogue=replace(console.catalogue, functions=functions))
+    assert {*console._actions} - {*without._actions} == {ACT_ON_RUNS}
 
 
 def docs() -> str:

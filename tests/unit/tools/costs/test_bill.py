@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,38 @@ def test_a_month_has_what_is_idle_and_stored() -> None:
     assert (nothing.firestore, nothing.requests, nothing.other[0]) == (0, 0, 0)
     assert stored.total == pytest.approx((1.5, 1.5))
     assert month_of(Usage(stored_gib=10), prices, ROWS, multi_region=True)[1].firestore == pytest.approx(1.8)
+
+
+@pytest.mark.parametrize(
+    ("copies", "name", "region", "multi_region"),
+    [
+        ({"backups": 21}, "backups", 21 * 10 * 0.03, 21 * 10 * 0.03),
+        ({"recovery_gib": 3.5}, "old versions, in GiB", 3.5 * 0.15, 3.5 * 0.18),
+        (
+            {"exports": 30, "documents": 5_000_000},
+            "exports",
+            30 * 5 * 0.30 + 7 * 10 * 0.02 + 0.10,
+            30 * 5 * 0.60 + 7 * 10 * 0.02 + 0.10,
+        ),
+        (
+            {"exports": 4, "documents": 5_000_000, "exports_kept": 1},
+            "exports",
+            4 * 5 * 0.30 + 10 * 0.02 + 0.10,
+            4 * 5 * 0.60 + 10 * 0.02 + 0.10,
+        ),
+    ],
+)
+def test_copies_of_the_data_cost_their_storage_and_exports_also_a_read_of_each_record(
+    copies: dict[str, Any], name: str, region: float, multi_region: float
+) -> None:
+    usage = replace(Usage(stored_gib=10), **copies)
+    for is_multi, expected in ((False, region), (True, multi_region)):
+        lines = month_of(usage, load_prices(), ROWS, multi_region=is_multi)
+        [line] = [each for each in lines if each.name == name]
+        assert line.total == pytest.approx((expected, expected))
+        paid = month_of(usage, load_prices(), ROWS, multi_region=is_multi, free_tier=True)
+        assert [each.total for each in paid if each.name == name] == [line.total]
+    assert name not in [each.name for each in month_of(Usage(stored_gib=10), load_prices(), ROWS)]
 
 
 def test_the_free_tier_is_subtracted_up_to_the_usage() -> None:

@@ -70,6 +70,7 @@ OF_NO_CATALOGUE = OF_THE_MACHINE | {
     "in_cloud",
     "location",
     "part",
+    "payloads",
     "project",
     "queue_prefix",
     "revision",

@@ -79,6 +79,8 @@ def test_labels_that_a_caller_chooses_are_cut_and_have_no_token_of_a_callback() 
     assert len(json.dumps(flood)) < 1_200
     signed = labels_of({"RAW_URI": "/shop/callbacks/eyJhIjoxfQ.c2lnbmVk?from=mail", "REQUEST_METHOD": "POST"})
     assert signed["path"] == "/shop/callbacks/…?from=mail"
+    for encoded in ("/shop/%63allbacks/c2lnbmVk", "/shop/callbacks%2Fc2lnbmVk", "/shop/callbacks//c2lnbmVk"):
+        assert labels_of({"RAW_URI": encoded, "REQUEST_METHOD": "POST"})["path"] == "/shop/callbacks/…"
     deep = '{"task": "t", "payload": {"key": ' + "[" * 100_000 + "]" * 100_000 + "}}"
     for body in (deep, '{"task": "t", "operation": "o", "payload": [1]}'):
         stream = io.BytesIO(body.encode())

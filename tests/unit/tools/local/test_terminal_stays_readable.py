@@ -20,7 +20,7 @@ from signalbox_tools.status.local_status import LocalSource, entries
 from signalbox_tools.terminal_text import HIDDEN
 
 LONG = "x" * 100_000
-ESCAPES = "\x1b]0;title\x07\x1b[2J\x1b[1A\u202ereversed\u2066\x9b31m\ud800"
+ESCAPES = "\x1b]0;title\x07\x1b[2J\x1b[1A\u202ereversed\u2066\u200f\u061c\x9b31m\ud800"
 DEEP = "[" * 100_000 + "]" * 100_000
 LINES: dict[str, str] = {
     "a status in words": '{"severity": "INFO", "message": "handled", "status": "ok"}',

@@ -42,7 +42,8 @@ def project(tmp_path: Path) -> Path:
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    (tmp_path / ".venv" / "ready").touch()
+    for name in ("ready", "checks"):
+        (tmp_path / ".venv" / name).touch()
     for name, field in (("desk", "bike"), ("till", "price")):
         folder = tmp_path / "functions" / name
         folder.mkdir(parents=True)

@@ -59,6 +59,13 @@ def test_the_events_that_nothing_waits_for_are_named() -> None:
     assert list(drawn(status, [], NOW))[-1] == "  2 events that nothing waits for: payed"
 
 
+def test_updates_are_shown_and_those_without_an_answer_are_named() -> None:
+    status = STATUS | {"unanswered": {"updates": 1, "names": ["add"]}}
+    update = {"at": "2026-01-01T09:00:00Z", "entry": "update", "name": "add", "value": "tea", "update": "u1"}
+    lines = list(drawn(status, [update], NOW))
+    assert (lines[2].split("  ")[-2:], lines[-1]) == (["update add came", '"tea"'], "  1 update without an answer: add")
+
+
 @pytest.mark.parametrize(
     ("state", "line"),
     [

@@ -1,0 +1,180 @@
+"""Send an event or an update to a run, and start the run with it if there is none.
+
+    read the header and the message's record ──► the message is there: a repeat
+                                             ──► no run: one commit creates the run, its message and a wake-up
+                                             ──► a run: post to it, refuse, or end and remove it and look again
+
+The choice of the caller, if there is a run:
+
+    if_exists      the run has not ended           the run has ended
+    -------------  ------------------------------  ----------------------------
+    same           receives the message            FlowEnded
+    replace_ended  receives the message            is removed, another starts
+    replace        is ended and removed, another   is removed, another starts
+    refuse         RunExists                       RunExists
+
+A repeat under the id of the message finds its record in the new run, and changes nothing: a repeated `replace` does not
+replace the run that it has started. The end and the removal have the guard of the header that was read, so a request
+that was read before does not end that run either.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import pause
+from signalbox.core.polling import poll
+from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
+from signalbox.core.problems import Contended
+from signalbox.flows import sweep
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import NextEvent, NextUpdate
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FAILED, FlowHeader
+from signalbox.flows.model.messages import Incoming, update_id
+from signalbox.flows.problems import NotAnswered, NoUpdate, RunExists
+from signalbox.flows.requests import REFUSE, REPLACE, REPLACE_ENDED, SAME
+from signalbox.flows.service import messages, starts
+from signalbox.flows.service.reads import present
+from signalbox.flows.storage.commits import REPLY, header_of
+from signalbox.mailboxes.model.messages import header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """The run that a message starts if there is none. `function` has its code, `flows` what this process has of it."""
+
+    flow: str
+    flows: Flows
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    on_complete: Call | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    timeout_seconds: float | None = None
+    if_exists: str = SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that was accepted. `warning` is not empty if the code does not wait for its name now."""
+
+    id: str
+    started: bool = False
+    warning: str = ""
+
+
+# --- send ---
+
+
+def send_event(
+    ports: Ports, address: FlowAddress, name: str, value: Any, id_: str, new: Starting | None = None
+) -> Sent:
+    """Send an event to a run, as `post_event` does. With `new`, a run is started if there is none.
+
+    Raises `RunExists`, `NotArchived`, and the errors of `post_event` and of a start.
+    """
+    if new is None:
+        header = messages.post_event(ports, address, name, value, id_)
+        return Sent(id_, warning=warning_of(header, NextEvent.kind, name))
+    event = messages.checked_event(name, value)
+    return _send(ports, address, event, messages.event_id(address, id_), id_, new)
+
+
+def send_update(
+    ports: Ports, address: FlowAddress, name: str, value: Any, id_: str, new: Starting | None = None
+) -> Sent:
+    """Send an update to a run, as `post_update` does. With `new`, a run is started if there is none.
+
+    Raises `RunExists`, `NotArchived`, and the errors of `post_update` and of a start.
+    """
+    if new is None:
+        header = messages.post_update(ports, address, name, value, id_)
+        return Sent(id_, warning=warning_of(header, NextUpdate.kind, name))
+    update = messages.checked_update(name, value, id_)
+    return _send(ports, address, update, update_id(address, id_), id_, new)
+
+
+def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str, id_: str, new: Starting) -> Sent:
+    for lost in range(CORE_LIMITS.rounds_max):
+        read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
+        header = header_of(read, address)
+        if header is not None and is_repeat(header, stored):
+            messages.check_same(stored, header, message)
+            return Sent(id_)
+        if header is None:
+            with suppress(AlreadyExists):
+                return _start(ports, address, message, message_id, id_, new)
+        elif is_replaced(header, new.if_exists):
+            with suppress(Conflict):
+                sweep.end_or_remove(ports, read, header, "The run was replaced.")
+                continue
+        elif new.if_exists == REFUSE:
+            raise RunExists(f"There is a run {address.key!r} of {address.name}: it is {header.state}.", field="id")
+        else:
+            messages.send(ports, header, message, message_id)
+            return Sent(id_, warning=warning_of(header, message.kind, message.name))
+        pause(ports, lost)
+    raise Contended(f"{address.base} is being changed by too many processes at once")
+
+
+def _start(ports: Ports, address: FlowAddress, message: Incoming, message_id: str, id_: str, new: Starting) -> Sent:
+    """Start a run, with a message in its mailbox. Raises `AlreadyExists`."""
+    options = new.on_complete, new.labels, new.timeout_seconds
+    starts.start_with(ports, new.flows, new.function, address, new.arguments, (message_id, message), *options)
+    return Sent(id_, started=True)
+
+
+def is_repeat(header: FlowHeader | None, stored: Snapshot) -> bool:
+    """Return whether a run has received a message before. The record of a removed run's message does not count."""
+    return header is not None and stored.data is not None
+
+
+def is_replaced(header: FlowHeader, if_exists: str) -> bool:
+    """Return whether a run is removed so that another one starts under its id."""
+    return if_exists == REPLACE or (if_exists == REPLACE_ENDED and header.end is not None)
+
+
+def warning_of(header: FlowHeader, kind: str, name: str) -> str:
+    """Return a text if the code does not wait for a message's name, as far as the header shows, or an empty text."""
+    waits = [wait.signature.partition(" ") for wait in header.pending.values()]
+    names = {awaited for of_kind, _, awaited in waits if of_kind == kind}
+    if not header.begun or header.end or name in names:
+        return ""
+    listed = ", ".join(f"`{other}`" for other in sorted(names)[: LIMITS.flow_events_shown_max])
+    others = f"It waits for {listed}." if listed else f"It waits for no {kind}."
+    return f"The code does not wait for the {kind} `{name}` now, so the {kind} is kept. {others}"
+
+
+# --- answers ---
+
+
+def answer_of(ports: Ports, address: FlowAddress, id_: str, seconds: float = 0) -> CallOutcome | None:
+    """Return the answer to an update, or None if it has none after `seconds`.
+
+    Raises `NoFlow`, `NoUpdate`, and `NotAnswered` if the run has ended without an answer.
+    """
+    return poll(ports.clock, lambda: _answer(ports, address, id_), lambda answer: answer is not None, seconds)
+
+
+def _answer(ports: Ports, address: FlowAddress, id_: str) -> CallOutcome | None:
+    paths = message_path(address.base, update_id(address, id_)), header_path(address.base)
+    stored, read = ports.store.read(*paths)
+    return reply_of(present(read, address), stored, id_)
+
+
+def reply_of(header: FlowHeader, stored: Snapshot, id_: str) -> CallOutcome | None:
+    """Return the answer in the record of an update, or None while its run may still answer it."""
+    if stored.data is None:
+        raise NoUpdate(f"The run {header.address.key!r} has no update {id_!r}: it was never sent, or is too old.")
+    if REPLY in stored.data:
+        return CallOutcome.from_text(stored.data[REPLY])
+    if header.end:
+        advice = " A retry of the run receives it again." if header.state == FAILED else ""
+        raise NotAnswered(f"The run is {header.end.state}, and its code has not answered the update {id_!r}.{advice}")
+    return None

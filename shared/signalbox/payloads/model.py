@@ -1,0 +1,233 @@
+"""Large values: a record or a task has the name of a payload in their place. The content is in the payload store.
+
+    {"$payload": [5242880, "9f86d0…", "flows/6f0d…/Kd82/0/9f86d0…"]}     bytes, SHA-256 and key of a payload
+    {"$payload": {"value": …}}                                           a user's object that has this member
+
+The key begins with the place of its owner, for instance the execution of a run whose records name the payload. A record
+names payloads of its own place only; what another owner needs is copied. So the payloads of an owner are deleted
+together, and nothing counts references.
+
+A commit names payloads that are in the store already. A decision stores nothing: it collects what its commit needs in
+an `Outgoing`, which the service stores before it commits.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import field
+from hashlib import sha256
+from typing import Any, NamedTuple, Self
+
+from signalbox.core.bound_values import Bound
+from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS, are_payloads_stored
+from signalbox.core.problems import TooLarge, Unavailable
+
+MEMBER = "$payload"
+
+PAYLOADS_FORMAT = 5
+"""The format of records and tasks that name payloads: older code would take the name for the value."""
+
+HASH_LETTERS = 32
+
+OF_TASKS = "tasks"
+"""The place of payloads that only a task names. They are deleted by their age."""
+
+
+class PayloadUnread(Unavailable):
+    """A payload that code needs cannot be read now."""
+
+
+class PayloadLost(PayloadUnread):
+    """A payload is missing in the store, or has another content than its name says."""
+
+
+class Place(NamedTuple):
+    """Where payloads of an owner are stored: the keys begin with `prefix`. `owner` is the path of its records."""
+
+    owner: str
+    prefix: str
+
+    def key(self, digest: str) -> str:
+        return f"{self.prefix}/{digest}"
+
+
+def place_of(owner: str, *parts: str) -> Place:
+    """Return the place of an owner's part. The path of the owner is hashed: a key has a limited length."""
+    collection = owner.partition("/")[0]
+    return Place(owner, "/".join((collection, name_of("payloads", owner)[:HASH_LETTERS], *parts)))
+
+
+def place_of_tasks(month: str) -> Place:
+    """Return the place of payloads that tasks of a month name, such as 2026-01."""
+    return Place("", f"{OF_TASKS}/{month}")
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The name of a payload."""
+
+    size_bytes: int
+    sha256: str
+    key: str
+
+    @classmethod
+    def of(cls, content: bytes, place: Place) -> Self:
+        digest = sha256(content).hexdigest()
+        return cls(len(content), digest, place.key(digest))
+
+    def at(self, place: Place) -> Self:
+        """Return the name of the same content at another place."""
+        return replace(self, key=place.key(self.sha256))
+
+    def to_json(self) -> dict[str, Any]:
+        return {MEMBER: [self.size_bytes, self.sha256, self.key]}
+
+    def is_of(self, content: bytes) -> bool:
+        """Return whether this is the name of a content."""
+        return len(content) == self.size_bytes and sha256(content).hexdigest() == self.sha256
+
+
+def payload_in(stored: Any) -> Payload | None:
+    """Return the payload whose name a record has in place of a value, or None if it has the value."""
+    named = stored.get(MEMBER) if isinstance(stored, dict) else None
+    return Payload(*named) if isinstance(named, list) else None
+
+
+def payloads_in(*stored: Any) -> list[Payload]:
+    """Return the payloads among values of records."""
+    return [payload for each in stored if (payload := payload_in(each))]
+
+
+def escaped(value: Any) -> Any:
+    """Return a value as records contain it. A user's object that looks like the name of a payload is wrapped."""
+    return {MEMBER: {"value": value}} if isinstance(value, dict) and MEMBER in value else value
+
+
+def unescaped(stored: Any) -> Any:
+    """Undo `escaped`."""
+    wrapped = stored.get(MEMBER) if isinstance(stored, dict) else None
+    return wrapped["value"] if isinstance(wrapped, dict) else stored
+
+
+def content_of(value: Any) -> bytes:
+    """Return the content of a value's payload."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def shown(stored: Any) -> Any:
+    """Return a value of a record as people see it: of a payload, its size and its hash, without its key."""
+    payload = payload_in(stored)
+    return unescaped(stored) if payload is None else {MEMBER: {"bytes": payload.size_bytes, "sha256": payload.sha256}}
+
+
+# --- values that a commit names ---
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """The payloads that a commit will name: those to `store`, by key, and those to `copy`, each with its source.
+
+    The value of both is the owner, with the content or the key of the source.
+    """
+
+    stores: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    copies: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.stores or self.copies)
+
+    def claimed(self, value: Any, place: Place, bytes_max: int) -> Any:
+        """Return a value as records contain it: the name of a payload if the value has more than `bytes_max`."""
+        if not are_payloads_stored() or len(json.dumps(value)) <= bytes_max:
+            return escaped(value)
+        return self._stored(value, place)
+
+    def _stored(self, value: Any, place: Place) -> dict[str, Any]:
+        content = content_of(value)
+        payload = Payload.of(content, place)
+        self.stores[payload.key] = place.owner, content
+        return payload.to_json()
+
+    def claimed_members(self, members: Mapping[str, Any], place: Place) -> dict[str, Any]:
+        """Return arguments as records and tasks contain them: the largest are payloads, until the others fit.
+
+        Raises `TooLarge` if even the names do not fit.
+        """
+        stored = {name: escaped(value) for name, value in members.items()}
+        if not are_payloads_stored():
+            return stored
+        size_bytes = len(json.dumps(stored))
+        if size_bytes <= LIMITS.task_bytes_max:
+            return stored
+        sizes = {name: len(json.dumps(value)) for name, value in stored.items()}
+        for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+            stored[name] = self._stored(members[name], place)
+            size_bytes += len(json.dumps(stored[name])) - sizes[name]
+            if size_bytes <= LIMITS.task_bytes_max:
+                return stored
+        raise TooLarge(f"The names of the arguments' payloads have more than {LIMITS.task_bytes_max:,} bytes.")
+
+    def copied(self, stored: Any, place: Place) -> Any:
+        """Return a value of a record as the records of another place contain it."""
+        payload = payload_in(stored)
+        if payload is None:
+            return stored
+        moved = payload.at(place)
+        if moved.key != payload.key:
+            self.copies[moved.key] = place.owner, payload.key
+        return moved.to_json()
+
+
+# --- values that code needs ---
+
+Read = Callable[[Payload], bytes]
+"""Return the content of a payload. Raises `PayloadLost`, `Unavailable`."""
+
+_read: ContextVar[Read | None] = ContextVar("signalbox.payloads", default=None)
+
+
+def opening(read: Read) -> AbstractContextManager[Any]:
+    """Let `opened` read payloads by this function while the context is entered."""
+    return Bound(_read, read)
+
+
+def opened(stored: Any) -> Any:
+    """Return the value in place of which a record may have the name of a payload. Each call returns a new object.
+
+    Raises `PayloadUnread`.
+    """
+    payload = payload_in(stored)
+    if payload is None:
+        return unescaped(stored)
+    if (read := _read.get()) is None:
+        raise PayloadUnread(f"The payload {payload.key} cannot be read here.")
+    try:
+        return json.loads(read(payload))
+    except PayloadUnread:
+        raise
+    except Unavailable as error:
+        raise PayloadUnread(str(error), retry_after_seconds=error.retry_after_seconds) from error
+
+
+def opened_members(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments with the values of their payloads."""
+    if not any(isinstance(value, dict) and MEMBER in value for value in stored.values()):
+        return stored
+    return {name: opened(value) for name, value in stored.items()}
+
+
+# --- payloads to delete ---
+
+REMOVALS = "payload_removals"
+"""The collection of the places whose payloads the sweeper deletes. A record is written by the commit that ends the use
+of the place.
+"""
+
+PREFIX, SINCE = "prefix", "since"
+
+
+def removal_path(place: Place) -> str:
+    return f"{REMOVALS}/{name_of('removal', place.prefix)}"

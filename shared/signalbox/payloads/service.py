@@ -1,0 +1,65 @@
+"""Store the payloads of a commit before it, and read those that code needs."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from signalbox.core.ports import SERVER_TIME, PayloadStore, Ports, Put, Write
+from signalbox.core.problems import Unavailable
+from signalbox.payloads.model import PREFIX, SINCE, Outgoing, Payload, PayloadLost, Place, opening, removal_path
+
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def store(ports: Ports, outgoing: Outgoing) -> None:
+    """Store and copy the payloads that a commit names. Call it before the commit.
+
+    Raises `PayloadLost` if the source of a copy is missing, and `Unavailable`.
+    """
+    if not outgoing:
+        return
+    payloads = _payloads(ports)
+    for key, (owner, content) in outgoing.stores.items():
+        payloads.create(key, content, owner)
+    for key, (owner, source) in outgoing.copies.items():
+        if not payloads.copy(source, key, owner):
+            raise PayloadLost(f"The payload {source} is missing.")
+
+
+def read(ports: Ports, payload: Payload) -> bytes:
+    """Return the content of a payload. Raises `PayloadLost`, `Unavailable`."""
+    content = _payloads(ports).read(payload.key)
+    if content is not None and payload.is_of(content):
+        return content
+    what = "is missing" if content is None else "has another content than its name says"
+    ports.log.error("payload damaged", key=payload.key, bytes=payload.size_bytes, detail=what)
+    raise PayloadLost(f"The payload {payload.key} {what}.")
+
+
+def opening_those_of(ports: Ports) -> AbstractContextManager[Any]:
+    """Let code open payloads while the context is entered (`opened`)."""
+    return opening(lambda payload: read(ports, payload))
+
+
+def opens_payloads(operation: Operation) -> Operation:
+    """Let an operation, whose first parameter are the ports, open payloads."""
+
+    @wraps(operation)
+    def with_payloads(ports: Ports, *args: Any, **kwargs: Any) -> Any:
+        with opening_those_of(ports):
+            return operation(ports, *args, **kwargs)
+
+    decorated: Any = with_payloads
+    return cast("Operation", decorated)
+
+
+def removal(place: Place) -> Write:
+    """Return the write by which the sweeper deletes the payloads of a place, in the commit that ends its use."""
+    return Put(removal_path(place), {PREFIX: f"{place.prefix}/", SINCE: SERVER_TIME})
+
+
+def _payloads(ports: Ports) -> PayloadStore:
+    if ports.payloads is None:
+        raise Unavailable("the deployment stores no payloads: write `payloads: true` in the catalogue")
+    return ports.payloads
