@@ -35,6 +35,8 @@ LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashe
 # Tools that are not part of the project's environment, each in a separate one.
 TOOL := $(PYTHON_IN_VENV) -m uv tool run --quiet
 
+PLATFORMS := darwin_amd64 darwin_arm64 linux_amd64 linux_arm64 windows_amd64
+
 # Each program of examples/local is one that `make demo NAME=…` runs.
 EXAMPLES := $(patsubst examples/local/%.py,%,$(wildcard examples/local/*.py))
 BENCHES := documents standings semaphores rate_grants_plot objects flows batches watchers social_code cold_start idle_stack
@@ -101,6 +103,10 @@ lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest
 wheel: ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
 	@[ -x .local/build/bin/pip ] || $(or $(PYTHON),python3) -m venv .local/build
 	@.local/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+providers: ## Write the checksums of Terraform's provider for all platforms (asks the registry)
+	@for folder in infra infra/bootstrap; do terraform -chdir=$$folder providers lock $(PLATFORMS:%=-platform=%) || exit 1; done
+	@echo "Commit infra/.terraform.lock.hcl and infra/bootstrap/.terraform.lock.hcl: Terraform then installs only this provider."
 
 release: $(READY) ## Make a release up to its tag (VERSION=0.1.0; DRY=1: change nothing)
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.release "$$VERSION" $(if $(DRY),--dry) $(if $(ARGS),--tests="$(ARGS)")

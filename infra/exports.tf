@@ -33,7 +33,6 @@ resource "google_storage_bucket" "exports" {
       error_message = "exports.bucket_location is the location of the database or of the functions. Exports are for the outage of that location: choose another one."
     }
   }
-  depends_on = [google_project_service.api]
 }
 
 # The account may only begin exports of this database, and write them into this bucket. [open] The condition follows the documentation

@@ -40,5 +40,4 @@ resource "google_storage_bucket" "payloads" {
       matches_prefix = ["tasks/"]
     }
   }
-  depends_on = [google_project_service.api]
 }

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from signalbox_tools.deploy import deployment_target
+from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.lost_tasks import refuse_lost_data
+from signalbox_tools.deploy.plan_summary import read
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.google_provider.service_requirements import NAMES
 from tests.infra.workspace import INFRA, Resource, Workspace
@@ -126,6 +130,15 @@ def test_a_bucket_where_the_database_or_the_functions_are_is_refused(
 ) -> None:
     refused = exporting.plan(check=False, **place)
     assert "Exports are for the outage of that location: choose another one." in " ".join(refused.stderr.split())
+
+
+def test_another_location_is_refused_since_the_exports_would_be_lost(exporting: Workspace) -> None:
+    exporting.plan(exports={"bucket_location": "us-west1"})
+    plan = read(json.loads(exporting.run("show", "-json", "planned").stdout))
+    place = deployment_target.read("demo-project", "prod", root=exporting.infra.parent)
+    with pytest.raises(Aborted, match=f"replaces the bucket {BUCKET}, with all exports in it") as stopped:
+        refuse_lost_data(place, plan)
+    assert '"bucket_location": "us-east4"' in str(stopped.value)
 
 
 def test_by_default_nothing_is_exported(resources: Mapping[str, Resource]) -> None:

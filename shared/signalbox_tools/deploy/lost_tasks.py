@@ -29,6 +29,7 @@ from signalbox_tools.deploy.programs import CommandFailed, Run
 
 QUEUE_ACCOUNT = re.compile(r'google_service_account\.queue\["[\w-]+"\]')
 DATABASE = re.compile(r"(^|\.)google_firestore_database\.")
+EXPORTS = re.compile(r"google_storage_bucket\.exports\[")
 FILTER = "--filter="
 ALL, FIRST = "--page-size=1000", "--limit=1"
 """With a filter all tasks must be read: gcloud reads as many as the limit, and filters these."""
@@ -62,10 +63,15 @@ def refuse_lost_data(target: Target, plan: Plan) -> None:
     """Raise `Aborted` if the plan deletes or replaces a database, or creates an empty one in its place.
 
     A database that only leaves Terraform's state, as prod's does, is not deleted. A plan that imports another one in
-    its place, as after a restore, is allowed. Also raises it if the plan takes a protection off a database.
+    its place, as after a restore, is allowed. Also raises it if the plan takes a protection off a database, or replaces
+    the bucket with its exports.
     """
     for address in filter(DATABASE.search, plan.changed):
         _refuse_unprotected(target, *plan.changed_values[address])
+    for address in filter(EXPORTS.match, plan.replaced):
+        bucket = plan.lost_values.get(address, {})
+        place = {"name": bucket.get("name"), "location": str(bucket.get("location")).lower()}
+        raise Aborted(REPLACED_EXPORTS.format(file=target.own_file, **place))
     for address in filter(DATABASE.search, plan.replaced):
         _refuse(target, "replaces", plan.lost_values.get(address, {}))
     for address in filter(DATABASE.search, plan.destroyed):
@@ -75,6 +81,10 @@ def refuse_lost_data(target: Target, plan: Plan) -> None:
             _refuse(target, "creates an empty database in place of", plan.lost_values[address])
 
 
+REPLACED_EXPORTS = """This plan replaces the bucket {name}, with all exports in it: a bucket keeps its location.
+Write this into {file}, in "exports": "bucket_location": "{location}"
+To export to another location, first deploy without "exports", and delete the bucket or copy what it has:
+  gcloud storage rm --recursive gs://{name}"""
 PROTECTIONS = {
     "delete_protection_state": ("the protection against deletion", "--no-delete-protection"),
     "point_in_time_recovery_enablement": ("point-in-time recovery", "--no-enable-pitr"),

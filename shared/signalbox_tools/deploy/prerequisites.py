@@ -191,12 +191,23 @@ def _labels_of(target: Target) -> dict[str, str]:
 def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
     """Report functions of other deployments that have the same names.
 
-    Terraform would fail half-way, or overwrite these functions.
+    Terraform would fail half-way, or overwrite these functions. If the file of an environment has another purpose than
+    its functions, the database would lose its protection, or be replaced by another one.
     """
     found = facts.functions or {}
     ours = _labels_of(target)
     names = [name for each in facts.declared if (name := target.service(each.name)) in found]
-    if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
+    taken = [name for name in names if {key: found[name].get(key) for key in ours} != ours]
+    purposes = {found[name].get("environment", "") for name in taken if found[name].get("app") == ours["app"]}
+    if taken and len(purposes) == 1 and len(taken) == len(names):
+        [purpose] = purposes
+        yield Missing(
+            f"The functions of {target.environment} are deployed as {purpose}, not as {ours['environment']}: their "
+            "database would lose its protection, or another one would be taken.",
+            f'Write "environment": "{purpose}" into {target.own_file}. If they belong to another deployment, choose '
+            "another prefix there",
+        )
+    elif taken:
         yield Missing(
             f"{target.project} has functions of another deployment with the same names: {', '.join(taken)}.",
             f"Choose another prefix in {target.own_file}",

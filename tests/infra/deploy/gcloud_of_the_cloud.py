@@ -1,5 +1,8 @@
 """A gcloud that answers from what exists in the stand-in's cloud, and changes it: functions, revisions, queues, data.
 
+A backup of each database is made whenever it is asked for. A restored database has the composite indexes of the backup,
+and no protection, as Google's has.
+
 A test of a second day uses it with `project_copy.Project`: Terraform and gcloud then see the same project.
 """
 
@@ -16,6 +19,8 @@ from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 
 FUNCTION, QUEUE, DATABASE = "google_cloudfunctions2_function", "google_cloud_tasks_queue", "google_firestore_database"
+INDEX, PROTECTION = "google_firestore_index", ("point_in_time_recovery_enablement", "delete_protection_state")
+BACKED_UP_AT = datetime(2026, 5, 2, 3, tzinfo=UTC)
 FIRST_AT = datetime(2026, 5, 1, tzinfo=UTC)
 A_DEPLOYMENT = timedelta(hours=3)
 
@@ -37,6 +42,7 @@ class GcloudOfTheCloud(Script):
         self.deployments = 0
         self.pins: dict[str, str] = {}
         self.revisions: dict[str, list[tuple[int, str]]] = {}
+        self.paused: set[str] = set()
         self._seen = 0
 
     def deployed(self) -> None:
@@ -75,12 +81,63 @@ class GcloudOfTheCloud(Script):
 
     def tasks_queues_list(self, given: dict[str, str]) -> Any:
         found = self._existing(QUEUE, given["location"])
-        listed = [{"name": each["id"], "state": "RUNNING"} for each in found]
+        listed = [{"name": each["id"], "state": self._state(each, "RUNNING")} for each in found]
         return listed if given["format"] == "json" else "\n".join(each["name"] for each in found)
 
     def scheduler_jobs_list(self, given: dict[str, str]) -> Any:
         found = [each for each in self._existing("google_cloud_scheduler_job") if each["region"] == given["location"]]
-        return [{"name": each["id"], "state": "ENABLED"} for each in found]
+        return [{"name": each["id"], "state": self._state(each, "ENABLED")} for each in found]
+
+    def _state(self, value: dict[str, Any], running: str) -> str:
+        return "PAUSED" if value["name"] in self.paused else running
+
+    def tasks_queues_pause(self, _: dict[str, str], name: str) -> str:
+        self.paused.add(name)
+        return ""
+
+    def tasks_queues_resume(self, _: dict[str, str], name: str) -> str:
+        self.paused.remove(name)
+        return ""
+
+    scheduler_jobs_pause, scheduler_jobs_resume = tasks_queues_pause, tasks_queues_resume
+
+    def firestore_backups_list(self, given: dict[str, str]) -> Any:
+        return [
+            {
+                "name": f"{each['id']}/b",
+                "database": each["id"],
+                "state": "READY",
+                "snapshotTime": BACKED_UP_AT.isoformat(),
+            }
+            for each in self._existing(DATABASE)
+            if each["location_id"] == given["location"]
+        ]
+
+    def firestore_databases_restore(self, given: dict[str, str]) -> str:
+        backup, new = given["source-backup"].removesuffix("/b"), given["destination-database"]
+        existing, old = self.google.cloud.existing, backup.rpartition("/")[2]
+        database = existing[DATABASE, backup]
+        bare = {name: database[name].replace("ENABLED", "DISABLED") for name in PROTECTION}
+        restored = backup.replace(old, new)
+        existing[DATABASE, restored] = database | bare | {"id": restored, "name": new}
+        for (kind, id_), value in list(existing.items()):
+            if kind == INDEX and id_.startswith(f"{backup}/"):
+                own = id_.replace(f"/databases/{old}/", f"/databases/{new}/")
+                existing[INDEX, own] = value | {"id": own, "name": own, "database": new}
+        return ""
+
+    def firestore_indexes_composite(self, given: dict[str, str], *_: str) -> Any:
+        return [
+            {
+                "name": each["name"],
+                "fields": [
+                    {"fieldPath": field["field_path"], "order": field["order"], "arrayConfig": field["array_config"]}
+                    for field in each["fields"]
+                ],
+            }
+            for each in self._existing(INDEX)
+            if each["database"] == given["database"]
+        ]
 
     def tasks_list(self, given: dict[str, str]) -> Any:
         urls = self.tasks.get(given["queue"], [])

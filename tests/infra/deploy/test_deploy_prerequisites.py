@@ -91,7 +91,8 @@ def test_a_setting_that_does_not_exist_stops_a_deployment(name: str, remedy: str
         ("gcloud scheduler locations list", "europe-west1", "but not of Cloud Scheduler (gcloud sch", "--region"),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
-        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "are deployed as staging, not as dev", 'Write "environment": "staging" into'),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "would lose its protection", "another deployment, choose another prefix"),
         ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set "database": "another-name"'),
         ("gcloud firestore databases list", DATASTORE, "is in Datastore mode", 'Set "database": "another-name"'),
         (

@@ -1,10 +1,13 @@
 """Terraform calls Google as gcloud's account, so one login is enough."""
 
+import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from signalbox.catalogue.project import KIT
 from signalbox_tools.deploy import deployment_target, terraform, working_copy
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.terraform_identity import GIVEN, credentials
@@ -67,3 +70,9 @@ def test_a_first_init_locks_the_provider_for_all_platforms_and_a_later_one_leave
     [locked] = [each for each in script.asked if "providers lock" in each]
     assert locked.count("-platform=") == len(terraform.PLATFORMS)
     assert (tmp_path / "plugins").is_dir()
+
+
+def test_a_person_locks_the_provider_for_the_same_platforms() -> None:
+    dry = subprocess.run(["make", "-n", "providers"], cwd=KIT.root, capture_output=True, text=True, check=True).stdout
+    assert "for folder in infra infra/bootstrap; do terraform -chdir=$folder providers lock" in dry
+    assert tuple(re.findall(r"-platform=(\w+)", dry)) == terraform.PLATFORMS

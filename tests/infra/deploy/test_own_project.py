@@ -35,7 +35,7 @@ SECONDS_MAX = 200
 OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 """Variables of the make that runs the tests, with the arguments of its pytest."""
 
-KITS = ("batch_expand", "sweep")
+KITS = ("sweep",)
 """The functions of the kit that the flow of a new project needs."""
 
 NOT_THERE = (*OF_MAKE, "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CI", "YES", "CONFIRM", "PORT", "DATA", "LOG")
