@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.project import KIT
-from signalbox.catalogue.reading import load
+from signalbox.catalogue.project import KIT, NotAProject, Project
+from signalbox.catalogue.reading import databases_of, load
 from signalbox_tools.costs.bill import (
     Line,
     Usage,
@@ -72,10 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _declared() -> Usage:
     """Return no operations, with what the project's catalogue declares, or the defaults if it cannot be read."""
     try:
-        catalogue = load()
-    except (CatalogueError, OSError):
+        file = Project.find().catalogue
+        catalogues = [load(file, database=each) for each in ("", *databases_of(file))]
+    except (CatalogueError, NotAProject, OSError):
         return Usage()
-    return Usage(writers=catalogue.document_writers, schedules=len(catalogue.schedules))
+    schedules = sum(len(each.schedules) for each in catalogues)
+    return Usage(writers=catalogues[0].document_writers, schedules=schedules)
 
 
 def table(lines: list[Line]) -> str:

@@ -44,6 +44,7 @@ GUIDES: Mapping[str, Sequence[str]] = {
         "docs/flow-waits.md",
         "docs/flow-operations.md",
         "docs/flow-patterns.md",
+        "docs/payloads.md",
         "docs/documents.md",
         "docs/transforms.md",
         "docs/document-events.md",

@@ -97,7 +97,8 @@ def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
 def _next_generation(header: FlowHeader, continued: ContinueAsNew, due: str | None, outgoing: Outgoing) -> FlowHeader:
     storable_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
     if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
-        passed_on = f"{header.kept:,} events and {len(header.unanswered):,} updates"
+        updates = f" and {len(header.unanswered):,} updates" if header.unanswered else ""
+        passed_on = f"{header.kept:,} events{updates}"
         detail = f"`continue_as_new` would pass on {passed_on} of {header.kept_bytes:,} bytes"
         most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
         raise too_large(f"{detail}, and {most}. Let the code wait for them before.")
