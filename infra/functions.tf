@@ -26,9 +26,11 @@ module "function" {
   source_zip    = "${var.dist_dir}/${each.value.function}.zip"
   build_account = google_service_account.kit["build"].id
   repository    = google_artifact_registry_repository.images.id
-  ready         = terraform_data.rights.id
+  ready         = [terraform_data.rights.id, google_storage_bucket_object.catalogue.id]
 
-  depends_on = [google_firestore_database.database, google_storage_bucket_object.catalogue]
+  # Not the catalogue's object: the module's zips are created before they are destroyed, so Terraform would do so with all that the
+  # whole module depends on. It would delete the object under the name that it has just written.
+  depends_on = [google_firestore_database.database]
 }
 
 check "nothing_is_public_by_mistake" {

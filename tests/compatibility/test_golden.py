@@ -220,6 +220,8 @@ READ_BY_NAME = {
     "histories/*",
     "histories/*/versions/*/versions/*",
     "objects/*",
+    "payload_removals/*",
+    "payload_walks/*",
     "receipts/*",
     "walks/*",
     "wanted/*",

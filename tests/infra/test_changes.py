@@ -58,4 +58,9 @@ def test_one_more_function_updates_no_other(first: Workspace) -> None:
     changes = first.changes()
     functions = {address: actions for address, actions in changes.items() if "_function.function" in address}
     assert functions == {FUNCTION.format("another"): ["create"], FUNCTION.format("another_tasks"): ["create"]}
+    first.apply()
+    objects = {name for kind, name in first.google.cloud.existing if kind == "google_storage_bucket_object"}
+    assert any("catalogue.json" in name for name in objects), "replaced under its name, and not deleted afterwards"
+    first.plan()
+    assert first.changes() == {}
     assert "google_storage_bucket_object.catalogue" in changes

@@ -92,8 +92,8 @@ variable "repository" {
 }
 
 variable "ready" {
-  description = "A value that is known once the rights for building and running the function have taken effect."
-  type        = string
+  description = "Values that are known once the function may be built and run: its rights have taken effect, and its data is there."
+  type        = list(string)
 }
 
 variable "vpc" {

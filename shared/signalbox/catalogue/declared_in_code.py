@@ -77,7 +77,7 @@ HOMONYMS = frozenset({"documents", "flows", "objects", "standings"})
 INNER = frozenset(
     {
         *("adapters", "batches", "catalogue", "critical_sections", "document_events", "function", "history", "links"),
-        *("mailboxes", "rates", "resources", "semaphores", "tasks", "transforms"),
+        *("mailboxes", "payloads", "rates", "resources", "semaphores", "tasks", "transforms"),
     }
 )
 """The other packages of `signalbox`."""

@@ -140,6 +140,30 @@ def test(arguments: tuple[str, ...]) -> int:
     return subprocess.run(command, cwd=root, check=False).returncode  # noqa: S603 (a list, no shell)
 
 
+@cli.command("tasks-emulator")
+@click.option("--port", default=8123, show_default=True, help="Port of gRPC.")
+@click.option("--rest-port", type=int, help="Port of REST and of the page; by default the one after PORT.")
+@click.option("--data", type=click.Path(path_type=Path), default=Path("cloud-tasks.sqlite"), show_default=True)
+@click.option("--queue", "queues", multiple=True, help="NAME or NAME=URL: create it; URL is for tasks without one.")
+@click.option("--project", default="demo-project", show_default=True, help="The project of short names of queues.")
+@click.option("--location", default="us-central1", show_default=True, help="Their location.")
+@click.option("--chaos", default="", help="Faults: twice=0.1,late=0.1,lost=0.1")
+def tasks_emulator(
+    port: int, rest_port: int | None, data: Path, queues: tuple[str, ...], project: str, location: str, chaos: str
+) -> None:
+    """Serve an emulator of Cloud Tasks, for any project."""
+    from signalbox_tools.local.cloud_tasks import emulator
+    from signalbox_tools.local.cloud_tasks.api_errors import RpcError
+
+    web = rest_port or port + 1
+
+    def ready() -> None:
+        click.echo(f"gRPC on 127.0.0.1:{port}, REST and a page on http://127.0.0.1:{web}/; tasks stay in {data}")
+
+    with _refusals(emulator.WrongOption, RpcError, RuntimeError, refusal=WrongInput):
+        emulator.serve(port, web, data, emulator.queues_of(queues, project, location), chaos, ready)
+
+
 @cli.command()
 @click.argument("page", default="")
 def docs(page: str) -> None:

@@ -54,8 +54,8 @@ def run_schedule(name: str, **place: str) -> None:
 def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) -> None:
     """Enqueue the task of the schedule NAME for each of its times that it has missed, for instance while it was paused.
 
-    The task reads the time as `TaskContext.scheduled_at`. A time for which the schedule, or an earlier backfill, has
-    enqueued the task in the last 32 days is left out.
+    The task reads the time as `TaskContext.scheduled_at`. A time for which the schedule, also under another
+    name, or an earlier backfill has enqueued the same call in the last 32 days is left out.
     """
     from signalbox.catalogue.cron import times
 

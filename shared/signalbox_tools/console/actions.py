@@ -233,10 +233,20 @@ ACTIONS: Mapping[str, Action] = {
     "resume-queue": Action(
         "Resume", "POST", "/console/queues/{queue}/resume", "The tasks that are due are delivered, within its rate."
     ),
+    "pause-schedule": Action(
+        "Pause",
+        "POST",
+        "/console/schedules/{schedule}/pause",
+        "The schedule calls nothing until it is resumed. Its times meanwhile are left out; a backfill makes up for "
+        "them.",
+    ),
+    "resume-schedule": Action(
+        "Resume", "POST", "/console/schedules/{schedule}/resume", "The schedule calls again from its next time on."
+    ),
 }
 
-OF_QUEUES = ("pause-queue", "resume-queue")
-"""Calls of the console's server, since queues are not part of the HTTP API."""
+OF_QUEUES, OF_SCHEDULES = ("pause-queue", "resume-queue"), ("pause-schedule", "resume-schedule")
+"""Calls of the console's server, since queues and schedules are not part of the HTTP API."""
 
 
 def action_of(method: str, segments: Sequence[str]) -> str | None:

@@ -23,7 +23,15 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.parts import absent
 from signalbox.catalogue.reading import Catalogue
-from signalbox_tools.console.actions import ACTIONS, BODY_BYTES_MAX, OF_QUEUES, REASON_HEADER, action_of, logged_body
+from signalbox_tools.console.actions import (
+    ACTIONS,
+    BODY_BYTES_MAX,
+    OF_QUEUES,
+    OF_SCHEDULES,
+    REASON_HEADER,
+    action_of,
+    logged_body,
+)
 from signalbox_tools.console.identity_tokens import Tokens
 from signalbox_tools.console.routes import Console, is_file, own_answer, problem
 from signalbox_tools.console.security_headers import BARE_HEADERS
@@ -99,7 +107,7 @@ class Relay:
         name = action_of(request.method, _segments(path))
         if name is None:
             return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
-        if name not in OF_QUEUES and not self.passes(path):
+        if name not in (*OF_QUEUES, *OF_SCHEDULES) and not self.passes(path):
             return _not_passed_on(path)
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:

@@ -8,13 +8,15 @@
     GET {base}console/status    the lines of `signalbox status`, which gcloud reads
     GET {base}console/minutes   the requests of each function in each minute of the last hour, and the failed ones
     GET {base}console/traces    the latest traces of the local stack, or those with ?search=; /ID: the spans of one
+    GET {base}console/schedules the names of the schedules that are paused
     POST {base}console/queues/NAME/pause, /resume
+    POST {base}console/schedules/NAME/pause, /resume
 
 The page reads everything else by the HTTP API as any client does, so it has no further rights. It loads nothing from
 elsewhere, and its policy permits nothing else.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -24,7 +26,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_bodies import render
 from signalbox.catalogue.reading import Catalogue
-from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, OF_QUEUES
+from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, OF_QUEUES, OF_SCHEDULES
 from signalbox_tools.console.security_headers import BARE_HEADERS, HEADERS
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.status.status_lines import Line, QueueNow
@@ -51,6 +53,19 @@ class Queues(Protocol):
         """Deliver the tasks of a queue again. Raises `OSError` or `CommandFailed`."""
 
 
+class Schedules(Protocol):
+    """Pauses and resumes schedules of a catalogue."""
+
+    def paused(self) -> Collection[str]:
+        """Return the names of the schedules that are paused. Raises `OSError` or `CommandFailed`."""
+
+    def pause(self, name: str) -> None:
+        """Let a schedule call nothing. Raises `OSError` or `CommandFailed`."""
+
+    def resume(self, name: str) -> None:
+        """Let a schedule call again. Raises `OSError` or `CommandFailed`."""
+
+
 class Traces(Protocol):
     """A source of spans of requests."""
 
@@ -67,7 +82,7 @@ class Console:
 
     `where` names the stack or deployment that it shows, and `status` returns the lines of `signalbox status`. If it
     `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. The console also
-    shows `traces` and `queues` if they are given.
+    shows `traces` and `queues`, and pauses `schedules`, if they are given.
     """
 
     catalogue: Catalogue
@@ -79,6 +94,7 @@ class Console:
     minutes: Callable[[], Mapping[str, Any]] | None = None
     traces: "Traces | None" = None
     queues: Queues | None = None
+    schedules: Schedules | None = None
 
     def answer(self, request: Request) -> Response | None:
         """Return the answer to a GET of the console's addresses, or None for any other address."""
@@ -91,6 +107,8 @@ class Console:
                 return _json(map_of(self.catalogue))
             case ["console", "queues"] if self.queues:
                 return _json({"queues": [asdict(each) for each in self.queues.now()]})
+            case ["console", "schedules"] if self.schedules:
+                return _json({"paused": sorted(self.schedules.paused())})
             case ["console", "status"] if self.status:
                 return _json({"lines": [_line(each) for each in self.status()]})
             case ["console", "minutes"] if self.minutes:
@@ -104,13 +122,12 @@ class Console:
         return None
 
     def act(self, path: Sequence[str]) -> Response | None:
-        """Pause or resume the queue that the path of a POST names. Return None for any other address."""
+        """Pause or resume the queue or the schedule that the path of a POST names. Return None for other addresses."""
         match path:
             case ["console", "queues", name, ("pause" | "resume") as change] if self.queues:
-                if name not in self.catalogue.queues:
-                    return problem(404, "Not found", f"The catalogue has no queue {name!r}.")
-                (self.queues.pause if change == "pause" else self.queues.resume)(name)
-                return Response(status=204, headers=HEADERS)
+                return _changed(self.queues, change, "queue", name, self.catalogue.queues)
+            case ["console", "schedules", name, ("pause" | "resume") as change] if self.schedules:
+                return _changed(self.schedules, change, "schedule", name, self.catalogue.schedules)
         return None
 
     def _about(self) -> Mapping[str, Any]:
@@ -120,6 +137,7 @@ class Console:
             "refresh_seconds": self.refresh_seconds,
             "has_status": self.status is not None,
             "has_queues": self.queues is not None,
+            "has_schedules": self.schedules is not None,
             "has_minutes": self.minutes is not None,
             "has_traces": self.traces is not None,
             "called": sorted(each.segment for each in self._for_people),
@@ -130,8 +148,12 @@ class Console:
 
     @property
     def _actions(self) -> Iterable[str]:
-        absent = {*(() if self.queues else OF_QUEUES), *(() if self._shows_batches else (ACT_ON_RUNS,))}
-        return (name for name in ACTIONS if self.acts and name not in absent)
+        missing = {
+            *(() if self.queues else OF_QUEUES),
+            *(() if self.schedules else OF_SCHEDULES),
+            *(() if self._shows_batches else (ACT_ON_RUNS,)),
+        }
+        return (name for name in ACTIONS if self.acts and name not in missing)
 
     @property
     def _shows_batches(self) -> bool:
@@ -145,6 +167,13 @@ class Console:
     @staticmethod
     def _listed(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> list[dict[str, str]]:
         return [{"function": segment, kind: name} for segment, names in named for name in names]
+
+
+def _changed(of: Queues | Schedules, change: str, kind: str, name: str, known: Collection[str]) -> Response:
+    if name not in known:
+        return problem(404, "Not found", f"The catalogue has no {kind} {name!r}.")
+    (of.pause if change == "pause" else of.resume)(name)
+    return Response(status=204, headers=HEADERS)
 
 
 def map_of(catalogue: Catalogue) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from signalbox_tools.deploy import project_facts
 from signalbox_tools.deploy.deployment_client import tokens_to_call
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import Run, run
-from signalbox_tools.status.cloud_status import CloudQueues, CloudSource
+from signalbox_tools.status.cloud_status import CloudQueues, CloudSchedules, CloudSource
 from signalbox_tools.status.status_lines import lines_of
 from signalbox_tools.terminal_text import visible
 
@@ -56,6 +56,7 @@ def server_of(
         acts=acts,
         minutes=lambda: source().minutes(),
         queues=CloudQueues(source),
+        schedules=CloudSchedules(source),
     )
     client = httpx.Client(timeout=httpx.Timeout(SECONDS_MAX, read=STREAM_SECONDS_MAX))
     server = make_server("127.0.0.1", port, _not_yet, threaded=True, request_handler=_Quiet)

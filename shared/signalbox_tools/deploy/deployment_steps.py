@@ -35,7 +35,7 @@ from signalbox_tools.deploy import (
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_tools.deploy.deployment_target import Target
-from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts
+from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts, removed_parts
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
 from signalbox_tools.deploy.rollback_and_restore import Recovery
@@ -44,8 +44,9 @@ from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
 from signalbox_tools.terminal_text import counted
 
-WORKS = """Everything works. A first call:
-  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
+WORKS = "Everything works."
+FIRST_CALL = """ A call of {name}, whose routes may have further paths:
+  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}{segment}"
 """
 FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
 STUCK_RUNS = "guard the change with `flow.patched`, or remove check_runs from the function's entry."
@@ -189,7 +190,8 @@ class Deployment:
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
-        self.say("\n".join((str(plan), *added_parts(plan, self.target.catalogue.parts))))
+        parts = self.target.catalogue.parts
+        self.say("\n".join((str(plan), *added_parts(plan, parts), *removed_parts(plan, parts))))
         return plan
 
     def _refuse_losses(self, plan: Plan) -> list[str]:
@@ -262,8 +264,15 @@ class Deployment:
         site = self._site(engine)
         self.say(f"Smoke test of {site.base_url}")
         works = smoke.passes(site, self.say)
-        self.say(WORKS.format(base_url=site.base_url) if works else FAILED)
+        self.say(f"{WORKS}{self._first_call(site)}" if works else FAILED)
         return works
+
+    def _first_call(self, site: Site) -> str:
+        """Return the command that calls a function for people: the project's own if there is one."""
+        catalogue = self.target.catalogue
+        for_people = [each for each in catalogue.functions.values() if "people" in each.invoked_by]
+        called = min(for_people, key=catalogue.is_of_the_kit, default=None)
+        return FIRST_CALL.format(name=called.name, base_url=site.base_url, segment=called.segment) if called else ""
 
     def _preparation(self) -> Preparation:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)

@@ -5,7 +5,7 @@ so is every failing `check` of the configuration, such as a function that is ope
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,15 +112,29 @@ def added_parts(plan: Plan, parts: Mapping[str, str]) -> Iterator[str]:
 
     `parts` are those of the catalogue.
     """
-    functions, queues = (
-        {found[1] for each in plan.created if (found := kind.fullmatch(each))} for kind in (FUNCTION, QUEUE)
-    )
     for name, origin in parts.items():
-        part = PARTS[name]
-        added = [each for each in dict.fromkeys((*part.workers, *part.api)) if each in functions]
-        if added or part.queue in queues:
-            also = [f"the queue {part.queue}"] if part.queue in queues else []
-            yield f"  adds {name}, from {origin}: {', '.join((*added, *also))}"
+        if added := _of_part(name, plan.created):
+            yield f"  adds {name}, from {origin}: {', '.join(added)}"
+
+
+def removed_parts(plan: Plan, parts: Collection[str]) -> Iterator[str]:
+    """Iterate over lines about the parts of the kit that a plan removes, or of which it removes functions.
+
+    `parts` are those of the catalogue.
+    """
+    for name in PARTS:
+        if gone := _of_part(name, plan.destroyed):
+            yield f"  removes {'functions of ' if name in parts else ''}{name}: {', '.join(gone)}"
+
+
+def _of_part(name: str, addresses: Collection[str]) -> list[str]:
+    """Return the functions and the queue of a part of the kit that are among some resources."""
+    part = PARTS[name]
+    functions, queues = (
+        {found[1] for each in addresses if (found := kind.fullmatch(each))} for kind in (FUNCTION, QUEUE)
+    )
+    also = [f"the queue {part.queue}"] if part.queue in queues else []
+    return [*(each for each in dict.fromkeys((*part.workers, *part.api)) if each in functions), *also]
 
 
 def tainted(state: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,14 @@ REFERENCE = "docs/reference.md"
 TOOLS = ("mkdocs==1.6.1", "mkdocs-material==9.8.2", "mkdocstrings-python==2.0.11", "mkdocstrings==1.0.8")
 
 GUIDES: Mapping[str, Sequence[str]] = {
-    "Start": ("docs/tutorial.md", "docs/own-project.md", "docs/local.md", "docs/testing.md", "docs/console.md"),
+    "Start": (
+        "docs/tutorial.md",
+        "docs/own-project.md",
+        "docs/local.md",
+        "docs/testing.md",
+        "docs/console.md",
+        "docs/tasks-emulator.md",
+    ),
     "Guides": (
         "docs/functions.md",
         "docs/tasks.md",
@@ -38,6 +45,8 @@ GUIDES: Mapping[str, Sequence[str]] = {
         "docs/flow-operations.md",
         "docs/flow-patterns.md",
         "docs/documents.md",
+        "docs/transforms.md",
+        "docs/document-events.md",
         "docs/standings.md",
         "docs/resources.md",
         "docs/client.md",
@@ -50,10 +59,17 @@ GUIDES: Mapping[str, Sequence[str]] = {
         "docs/operations.md",
         "docs/region-outage.md",
         "docs/upgrading.md",
+        "docs/export-and-import.md",
+        "docs/exit.md",
         "SECURITY.md",
     ),
     "Reference": (REFERENCE, "docs/http.md", "docs/costs.md", "docs/limits.md", "docs/glossary.md"),
-    "Compared": ("docs/comparison.md", "docs/benchmarks.md"),
+    "Compared": (
+        "docs/comparison.md",
+        "docs/from-celery.md",
+        "docs/leaving-firebase-extensions.md",
+        "docs/benchmarks.md",
+    ),
 }
 """The pages of the site's navigation, by section. All others follow below "How it works" and "Project"."""
 

@@ -1,7 +1,7 @@
 """The status and the logs of a deployment, by `gcloud` and Firestore's REST interface."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
@@ -196,6 +196,18 @@ class CloudSource:
         ago = (datetime.now(UTC) - _time(attempted)).total_seconds()
         return Sweep(ago, not job.get("status", {}).get("code"))
 
+    def paused_schedules(self) -> Collection[str]:
+        """Return the names of the schedules of the catalogue that are paused. Raises `CommandFailed`."""
+        scheduler = f"https://cloudscheduler.googleapis.com/v1/projects/{self._target.project}"
+        listed = self._pages(f"{scheduler}/locations/{self._target.region}/jobs", [], "jobs")
+        paused = {str(each["name"]).rpartition("/")[2] for each in listed if each.get("state") == "PAUSED"}
+        return [name for name in self._catalogue.schedules if self._target.service(name) in paused]
+
+    def set_schedule(self, name: str, change: str) -> None:
+        """Pause or resume a schedule. Raises `CommandFailed`."""
+        where = (self._location, f"--project={self._target.project}", "--quiet")
+        self._gcloud("scheduler", "jobs", change, self._target.service(name), *where)
+
     def errors(self) -> Sequence[Mapping[str, Any]]:
         return self._errors
 
@@ -250,6 +262,22 @@ class CloudQueues:
 
     def resume(self, name: str) -> None:
         self._source().set_queue(name, "resume")
+
+
+class CloudSchedules:
+    """The schedules of a deployment, for the console. `source` returns a source with a token that is valid now."""
+
+    def __init__(self, source: Callable[[], CloudSource]) -> None:
+        self._source = source
+
+    def paused(self) -> Collection[str]:
+        return self._source().paused_schedules()
+
+    def pause(self, name: str) -> None:
+        self._source().set_schedule(name, "pause")
+
+    def resume(self, name: str) -> None:
+        self._source().set_schedule(name, "resume")
 
 
 def _queue_now(name: str, queue: Mapping[str, Any]) -> QueueNow:

@@ -136,7 +136,7 @@ def waiting_for_approval(harness: Harness, *ids: str) -> None:
     for id_ in ids:
         order = {"order": id_, "item": "cup", "count": 1, "amount": 90_000}
         harness.post(f"shop/flows/checkout/{id_}", json={"arguments": order})
-    harness.run(due_only=True)
+    harness.travel(2)
 
 
 def test_runs_that_refuse_an_action_on_all_that_match_are_counted(page: Page, base: str, harness: Harness) -> None:
@@ -195,6 +195,23 @@ def test_all_failures_are_counted_and_then_retried(console: Console, harness: Ha
     confirm_all(console.page, "retry-failure", 5, "the price is right now")
     console.page.wait_for_selector("#action:not([open])", state="attached")
     assert harness.get("failures?count=true").json == {"count": 0}
+
+
+def test_an_update_shows_that_no_command_waits_for_it_and_then_the_error_of_its_end(
+    page: Page, base: str, harness: Harness
+) -> None:
+    console = Console(page, base)  # the browser logs the 409
+    waiting_for_approval(harness, "o-1")
+    console.open("flows/shop/checkout/o-1", "checkout/o-1")
+    page.click("button[data-action=update]")
+    for name, value in {"name": "rename", "value": '"b"', "reason": "a test"}.items():
+        page.fill(f"dialog [name={name}]", value)
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("#action-answer >> text=There is no answer yet. The code does not wait for the update")
+    assert "It waits for no update." in page.inner_text("#action-answer")
+    harness.post("shop/flows/checkout/o-1/terminate", json={})
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog >> text=The flow has ended")
 
 
 def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: Harness) -> None:

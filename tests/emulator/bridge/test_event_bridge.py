@@ -24,8 +24,7 @@ from signalbox_tools.local import child_processes
 from signalbox_tools.local.event_bridge import cloudevent, deliver
 from signalbox_tools.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
 from signalbox_tools.local.event_bridge.inbox import COUNT, SCHEMA, Inbox
-from signalbox_tools.local.event_bridge.markers import MARKER_TRIGGER
-from signalbox_tools.local.event_bridge.receive import MARKER_FIELD
+from signalbox_tools.local.event_bridge.markers import MARKER_FIELD, MARKER_TRIGGER
 from signalbox_tools.local.injected_faults import parse
 from tests.emulator.polling_until import eventually
 

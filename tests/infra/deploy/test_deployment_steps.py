@@ -15,11 +15,11 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.core.ports import Put, Query
 from signalbox.core.problems import Unavailable
 from signalbox.testing.memory_store import MemoryStore
-from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
+from signalbox_tools.deploy import alert_address, deployment_target, prerequisites, smoke
 from signalbox_tools.deploy.confirmation import Aborted
 from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
 from signalbox_tools.deploy.lost_tasks import left_by_callers, refuse_recorded_tasks
-from signalbox_tools.deploy.plan_summary import Plan, added_parts, read
+from signalbox_tools.deploy.plan_summary import Plan, added_parts, read, removed_parts
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.recorded_tasks import RECORDS_MAX
 from signalbox_tools.deploy.waiting_clock import Clock
@@ -403,6 +403,36 @@ def test_a_plan_names_the_parts_that_it_adds_and_the_code_that_they_follow_from(
         "  adds batches, from functions/orders/main.py:14: batch_expand, the queue batches"
     ]
     assert list(added_parts(Plan(created=tuple(created("orders"))), parts)) == []
+
+
+def test_a_plan_names_the_parts_that_it_removes() -> None:
+    plan = Plan(destroyed=tuple(created("batch_expand", "queue:batches", "semaphores", "orders")))
+    assert list(removed_parts(plan, ["semaphores", "tasks"])) == [
+        "  removes functions of semaphores: semaphores",
+        "  removes batches: batch_expand, the queue batches",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "call"),
+    [
+        ("api: [documents]\nfunctions: {orders: {invoked_by: [people]}}\n", ["http://x/orders"]),
+        ("api: [documents]\nfunctions: {}\n", ["http://x/documents"]),
+        ("functions: {}\n", []),
+    ],
+)
+def test_the_first_call_is_one_of_a_function_that_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalogue: str, call: list[str]
+) -> None:
+    (tmp_path / "signalbox.yaml").write_text(catalogue)
+    (tmp_path / "functions" / "orders").mkdir(parents=True)
+    (tmp_path / "functions" / "orders" / "main.py").write_text("def orders(request): ...\n")
+    monkeypatch.setattr(smoke, "passes", lambda *_: True)
+    said: list[str] = []
+    project = deployment_target.read(PROJECT, "dev", root=tmp_path)
+    assert Deployment(project, said.append, lambda _: "y", Script(), NO_WAIT, base_url="http://x/").smoke()
+    [works] = [each for each in said if each.startswith("Everything works.")]
+    assert re.findall(r'"(http://[^"]+)"', works) == call
 
 
 def now() -> datetime:

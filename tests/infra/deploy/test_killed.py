@@ -94,7 +94,7 @@ def test_a_destroy_that_was_killed_can_be_continued(project: Project, monkeypatc
         steps.destroy()
     steps.unlock()
     steps.destroy()
-    assert {kind for kind, _ in project.google.cloud.existing} == {"google_cloud_tasks_queue", "google_project_service"}
+    assert {kind for kind, _ in project.google.cloud.existing} == {"google_cloud_tasks_queue", "google_firestore_field"}
     assert "What stays:" in said[-1]
 
 

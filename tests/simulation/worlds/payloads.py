@@ -12,9 +12,10 @@ the end none that only a task named. A run that has completed has a value that a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Any
@@ -105,6 +106,18 @@ CODE = (relay, parent, inbox)
 FLOWS = Flows(FUNCTION, {code.__name__: FlowDefinition.from_function(code) for code in CODE})
 
 
+class ObservedPayloads(MemoryPayloads):
+    """A store whose records are checked after each deletion."""
+
+    def __init__(self, now: Callable[[], datetime], deleted: Callable[[], None]) -> None:
+        super().__init__(now)
+        self._deleted = deleted
+
+    def delete(self, keys: Sequence[str]) -> None:
+        super().delete(keys)
+        self._deleted()
+
+
 class Workers:
     """Runs the code of inline steps when their delivery waits for it."""
 
@@ -140,12 +153,11 @@ class PayloadsWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         rates = FaultRates(abort=0.05, lose_answer=0.05, kill=0.08, duplicate=0.1, left=6)
         self.world = World(seed, rates, trace)
-        self.kept = MemoryPayloads(self.world.now)
+        self.kept = ObservedPayloads(self.world.now, self._check_all)
         self.ports = replace(self.world.ports, payloads=SimulatedPayloads(self.world, self.kept))
         self.world.ports = self.ports
         self.world.task_handlers[FUNCTION] = self._deliver
         self.world.observers.append(self._observe)
-        self.kept.delete = self._deleting(self.kept.delete)  # type: ignore[method-assign]  # observed
         self.deliveries: Counter[str] = Counter()
         self.values: set[str] = set()
         self.keys = 0
@@ -178,7 +190,7 @@ class PayloadsWorld:
         before, self.world.fault_rates.left = self.world.fault_rates.left, 0
         for _ in range(2):
             self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
-            self.world.start("outbox", lambda: outbox.sweep(self.ports))
+            self.world.start("outbox", self._sweep_outbox)
             self.world.run()
         self.world.fault_rates.left = before
 
@@ -187,6 +199,9 @@ class PayloadsWorld:
             self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
             self.world.start("sweep", self._sweep)
             self.world.run()
+
+    def _sweep_outbox(self) -> None:
+        outbox.sweep(self.ports)
 
     def _sweep(self) -> None:
         for part in (outbox.sweep, flows_sweep.sweep, payloads_sweep.sweep):
@@ -338,16 +353,13 @@ class PayloadsWorld:
             if payload.key not in self.kept.contents:
                 raise Violation(f"a record of {header.address.base} names {payload.key}, which is not in the store")
 
-    def _deleting(self, delete: Callable[[Any], None]) -> Callable[[Any], None]:
-        def observed(keys: Any) -> None:
-            delete(keys)
-            for header in self._headers():
-                waiting = self.world.store.query(Query(f"{header.address.base}/mailbox"))
-                unread = [message_from_record(each.data) for each in waiting if each.data and "kind" in each.data]
-                messages_ = [payload for each in unread for payload in named_in(header, each)]
-                self._check(header, [*named_by(header), *messages_])
-
-        return observed
+    def _check_all(self) -> None:
+        """Check all records, since payloads were deleted."""
+        for header in self._headers():
+            records = [each.data for each in self.world.store.query(Query(f"{header.address.base}/mailbox"))]
+            unread = [message_from_record(data) for data in records if data and "kind" in data]
+            in_mailbox = [payload for each in unread for payload in named_in(header, each)]
+            self._check(header, [*named_by(header), *in_mailbox])
 
     def _check_owners(self) -> None:
         """Check that each payload that is older than a day has a run. Raises `Violation`."""

@@ -833,6 +833,7 @@ def test_the_missed_times_of_a_schedule_are_made_up_for_once(
     harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
 ) -> None:
     span = ("--since", "2026-01-01T00:00:00Z", "--until", "2026-01-20T00:00:00Z", "--yes")
+    harness.advance(20 * 24 * 3600)
     for _ in range(2):
         assert main(["schedules", "backfill", "weekly", *span]) == 0
         assert "3 of 3 done." in capsys.readouterr().err

@@ -85,6 +85,27 @@ def test_an_expired_lease_is_not_acquired_again_and_the_code_receives_the_error(
     assert free(shop)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_lease_of_a_deleted_semaphore_has_ended(again: bool) -> None:
+    async def slow() -> Any:
+        with await flow.lock("printer", lease_seconds=600) as lease:
+            await step("print")
+            try:
+                await lease.renew()
+            except Problem as problem:
+                return problem.slug()
+
+    shop = shop_of(slow)
+    shop.start("slow")
+    while not any(each.task == "print" for each in shop.world.tasks):
+        shop.deliver(shop.world.tasks.pop(0))
+    semaphore_sweep.delete(shop.ports, "printer")
+    if again:
+        settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    shop.settle()
+    assert shop.status("slow")["result"] == "lease-ended"
+
+
 def test_code_of_a_collected_run_leaves_its_lock_quietly() -> None:
     """Python closes code that nothing refers to any more while no flow runs, or another run."""
     with pytest.raises(StopIteration):

@@ -1,13 +1,15 @@
 """Wrong values of callers: an event or a parsed value that does not fit fails the flow, which can handle it."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from signalbox import Function, flow, flows, parse, semaphore
+from signalbox import Function, Problem, flow, flows, parse, semaphore
+from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadArgument
 from signalbox.flows.machine.commands import NextEvent
 from signalbox.flows.machine.driver import Driver, Position
@@ -120,3 +122,41 @@ def test_a_field_that_newer_code_has_removed_is_ignored_in_a_replay_and_a_refuse
         "the event e.x is not a field of Approval.",
     ]
     assert outcomes((Approval, Approval), values, Position(committed=3)) == [Approval("ann", "late"), Approval("bob")]
+
+
+RESULT_BYTES = LIMITS.result_bytes_max - len('""')
+
+
+@pytest.mark.parametrize(("size", "fits"), [(RESULT_BYTES, True), (RESULT_BYTES + 1, False)])
+def test_results_of_steps_and_flows_and_values_of_events_have_one_limit(
+    harness: Harness, size: int, fits: bool
+) -> None:
+    sizes = Function("sizes")
+
+    def long() -> str:
+        return "x" * size
+
+    @sizes.task
+    def made() -> str:
+        return long()
+
+    @sizes.flow
+    async def steps() -> list[bool]:
+        return [each.ok for each in await flow.settled(made.call(), flow.run(long))]
+
+    @sizes.flow
+    async def returns() -> str:
+        return long()
+
+    @sizes.flow
+    async def waits() -> None:
+        await flow.event("long", str)
+
+    harness.add(sizes)
+    runs = [code.start("1") for code in (steps, returns, waits)]
+    harness.run(raise_errors=False)
+    with nullcontext() if fits else pytest.raises(Problem):
+        runs[2].event("long", long())
+    harness.run(raise_errors=False)
+    assert runs[0].status().result == [fits, fits]
+    assert [run.status().state for run in runs[1:]] == (["completed"] * 2 if fits else ["stuck", "running"])

@@ -66,7 +66,7 @@ class Works:
 
         harness.add(app)
         harness.put("semaphores/s", json={"permits": 1, "lease_seconds": 60})
-        harness.put("rates/r", json={"per_minute": 1, "burst": 1})
+        harness.put("rates/r", json={"per_minute": 60, "burst": 1})
         order.start("o", amount=5)
         for amount in (1, 2, 3):
             objects("Ledger", "posted").add(amount=amount)
@@ -76,9 +76,10 @@ class Works:
             critical_section("index").run(rebuild.call(n=n))
         critical_section("later").run(rebuild.call(n=2), debounce_seconds=600)
         call = {"function": "works", "payload": {}}
-        body = {"units": [{"n": n} for n in range(5)], "task": call | {"task": "paint"}, "sealed": True}
-        harness.post("batches", json={"id": "b", **body, "on_complete": call | {"task": "announce"}})
-        harness.post("batches", json={"id": "rated", **body, "rate": "r"})
+        body = {"task": call | {"task": "paint"}, "sealed": True}
+        units = [{"n": n} for n in range(5)]
+        harness.post("batches", json={"id": "b", **body, "units": units, "on_complete": call | {"task": "announce"}})
+        harness.post("batches", json={"id": "rated", **body, "units": units[:2], "rate": "r"})
 
     def deliver(self, count: int) -> None:
         for _ in range(count):

@@ -32,14 +32,10 @@ WITHOUT_LOOP = (
 UNKNOWN_NAME = "does not exist"
 
 FLOW = "signalbox.flows.api.flow"
-COMMANDS = frozenset(
-    f"{FLOW}.{name}"
-    for names in (
-        ("all", "batch", "callback", "event", "first", "first_success", "lock", "map", "rate"),
-        ("run", "settled", "shield", "sleep", "step", "update", "wait_for"),
-    )
-    for name in names
+COMMAND_NAMES = (
+    "all batch callback event first first_success lock map rate run settled shield sleep step update wait_for"
 )
+COMMANDS = frozenset(f"{FLOW}.{name}" for name in COMMAND_NAMES.split())
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
 """Functions whose result does not depend on the order of their arguments."""

@@ -8,7 +8,7 @@ All are deleted with the run. A retry in place keeps the incarnation, so the pay
 
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.messages import Event, Message, Result, Update
 from signalbox.payloads.model import Place, escaped, opened, payload_in, place_of, shown
 
 EVENTS = "events"
@@ -35,7 +35,7 @@ def opened_entry(entry: Message) -> Message:
     match entry:
         case Result() if payload_in(entry.outcome.result):
             return replace(entry, outcome=replace(entry.outcome, result=escaped(opened(entry.outcome.result))))
-        case Event() if payload_in(entry.value):
+        case Event() | Update() if payload_in(entry.value):
             return replace(entry, value=escaped(opened(entry.value)))
     return entry
 
@@ -45,6 +45,6 @@ def shown_values(entry: Message) -> Message:
     match entry:
         case Result():
             return replace(entry, outcome=replace(entry.outcome, result=shown(entry.outcome.result)))
-        case Event():
+        case Event() | Update():
             return replace(entry, value=shown(entry.value))
     return entry

@@ -52,8 +52,8 @@ def archive(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:
         return
     entries = read_log(ports.store, header).entries
     try:
-        for payload in payloads_of(header, entries):
-            write(archive_of(header, payload), parts_of(read_payload(ports, payload)))
+        for named in payloads_of(header, entries):
+            write(archive_of(header, named), parts_of(read_payload(ports, named)))
         write(header.archive, rows_of(read, header, entries))
     except Exception as error:  # noqa: BLE001  whatever the storage raises, the run is kept
         ports.log.error("run not archived", **address.to_json(), archive=header.archive, exception=error)

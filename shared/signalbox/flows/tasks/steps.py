@@ -15,6 +15,7 @@ that was delivered before then only posts its outcome: the flow's code may have 
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Self
 
 from signalbox.batches.requests import BatchSpec
@@ -50,7 +51,7 @@ from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.problems import BadSemaphore
+from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
@@ -300,13 +301,20 @@ def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Renew a lease, even if an earlier delivery has claimed it. If the lease has ended, the error is the outcome."""
     try:
-        ends_at = leases.renew_granted(ports, Granted.from_context(payload["lease"]), payload["lease_seconds"])
-        if ends_at is None:
-            raise LeaseEnded(f"The lease of {payload['lease']['semaphore']} had ended before it was renewed.")
+        ends_at = _renewed(ports, Granted.from_context(payload["lease"]), payload["lease_seconds"])
     except Problem as problem:
         _post_error(ports, payload, problem)
     else:
         _post_outcome(ports, payload, CallOutcome(rfc3339(ends_at)))
+
+
+def _renewed(ports: Ports, granted: Granted, lease_seconds: float | None) -> datetime:
+    """Return the new end of a lease. Raises `LeaseEnded` if it has ended, also if its semaphore was deleted."""
+    with suppress(NoSemaphore):
+        ends_at = leases.renew_granted(ports, granted, lease_seconds)
+        if ends_at is not None:
+            return ends_at
+    raise LeaseEnded(f"The lease of {granted.semaphore} had ended before it was renewed.")
 
 
 def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:

@@ -40,8 +40,8 @@ class EnqueuedCall(Call):
     """The planned time that the task reads as `TaskContext.scheduled_at`."""
 
     schedule: Annotated[str | None, KEY] = None
-    """The schedule that has missed `scheduled_at`. The task is enqueued once for this time, and not at all if the
-    schedule has enqueued it in the last 32 days."""
+    """The schedule that has missed `scheduled_at`, a time that is over. The same call is enqueued once for this time,
+    whichever of its schedule and its callers is first, in 32 days. The schedule may have had another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class EnqueueRequest:
     - `by_schedule`: the id is the name and time of a schedule. No id of a caller can take its place.
     - `scheduled_at`: the planned time of a task that a schedule enqueues.
     - `is_backfill`: the id is the name and a time of a schedule, and a caller enqueues the task in place of the
-      schedule, unless the schedule has done so.
+      schedule.
     """
 
     call: Call
@@ -90,14 +90,23 @@ class EnqueueRequest:
 
     @property
     def name(self) -> str:
-        """The name of the task that is enqueued under the id: its operation."""
-        kind = "schedule" if self.by_schedule else "backfill" if self.is_backfill else "enqueue"
-        return name_of(kind, self.id)
+        """The name of the task that is enqueued under the id: its operation.
+
+        For a planned time it follows from the call and the time, so that a renamed schedule has the same one.
+        """
+        if self.is_planned and self.scheduled_at:
+            return name_of("schedule", self.digest, rfc3339(self.scheduled_at))
+        return name_of("schedule" if self.by_schedule else "enqueue", self.id)
 
     @property
-    def name_of_schedule(self) -> str:
-        """The name of the task that the schedule itself enqueues for the planned time of a backfill."""
-        return name_of("schedule", self.id)
+    def is_planned(self) -> bool:
+        """Whether the call is that of a planned time, by the schedule or in its place."""
+        return self.by_schedule or self.is_backfill
+
+    def check_is_over(self, now: datetime) -> None:
+        """Raise `BadCall` if a caller takes a time of a schedule that is not over: the schedule would be left out."""
+        if self.is_backfill and self.scheduled_at and self.scheduled_at > now:
+            raise BadCall("`scheduled_at` must be a time that is over, with `schedule`.", field="scheduled_at")
 
     @property
     def is_later(self) -> bool:

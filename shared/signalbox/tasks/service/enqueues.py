@@ -30,21 +30,20 @@ def every_time(ports: Ports, request: EnqueueRequest) -> str:
 def by_id(ports: Ports, request: EnqueueRequest) -> str:
     """Enqueue a call once for its id; return the task's operation. Raises `OtherBody` if another call has the id.
 
-    A backfill enqueues nothing if its schedule has enqueued the task.
+    A planned time of a schedule has one receipt, whoever enqueues its call, so a schedule and a backfill at once
+    enqueue it once.
     """
     name = request.name
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, str]:
-        receipt, *of_schedule = read
-        if any(each.data is not None for each in of_schedule):
-            return Decision((), request.name_of_schedule)
+        [receipt] = read
+        request.check_is_over(receipt.read_time)
         if receipt.data is not None:
             request.check_repeated(receipt.data)
             return Decision((), name)
         return Decision((_receipt(request, name),), name, (request.effect(name, receipt.read_time),))
 
-    before = [receipt_path(request.name_of_schedule)] if request.is_backfill else []
-    return perform(ports, [receipt_path(name), *before], decide)[0]
+    return perform(ports, [receipt_path(name)], decide)[0]
 
 
 def from_task(ports: Ports, request: EnqueueRequest, name: str, *, is_repeated: bool) -> str:

@@ -1,5 +1,6 @@
 // A map of the system: what calls which function, through which queue, from the catalogue; and how many tasks wait now.
 
+import { buttons } from "./actions.js";
 import { get } from "./api.js";
 import { alarm, badge, h, link, place, svg, table } from "./dom.js";
 import { queuesNow, queueTable } from "./queues.js";
@@ -12,14 +13,16 @@ const LETTERS = 27;
 const PEOPLE = "people";
 
 export async function show({ about, parts: [chosen] }) {
-  const [system, now, minutes] = await Promise.all([
+  const [system, now, paused, minutes] = await Promise.all([
     get("/console/map"),
     queuesNow(about),
+    about.has_schedules ? get("/console/schedules").catch((error) => ({ error: error.message, paused: [] })) : { paused: [] },
     about.has_minutes ? get("/console/minutes").catch(() => ({ functions: [] })) : { functions: [] },
   ]);
   const depths = new Map(now.queues.map((each) => [each.name, each]));
   const requests = new Map(minutes.functions.map((each) => [each.function, each]));
   const catalogued = new Map(system.queues.map((each) => [each.name, each]));
+  const stateOf = ({ name }) => (paused.paused.includes(name) ? "paused" : "running");
   const nodes = placed(nodesOf(system, depths), edgesOf(system));
   const edges = edgesOf(system).filter(({ from, to }) => nodes.has(from) && nodes.has(to));
   const near = edges.filter(({ from, to }) => !chosen || [from, to].includes(chosen));
@@ -60,10 +63,17 @@ export async function show({ about, parts: [chosen] }) {
           ["queue", "at most a second", "calls"],
           system.queues.map((each) => [link(["map", `queue:${each.name}`], each.name), each.dispatches_per_second, each.calls.join(", ")]),
         ),
+    paused.error && h("p", { class: "note" }, `Not readable: ${paused.error}`),
     table(
       "Schedules",
-      ["schedule", "function", "when"],
-      system.schedules.map((each) => [each.name, each.task ? `${each.function}.${each.task}` : each.function, each.cron]),
+      ["schedule", "state", "function", "when", "action"],
+      system.schedules.map((each) => [
+        each.name,
+        paused.error || !about.has_schedules ? "" : badge(stateOf(each)),
+        each.task ? `${each.function}.${each.task}` : each.function,
+        each.cron,
+        buttons(about, [stateOf(each) === "paused" ? "resume-schedule" : "pause-schedule"], { schedule: each.name }) ?? "",
+      ]),
     ),
     table(
       "Triggers",

@@ -12,21 +12,23 @@ import logging
 import os
 import signal
 import sys
-import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from aiohttp import web
 
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError
-from signalbox_tools.local.cloud_tasks.grpc_server import serve
+from signalbox_tools.local.cloud_tasks.grpc_server import methods_of, serve
 from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.http_endpoints import application
+from signalbox_tools.local.cloud_tasks.movable_clock import MovableClock
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message
 from signalbox_tools.local.cloud_tasks.queue_configuration import read_queues
 from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
+from signalbox_tools.local.cloud_tasks.rest_api import RestApi
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
 from signalbox_tools.local.injected_faults import Chaos, parse
@@ -45,6 +47,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
     )
+    parser.set_defaults(rest_port=0, targets={})
     return parser.parse_args(argv)
 
 
@@ -71,20 +74,24 @@ def identity_from(storage: TaskStorage) -> Identity:
     return Identity(private_pem)
 
 
-async def run(options: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def _say_ready() -> None:
+    print("ready", flush=True)
+
+
+async def run(options: argparse.Namespace, ready: Callable[[], None] = _say_ready) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` is called once it serves."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as closing:
         registry = await _open(options, closing)
-        print("ready", flush=True)
+        ready()
         await _housekeeping(registry, stopping)
 
 
 async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
     """Start everything; `closing` stops it in reverse order."""
-    storage = TaskStorage(options.database)
+    clock, storage = MovableClock(), TaskStorage(options.database)
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
     dispatcher = await closing.enter_async_context(Dispatcher(identity))
@@ -93,7 +100,7 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
             storage=storage,
             deliver=dispatcher.deliver,
             tombstones=Tombstones(),
-            clock=time.time,
+            clock=clock,
             chaos=options.chaos,
             tombstone_seconds=options.tombstone_seconds,
         )
@@ -101,16 +108,21 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
     registry.restore()
     await registry.configure(options.queues)
     closing.callback(registry.stop)
-    server = await serve(registry, options.port)
+    methods, operations = methods_of(registry)
+    server = await serve(methods, operations, options.port)
     closing.push_async_callback(server.stop, None)
     if options.keys_port:
-        await _serve_status(registry, identity, options.keys_port, closing)
+        await serve_http(application(registry, identity), options.keys_port, closing)
+    if options.rest_port:
+        await registry.ensure(options.targets)
+        targets = {name: url for name, url in options.targets.items() if url}
+        await serve_http(RestApi(registry, methods, clock, identity, targets).application(), options.rest_port, closing)
     registry.begin()
     return registry
 
 
-async def _serve_status(registry: QueueRegistry, identity: Identity, port: int, closing: AsyncExitStack) -> None:
-    runner = web.AppRunner(application(registry, identity), access_log=None, shutdown_timeout=0.2)
+async def serve_http(app: web.Application, port: int, closing: AsyncExitStack) -> None:
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     closing.push_async_callback(runner.cleanup)
     await web.TCPSite(runner, "127.0.0.1", port).start()

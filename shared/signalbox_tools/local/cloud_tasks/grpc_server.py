@@ -5,7 +5,7 @@ The client library contains no servicer, so generic handlers use its message typ
 
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
@@ -21,6 +21,8 @@ from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 log = logging.getLogger(__name__)
 
 Method = Callable[[Message], Awaitable[Message]]
+Methods = Mapping[str, tuple[Method, Message]]
+"""The methods of the service with the types of their requests, by name."""
 
 SERVICE = "google.cloud.tasks.v2.CloudTasks"
 OPERATIONS = "google.longrunning.Operations"
@@ -28,17 +30,18 @@ REQUEST_BYTES_MAX = 10 * 1024 * 1024
 """The size of a call that Google's front ends accept. The default of gRPC, 4 MiB, is less than a batch of tasks."""
 
 
-async def serve(registry: QueueRegistry, port: int) -> Any:
+async def serve(methods: Methods, operations: Method, port: int) -> Any:
     """Start the gRPC server on 127.0.0.1. Raises `RuntimeError` when the port is taken."""
     options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", REQUEST_BYTES_MAX)]
     server = grpc.aio.server(options=options)
-    server.add_generic_rpc_handlers(_handlers(registry))
+    server.add_generic_rpc_handlers(_handlers(methods, operations))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     return server
 
 
-def _handlers(registry: QueueRegistry) -> tuple[Any, ...]:
+def methods_of(registry: QueueRegistry) -> tuple[Methods, Method]:
+    """Return the methods of the service, and the one that finds an operation."""
     queues, tasks = QueueMethods(registry), TaskMethods(registry)
     batches = BatchMethods(registry, tasks)
     methods: dict[str, Method] = {
@@ -58,11 +61,16 @@ def _handlers(registry: QueueRegistry) -> tuple[Any, ...]:
         "BatchCreateTasks": batches.batch_create_tasks,
         "BatchDeleteTasks": batches.batch_delete_tasks,
     }
-    service = {name: _handler(method, getattr(cloudtasks, f"{name}Request").pb()) for name, method in methods.items()}
-    operations = {"GetOperation": _handler(batches.get_operation, operations_pb2.GetOperationRequest)}
+    typed = {name: (method, getattr(cloudtasks, f"{name}Request").pb()) for name, method in methods.items()}
+    return typed, batches.get_operation
+
+
+def _handlers(methods: Methods, operations: Method) -> tuple[Any, ...]:
+    service = {name: _handler(method, kind) for name, (method, kind) in methods.items()}
+    found = {"GetOperation": _handler(operations, operations_pb2.GetOperationRequest)}
     return (
         grpc.method_handlers_generic_handler(SERVICE, service),
-        grpc.method_handlers_generic_handler(OPERATIONS, operations),
+        grpc.method_handlers_generic_handler(OPERATIONS, found),
     )
 
 

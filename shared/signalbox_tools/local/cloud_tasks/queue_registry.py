@@ -13,8 +13,8 @@ from signalbox_tools.local.cloud_tasks.api_errors import (
     queue_not_found,
 )
 from signalbox_tools.local.cloud_tasks.local_queue import LocalQueue
-from signalbox_tools.local.cloud_tasks.protobuf_messages import RUNNING, Message
-from signalbox_tools.local.cloud_tasks.request_validation import QUEUE_FORMAT, QUEUE_NAME
+from signalbox_tools.local.cloud_tasks.protobuf_messages import RUNNING, Message, Queue
+from signalbox_tools.local.cloud_tasks.request_validation import QUEUE_FORMAT, QUEUE_NAME, validate_queue
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 
 QUEUE_TOMBSTONE_SECONDS = 3 * 24 * 3600
@@ -59,6 +59,14 @@ class QueueRegistry:
             if self.has(message.name):
                 await self.reconfigure(self.find(message.name), message)
             else:
+                await self._open(message)
+
+    async def ensure(self, names: Iterable[str]) -> None:
+        """Create the queues that do not exist, with the settings that Cloud Tasks gives by default."""
+        for name in names:
+            if not self.has(name):
+                message = Queue(name=name)
+                validate_queue(message)
                 await self._open(message)
 
     def begin(self) -> None:

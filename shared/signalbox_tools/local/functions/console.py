@@ -4,7 +4,7 @@ import getpass
 import io
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from signalbox_tools.console.actions import REASON_HEADER, action_of, logged_bod
 from signalbox_tools.console.routes import Console
 from signalbox_tools.local import queue_pauses
 from signalbox_tools.local.functions import spans
+from signalbox_tools.local.scheduler import PAUSED_FILE
 from signalbox_tools.status.status_lines import QueueNow
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def local_console(catalogue: Catalogue) -> Console:
     file = os.environ.get(spans.VARIABLE)
     reader = spans.SpanReader(Path(file)) if file else None
     minutes = reader.minutes if reader else None
-    return Console(catalogue, "This machine", minutes=minutes, traces=reader, queues=LocalQueues())
+    return Console(
+        catalogue, "This machine", minutes=minutes, traces=reader, queues=LocalQueues(), schedules=LocalSchedules()
+    )
 
 
 class LocalQueues:
@@ -62,6 +65,31 @@ class LocalQueues:
             getattr(queue_pauses.queues_client(chosen), method)(name=queue_pauses.queue_path(chosen, name))
         except GoogleAPICallError as error:
             raise http_client.HttpError(str(error)) from error
+
+
+class LocalSchedules:
+    """The schedules of the stack, each of which a file in its folder pauses. There are none without a stack."""
+
+    def paused(self) -> Collection[str]:
+        folder, (before, after) = self._folder, PAUSED_FILE.split("{}")
+        files = folder.glob(PAUSED_FILE.format("*")) if folder else ()
+        return [each.name.removeprefix(before).removesuffix(after) for each in files]
+
+    def pause(self, name: str) -> None:
+        self._file(name).touch()
+
+    def resume(self, name: str) -> None:
+        self._file(name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        if self._folder is None:
+            raise http_client.HttpError("The functions run without a stack, which has the schedules.")
+        return self._folder / PAUSED_FILE.format(name)
+
+    @property
+    def _folder(self) -> Path | None:
+        file = os.environ.get(spans.VARIABLE)
+        return Path(file).parent if file else None
 
 
 def actions_logged(app: "WSGIApplication") -> "WSGIApplication":

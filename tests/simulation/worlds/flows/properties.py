@@ -27,6 +27,7 @@ from tests.simulation.worlds.flows.callers import TERMINATED
 from tests.simulation.worlds.flows.interpreted_programs import FLOW, SEMAPHORE, Code, ends_by_itself
 from tests.simulation.worlds.flows.modelled_flows import check_by_model
 from tests.simulation.worlds.flows.observed_flows import FlowsHistory
+from tests.simulation.worlds.semaphores.lane_shares import is_queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,13 @@ class FlowsAtRest:
             self._check_parent(header)
 
     def check_permits(self) -> None:
-        """Raise `Violation` if a permit is held though all flows have ended."""
+        """Raise `Violation` if a permit is held or waited for though all flows have ended."""
         late = [self.store.read(path)[0].data for path in self.history.present if self._is_late(path)]
         if held := [lease for lease in self._leases() if not any(lease in str(message) for message in late)]:
             raise Violation(f"{held} are still held")
+        waits = self.store.query(Query(f"{path_of(SEMAPHORE)}/waiters"))
+        if not self.purged and (left := [wait.id for wait in waits if is_queued(wait.data)]):
+            raise Violation(f"{left} still wait for the permit, and no flow needs them")
 
     def _leases(self) -> list[str]:
         """Return the ids of the leases of the permit that have not ended."""

@@ -324,6 +324,35 @@ def test_a_queue_is_paused_by_the_relay_itself_and_logged(
     assert deployment.asked == []
 
 
+class Schedules(Queues):
+    """Schedules of which one is paused."""
+
+    def paused(self) -> list[str]:
+        return ["sweep"]
+
+
+def test_a_schedule_is_paused_and_resumed_by_the_relay_itself(
+    opened: Opened, deployment: Deployment, acting: Acting
+) -> None:
+    _, lines, headers = acting
+    relay, schedules = opened[1], Schedules()
+    console = replace(relay.console, acts=True, schedules=schedules)
+    client, base = Client(replace(relay, console=console, log=lines.append)), str(opened[0].base_url)
+    assert client.get("/console/schedules", base_url=base, headers=headers).get_json() == {"paused": ["sweep"]}
+    statuses = [
+        client.post(f"/console/schedules/{path}", base_url=base, headers=headers).status_code
+        for path in ("sweep/pause", "sweep/resume", "none/pause", "sweep/run")
+    ]
+    assert statuses == [204, 204, 404, 405]
+    assert schedules.changes == ["pause sweep", "resume sweep"]
+    assert [(line["action"], line["status"]) for line in lines] == [
+        ("pause-schedule", 204),
+        ("resume-schedule", 204),
+        ("pause-schedule", 404),
+    ]
+    assert deployment.asked == []
+
+
 def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acting) -> None:
     client, _, headers = acting
     assert opened[0].get("/console/about").json()["actions"] == {}

@@ -256,6 +256,20 @@ def test_a_missed_time_is_made_up_for_once_and_one_that_ran_is_not(catalogue: Pa
         for at in (ran, missed, missed):
             assert harness.post("tasks", json=call | {"scheduled_at": at.isoformat()}).status == 202
         assert [task.context for task in harness.tasks] == [{"scheduled": rfc3339(at)} for at in (ran, missed)]
+        renamed = call | {"schedule": "each-monday", "scheduled_at": missed.isoformat()}
+        assert harness.post("tasks", json=renamed).status == 202
+        assert len(harness.tasks) == 2, "the schedule had another name"
+        later = call | {"scheduled_at": (ran + timedelta(days=7)).isoformat()}
+        assert harness.post("tasks", json=later).status == 400, "the schedule itself would be left out"
+
+
+def test_a_time_that_is_made_up_for_beside_the_call_of_its_schedule_runs_once(catalogue: Path) -> None:
+    call = {"function": "reports", "task": "send", "payload": {"pages": 3}, "schedule": "weekly"}
+    with Harness(catalogue) as harness:
+        at = harness.clock.now
+        assert harness.post("tasks", json=call | {"scheduled_at": at.isoformat()}).status == 202
+        assert harness.run_schedule("weekly").status == 202
+        assert [task.context for task in harness.tasks] == [{"scheduled": rfc3339(at)}]
 
 
 def test_the_time_of_a_schedule_has_one_form_and_the_name_of_the_catalogue(catalogue: Path) -> None:

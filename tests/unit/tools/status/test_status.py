@@ -19,7 +19,7 @@ from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.status import local_status
-from signalbox_tools.status.cloud_status import CloudQueues, CloudSource
+from signalbox_tools.status.cloud_status import CloudQueues, CloudSchedules, CloudSource
 from signalbox_tools.status.local_status import LocalSource
 from signalbox_tools.status.status_lines import Objects, QueueNow, lines_of
 from tests.unit.objects.accounts import Objects as ObjectsInMemory
@@ -171,6 +171,22 @@ class CloudTasks:
         page = int(asked.get("pageToken", ["0"])[0])
         more = {"nextPageToken": str(page + 1)} if page + 1 < len(self._queues) else {}
         return {"queues": self._queues[page : page + 1], **more}
+
+
+def test_the_schedules_that_are_paused_are_read_and_one_is_resumed() -> None:
+    asked: list[str] = []
+
+    def fetch(url: str, *_: Any) -> Any:
+        asked.append(urlsplit(url).path)
+        jobs = [{"name": "p/jobs/dev-sweep", "state": "PAUSED"}, {"name": "p/jobs/sweep", "state": "PAUSED"}]
+        return {"jobs": [*jobs, {"name": "p/jobs/dev-other", "state": "ENABLED"}]}
+
+    gcloud = Gcloud(**{"scheduler jobs resume": ""})
+    schedules = CloudSchedules(lambda: CloudSource(TARGET, gcloud, fetch))
+    assert schedules.paused() == ["sweep"]
+    assert asked == ["/v1/projects/demo-project/locations/us-central1/jobs"]
+    schedules.resume("sweep")
+    assert gcloud.calls[-1].startswith("scheduler jobs resume dev-sweep --location=us-central1")
 
 
 def test_queues_are_read_with_their_depth_their_rate_and_since_when_the_oldest_task_is_due() -> None:

@@ -1,0 +1,50 @@
+"""The local Cloud Tasks alone, for any project: gRPC, REST and a page, without a catalogue or an account of Google."""
+
+import argparse
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from signalbox_tools.local.cloud_tasks.__main__ import run
+from signalbox_tools.local.injected_faults import parse
+
+TOMBSTONE_SECONDS = 3600.0
+
+
+class WrongOption(Exception):
+    """An option of the emulator is wrong. The message says how it is written."""
+
+
+def queues_of(options: Iterable[str], project: str, location: str) -> Mapping[str, str]:
+    """Return the addresses of tasks without one, by the full names of queues. Raises `WrongOption`.
+
+    An option is a queue's name, or ``NAME=URL`` with that address. A short name is in the given project and location.
+    """
+    queues = {}
+    for option in options:
+        name, _, url = option.partition("=")
+        if not name or (url and not url.startswith(("http://", "https://"))):
+            raise WrongOption(f"--queue {option}: write NAME or NAME=http://127.0.0.1:8080/path")
+        full = name if name.startswith("projects/") else f"projects/{project}/locations/{location}/queues/{name}"
+        queues[full] = url
+    return queues
+
+
+def serve(
+    port: int, rest_port: int, data: Path, queues: Mapping[str, str], chaos: str, ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` is called when both ports answer.
+
+    Raises `WrongOption` for faults that cannot be read, `OSError` and `RuntimeError` if a port is taken, and `RpcError`
+    for a queue's name that Cloud Tasks refuses.
+    """
+    try:
+        faults = parse(chaos)
+    except ValueError as error:
+        raise WrongOption(f"--chaos {chaos}: {error}") from error
+    data.parent.mkdir(parents=True, exist_ok=True)
+    ports = {"port": port, "rest_port": rest_port, "keys_port": None}
+    options = argparse.Namespace(
+        **ports, database=data, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
+    )
+    asyncio.run(run(options, ready))
