@@ -70,6 +70,7 @@ locals {
     function.queue ? { for account in toset([for queue in function.queues : local.queues[queue].account]) : "queue ${account}" => google_service_account.queue[account].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
     function.part == "tasks" ? {} : { for caller, other in local.deployments : "function ${caller}" => local.accounts[caller].member if contains(other.invokes, function.function) },
+    { for caller in function.invokers_elsewhere : "function ${caller} of another database" => "serviceAccount:fn-${local.first_prefix}${caller}@${var.project_id}.iam.gserviceaccount.com" },
     contains(local.trigger_targets, name) ? { trigger = google_service_account.kit["events"].member } : {},
   ) }
 

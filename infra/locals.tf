@@ -5,16 +5,21 @@ data "google_project" "this" {
 }
 
 locals {
-  catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `signalbox catalogue` and every deployment write it
+  of_database = var.catalogue_database
+
+  # `signalbox catalogue` and every deployment write it. The functions of another database are a deployment with another lock.
+  catalogue = yamldecode(file("${path.module}/catalogue${local.of_database == "" ? "" : "."}${local.of_database}.lock.yaml"))
 
   # The kit's examples are in its own catalogue, and not in the catalogue of a user's project.
   rows      = { for name, row in local.catalogue.deployments : name => row if var.examples || !row.example }
+  own_rows  = [for row in local.rows : row if !row.kit_account] # of functions with their own accounts
   functions = toset([for row in local.rows : row.function])
   triggers  = { for name, trigger in local.catalogue.triggers : name => trigger if contains(local.functions, trigger.function) }
   schedules = { for name, schedule in local.catalogue.schedules : name => schedule if contains(local.functions, schedule.function) }
   queues    = local.catalogue.queues
 
   name_prefix       = var.prefix == "" ? "" : "${var.prefix}-"
+  first_prefix      = trimsuffix(local.name_prefix, "${local.of_database}-") # of the functions without a database
   database          = coalesce(var.database, "signalbox-${var.environment}")
   database_location = coalesce(var.database_location, var.region)
 

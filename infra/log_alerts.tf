@@ -33,7 +33,7 @@ locals {
     stuck = {
       title    = "Flows or objects are stuck"
       severity = "ERROR"
-      messages = ["flow stuck", "turn refused"]
+      messages = ["flow stuck", "turn refused", "payload damaged"]
     }
     unreadable = {
       title    = "Records cannot be read"

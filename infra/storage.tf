@@ -31,12 +31,12 @@ resource "google_storage_bucket" "payloads" {
       default_kms_key_name = encryption.value
     }
   }
-  lifecycle_rule { # those that only a task names: 31 days of deliveries, 30 of a kept failure, 31 of its retry
+  lifecycle_rule { # those that only tasks of a month name: 31 days until the last, 31 of deliveries, 30 of a kept failure, 31 of its retry
     action {
       type = "Delete"
     }
     condition {
-      age            = 100
+      age            = 130
       matches_prefix = ["tasks/"]
     }
   }

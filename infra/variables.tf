@@ -42,6 +42,12 @@ variable "environment_name" {
   default     = null
 }
 
+variable "catalogue_database" {
+  description = "The database in the entries of the functions that this deployment has. `signalbox` sets it. If it is empty, the deployment has the functions without one."
+  type        = string
+  default     = ""
+}
+
 variable "prefix" {
   description = "Prefix of the name of every resource and function URL, as PREFIX-. If it is empty, there is none. It separates two deployments in one project."
   type        = string
@@ -51,8 +57,8 @@ variable "prefix" {
     error_message = "prefix must begin with a letter and hold lower case letters and digits, joined by single hyphens. The hyphen behind it is added."
   }
   validation {
-    condition     = length(var.prefix) <= 14 && alltrue([for row in local.rows : length(var.prefix) + length(row.segment) <= 26])
-    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(14, [for row in local.rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
+    condition     = length(var.prefix) <= 14 && alltrue([for row in local.own_rows : length(var.prefix) + length(row.segment) <= 26])
+    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(14, [for row in local.own_rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
   }
 }
 

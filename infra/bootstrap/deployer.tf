@@ -26,7 +26,8 @@ locals {
   ]
 
   # The last ones are requested by functions. A new one needs another `signalbox bootstrap` by the project's owner.
-  catalogue = yamldecode(file("${path.module}/../catalogue.lock.yaml"))
+  # Functions of other databases have their own locks.
+  locks = [for name in fileset("${path.module}/..", "catalogue*.lock.yaml") : yamldecode(file("${path.module}/../${name}"))]
   grantable_roles = distinct(concat(
     [
       "roles/datastore.importExportAdmin", # for `exports`
@@ -35,7 +36,7 @@ locals {
       "roles/logging.logWriter",
       "roles/storage.objectViewer",
     ],
-    sort(distinct(flatten([for row in values(local.catalogue.deployments) : row.roles]))),
+    sort(distinct(flatten([for lock in local.locks : [for row in values(lock.deployments) : row.roles]]))),
   ))
 }
 

@@ -9,7 +9,7 @@ gains.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.catalogue.entries import Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, Function, url_segment
 from signalbox.catalogue.parts import FUNCTIONS, SWEEP, collections_of
-from signalbox.catalogue.reading import Catalogue, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
 from signalbox.catalogue.writing import line_of, values_of
+from signalbox.core.given import given
 from signalbox.core.kit_names import queue_account
 from signalbox.core.records.composite_indexes import IndexField
 from signalbox_tools.function_deployments import Deployment, deployments_of, is_example
@@ -35,19 +36,27 @@ VPC = {"network": None, "subnetwork": None, "egress": EGRESS[0]}
 INDEX_ORDERS = {"ascending": "ASCENDING", "descending": "DESCENDING", "contains": None}
 
 
-def lock_of(file: Path) -> Path:
-    """Return the path of a catalogue's lock."""
-    return file.with_name(f"{file.stem}.lock.yaml")
+def lock_of(file: Path, database: str = "") -> Path:
+    """Return the path of a catalogue's lock, or of the lock of one of its databases."""
+    return file.with_name(f"{file.stem}.{database}.lock.yaml" if database else f"{file.stem}.lock.yaml")
 
 
-def lock(file: Path) -> bool:
-    """Write the lock of a catalogue's file. Return whether it changed. Raises `CatalogueError` or `OSError`."""
-    content = HEADING.format(name=file.name) + text_of(load(file))
-    place = lock_of(file)
-    if place.is_file() and place.read_text("utf-8") == content:
-        return False
-    place.write_text(content, "utf-8")
-    return True
+def lock(file: Path) -> Sequence[Path]:
+    """Write the locks of a catalogue's file. Return those that changed. Raises `CatalogueError` or `OSError`."""
+    databases = ("", *databases_of(file))
+    texts = {
+        lock_of(file, each): HEADING.format(name=file.name) + text_of(load(file, database=each)) for each in databases
+    }
+    for place in sorted({*file.parent.glob(f"{file.stem}.*.lock.yaml")} - texts.keys()):
+        gone = place.name.removeprefix(f"{file.stem}.").removesuffix(".lock.yaml")
+        raise CatalogueError(
+            f"{place.name} is there, and no function has the database {gone}. If the database is deployed, restore the "
+            f"entry and run `signalbox destroy` with `-e ENVIRONMENT.{gone}`. Then remove the entry and this file"
+        )
+    changed = [place for place, text in texts.items() if not place.is_file() or place.read_text("utf-8") != text]
+    for place in changed:
+        place.write_text(texts[place], "utf-8")
+    return changed
 
 
 def text_of(catalogue: Catalogue) -> str:
@@ -86,7 +95,7 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
         "segment": deployment.segment,
         "part": part,
         "example": is_example(catalogue, function),
-        "kit_account": _has_kit_account(function),
+        "kit_account": has_kit_account(function),
         "callers": callers,
         "queues": queues,
         "public": function.public and is_open,
@@ -94,6 +103,7 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
         # Tasks that were created before the function was open have the address of people: they are enqueued again.
         "enqueues": sorted({*function.enqueues, *(queues if part == PEOPLE else ())}),
         "invokes": list(function.invokes),
+        "invokers_elsewhere": [] if part == TASKS else list(catalogue.invokers_elsewhere.get(function.name, ())),
         "roles": list(function.roles),
         "secrets": {name: _secret(secret) for name, secret in function.secrets.items()},
         "archives": [] if part == PEOPLE else list(function.archives),  # a task writes them
@@ -104,7 +114,13 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
     }
 
 
-def _has_kit_account(function: Function) -> bool:
+def _segment(catalogue: Catalogue, function: str) -> str:
+    """Return the URL segment of a function of another database."""
+    database = catalogue.elsewhere[function]
+    return f"{database}-{url_segment(function)}" if database else url_segment(function)
+
+
+def has_kit_account(function: Function) -> bool:
     """Return whether a function runs as the account of the kit's functions: it is one, and has no rights but theirs."""
     more = (function.secrets, function.invokes, function.roles, function.archives)
     return function.name in FUNCTIONS and not (any(more) or function.isolated or function.open_to_all)
@@ -136,6 +152,8 @@ def _kit_variables(
         variables["SIGNALBOX_ORIGINS"] = _json({name: sorted(function.cors)})
     if part:
         variables["SIGNALBOX_PART"] = part
+    if elsewhere := {each: _segment(catalogue, each) for each in function.invokes if each in catalogue.elsewhere}:
+        variables["SIGNALBOX_ELSEWHERE"] = _json(elsewhere)
     if name == SWEEP:
         variables["SIGNALBOX_PARTS"] = _json(sorted(catalogue.parts))
     if by_queue:  # functions-framework ends a request at its time-out, before the task is delivered again
@@ -214,6 +232,7 @@ def _shared(catalogue: Catalogue) -> dict[str, Any]:
         "object_classes": dict(catalogue.object_classes),
         "flow_functions": dict(catalogue.flow_functions),
         "split_functions": sorted(catalogue.split_functions),
+        **given(elsewhere={name: _segment(catalogue, name) for name in sorted(catalogue.elsewhere)} or None),
     }
 
 

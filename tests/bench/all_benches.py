@@ -1,13 +1,12 @@
 """Run all benches and write what they measured to `docs/benchmarks.md`, with a plot: ``make bench``.
 
-python -m tests.bench.all_benches --only objects flows
-make bench STORE=emulator
+python -m tests.bench.all_benches --only objects flows --stores sqlite --runs 3
 
-`STORE` is the store of the local stack, if it is not the default. Each bench runs in its own process, one after
-another, on a machine that should do nothing else. The page is written after each bench. A bench that is not run,
-crashes or prints no figures keeps its old section. All benches take about half an hour. The exit code is 1 if a bench
-crashed, printed no figures, or has a check that does not hold. A bench with such a check gets a new section all the
-same.
+A bench with a local stack runs on each store. Each runs in its own process, one after another, on a machine that should
+do nothing else. With several runs, the stores take turns, and a row is that of the run with the median ratio. The page
+is written after each bench. A bench that is not run, crashes or prints no figures keeps its old section. The exit code
+is 1 if a bench crashed, printed no figures, or has a check that does not hold. A bench with such a check gets a new
+section all the same. `--small` runs each bench on numbers that are too small to mean anything, and writes no page.
 """
 
 import argparse
@@ -17,6 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from math import log10
@@ -38,6 +38,23 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
 }
 """The benches by the title of their section, with the module and its arguments."""
 
+SMALL: Mapping[str, tuple[str, ...]] = {
+    "documents": ("--copies", "20", "--calls", "10"),
+    "standings": ("--yokes", "20", "--board", "50"),
+    "semaphores": ("--pairs", "20", "--clients", "4"),
+    "objects": ("--calls", "20", "--waiting", "20"),
+    "flows": ("--steps", "5", "--rounds", "1", "--flows", "5", "--flow-steps", "2", "--width", "5", "--no-rivals"),
+    "batches": ("--sizes", "20", "40", "--per-task", "5"),
+    "watchers": ("--streams", "0", "2", "--rounds", "1"),
+    "cold starts": ("documents", "--pairs", "1"),
+    "idle": ("1",),
+}
+"""The arguments of `--small`, which runs no other system that would have to be installed first."""
+
+STORES: Mapping[str, str] = {"sqlite": "a file", "emulator": "Google's emulator"}
+ONCE = frozenset({"cold starts"})
+"""The benches without a local stack."""
+
 PAGE, PLOT = Path("docs/benchmarks.md"), Path("docs/benchmarks.svg")
 PACKAGES = ("google-cloud-firestore", "google-cloud-tasks", "functions-framework", "flask")
 
@@ -45,8 +62,8 @@ INTRODUCTION = """# Benchmarks
 
 `make bench` runs all benches on your machine and writes this page. A machine's figures cannot be compared with
 those of the cloud, where a round trip takes longer and instances are added. So each row has the ratio of a figure to an
-*anchor* that was measured in the same run: bare calls of the client, a bare function, another system, or the kit with
-another setting. If the unit ends in `/s`, a higher ratio is better; otherwise a lower one. Each section says
+*anchor* that was measured in the same run: bare calls of the store, a bare function, another system, or the kit with
+another setting. If the unit is a rate (`/s`), a higher ratio is better; otherwise a lower one. Each section says
 when and with which versions it was measured: compare values only within a section. No test requires a figure to reach a
 value.
 
@@ -69,16 +86,45 @@ COLUMNS = "| what | measured | anchor | ratio |\n| --- | --- | --- | --- |\n"
 def machine() -> str:
     """Return the line that says what was measured where."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    store = os.environ.get("STORE", "by default")
-    cores = f"store {store}; {os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    cores = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     return f"{datetime.now(UTC):%Y-%m-%d}; {cores}; Python {platform.python_version()}; {packages}."
 
 
-def run(arguments: Sequence[str]) -> tuple[list[Figure], int]:
-    """Run a bench and print its output; return its figures and its exit code."""
+def run_on(stores: Sequence[str], runs: int, arguments: Sequence[str]) -> tuple[list[Figure], int]:
+    """Run a bench `runs` times on each store in turn; return its figures and the worst exit code."""
+    found: dict[str, dict[str, list[Figure]]] = {store: {} for store in stores}
+    codes = []
+    for _ in range(runs):
+        for store in stores:
+            figures, code = run(arguments, store)
+            codes.append(code)
+            for figure in figures:
+                found[store].setdefault(f"{figure.what} | {figure.anchor}", []).append(figure)
+    return [_median(store, figures) for store in stores for figures in found[store].values()], _worst(codes)
+
+
+def _worst(codes: Sequence[int]) -> int:
+    """Return the exit code of a crash, else that of a check that does not hold, else 0."""
+    return next((code for code in codes if code not in (0, CHECK_FAILED)), CHECK_FAILED if any(codes) else 0)
+
+
+def _median(store: str, figures: Sequence[Figure]) -> Figure:
+    """Return the figure with the median ratio, with its store, and with the least and the greatest ratio."""
+    ordered = sorted(figures, key=lambda figure: figure.ratio)
+    least, median, greatest = ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
+    what = f"{median.what}, on {STORES[store]}" if store in STORES else median.what
+    spread = f" (ratio {least.ratio:.2f} to {greatest.ratio:.2f})" if len(figures) > 1 else ""
+    return replace(median, what=what, unit=f"{median.unit}{spread}")
+
+
+def run(arguments: Sequence[str], store: str = "") -> tuple[list[Figure], int]:
+    """Run a bench on a store and print its output; return its figures and its exit code."""
     command = [sys.executable, "-m", *arguments]
     figures = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Project.find().root) as process:
+    environment = os.environ | ({"STORE": store} if store else {})
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Project.find().root, env=environment
+    ) as process:
         assert process.stdout is not None, "it is a pipe"
         for line in process.stdout:
             sys.stdout.write(line)
@@ -158,14 +204,21 @@ def main() -> int:
         prog="python -m tests.bench.all_benches", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--only", nargs="+", choices=BENCHES, default=[*BENCHES], metavar="BENCH")
+    parser.add_argument("--stores", nargs="+", choices=STORES, default=[*STORES], metavar="STORE")
+    parser.add_argument("--runs", type=int, default=1, help="of each bench on each store (default: %(default)s)")
+    parser.add_argument("--small", action="store_true", help="run on tiny numbers, and write no page")
     chosen = parser.parse_args()
     root = Project.find().root
     sections = sections_of((root / PAGE).read_text("utf-8")) if (root / PAGE).exists() else {}
     failed = []
     for title in chosen.only:
-        figures, code = run(BENCHES[title])
-        if code or not figures:
+        stores = ("",) if title in ONCE else chosen.stores
+        module, *arguments = BENCHES[title]
+        figures, code = run_on(stores, chosen.runs, (module, *(SMALL[title] if chosen.small else arguments)))
+        if code or not (figures or chosen.small):
             failed.append(title)
+        if chosen.small:
+            continue
         if figures and code in (0, CHECK_FAILED):
             sections[title] = section(title, figures, machine())
         ordered = {title: sections[title] for title in BENCHES if title in sections}

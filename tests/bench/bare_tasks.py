@@ -30,7 +30,7 @@ class BareTasks:
 
     def __init__(self, stage: Stage, queues: Sequence[str]) -> None:
         settings = stage.stack.settings
-        self._stage, self._project = stage, settings.project
+        self._stage = stage
         self._url = f"{stage.stack.base_url}{FUNCTION.replace('_', '-')}"
         self._queues = [f"projects/{settings.project}/locations/{settings.location}/queues/{name}" for name in queues]
         self._transport = CloudTasksGrpcTransport(channel=grpc.insecure_channel(settings.tasks_emulator))
@@ -47,7 +47,7 @@ class BareTasks:
         batch, began = f"bare-{uuid.uuid4().hex[:8]}", time.monotonic()
 
         def enqueue(queue: str, unit: int) -> None:
-            body = json.dumps({"project": self._project, "batch": batch, "unit": unit}).encode()
+            body = json.dumps({"batch": batch, "unit": unit}).encode()
             request = tasks_v2.HttpRequest(url=self._url, headers={"Content-Type": "application/json"}, body=body)
             self._tasks.create_task(parent=queue, task=tasks_v2.Task(http_request=request))
 

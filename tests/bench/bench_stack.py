@@ -1,23 +1,29 @@
-"""A running stack for measurements.
+"""A running stack for measurements, on the store that ``STORE`` names.
 
 Documents are written directly to the store, in the form in which the functions store them, and without their events. So
 a measurement begins with the documents that it needs, and with no work in progress.
 """
 
+import os
+import signal
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters import runtime
+from signalbox.adapters.settings import SQLITE
+from signalbox.adapters.sqlite.events import EventLog
+from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.catalogue import reading
-from signalbox.core.ports import Put, Query
+from signalbox.core.ports import Delete, Put, Query, Store, Write
 from signalbox.core.records.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
@@ -35,15 +41,25 @@ DATABASE = "(default)"
 NOWHERE = "nowhere/{key}"
 
 
+@contextmanager
+def staged(folder: Path, catalogue: Path | None = None) -> Iterator["Stage"]:
+    """Run a stack on the store that ``STORE`` names."""
+    with Stack(folder=folder, catalogue=catalogue) as stack, Stage(stack) as stage:
+        yield stage
+
+
 class Stage:
-    """A stack on Google's emulator, with a connection to its functions and one past them to its store."""
+    """A stack, with a connection to its functions and one past them to its store, whose writes cause no events."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.http = httpx.Client(base_url=stack.base_url, timeout=60)
         settings = stack.settings
         self.host, self.project = settings.firestore_emulator, settings.project
-        self.store = FirestoreStore(self.project, DATABASE, self.host)
+        self.is_sqlite = self.host == SQLITE
+        self._file = stack.folder / "store.sqlite"
+        self._sqlite = SqliteStore(self._file) if self.is_sqlite else None
+        self.store: Store = self._sqlite or runtime.firestore(settings)
         self.followers = LogStats(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
         self._events = EmulatorEvents(self.host, self.project)
         self._triggers = tuple(reading.load().triggers.values())
@@ -55,12 +71,18 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.http.close()
-        self.store.close()
+        if self._sqlite:
+            self._sqlite.close()
 
     @contextmanager
     def events_held(self) -> Iterator[None]:
-        """Hold back the events of what is written inside; nothing is under way before and after."""
+        """Leave out the events of what is written inside; nothing is under way before and after."""
         self.wait_until_idle()
+        if self._sqlite:
+            with self._events_of_the_file_held():
+                yield
+            self.wait_until_idle()
+            return
         self._events.register(replace(trigger, document=NOWHERE) for trigger in self._triggers)
         try:
             yield
@@ -68,25 +90,47 @@ class Stage:
         finally:
             self._events.register(self._triggers)
 
+    @contextmanager
+    def _events_of_the_file_held(self) -> Iterator[None]:
+        """Stop the process that delivers events, and delete the events before it continues."""
+        delivering = self.stack.pid("events-deliver")
+        assert delivering is not None, "an idle stack delivers events"
+        os.kill(delivering, signal.SIGSTOP)
+        try:
+            yield
+            with closing(EventLog(self._file)) as log:
+                log.end(log.after(0), ())
+        finally:
+            os.kill(delivering, signal.SIGCONT)
+
     def wait_until_idle(self) -> None:
         """Wait until no task and no event is under way."""
         self.stack.wait_until_idle(IDLE_SECONDS_MAX)
 
     def clear(self) -> None:
         """Remove every record. Only while events are held."""
+        if self._sqlite:
+            with self._sqlite.all_records() as (_, records):
+                paths = [record.path for record in records]
+            self.write([Delete(path) for path in paths])
+            return
         url = f"http://{self.host}/emulator/v1/projects/{self.project}/databases/{DATABASE}/documents"
         with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
             return
 
     def seed(self, target: Content, linkers: int, collection: str = model.COLLECTION) -> None:
         """Store a target and so many documents that embed it, as their puts would have left them."""
-        writes = [Put(f"{collection}/{TARGET}", record(TARGET, target, {}, linked=True))]
+        writes: list[Write] = [Put(f"{collection}/{TARGET}", record(TARGET, target, {}, linked=True))]
         for number in range(linkers):
             key = key_of(number)
             writes.append(Put(f"{collection}/{key}", record(key, city(number), {TARGET: target}, linked=False)))
+        self.write(writes)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Write records, each by itself."""
         for first in range(0, len(writes), SEED_PAGE):
             outcomes = self.store.write_each(writes[first : first + SEED_PAGE])
-            assert not any(isinstance(outcome, Exception) for outcome in outcomes), "a seed did not land"
+            assert not any(isinstance(outcome, Exception) for outcome in outcomes), "a write did not land"
 
     def put(self, key: str, content: Content) -> None:
         """Put a document as a caller does."""

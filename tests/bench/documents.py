@@ -1,9 +1,10 @@
-"""Measure documents and links on Google's Firestore emulator, with queue and events running, and print one table.
+"""Measure documents and links on a local stack, with queue and events running, and print one table.
 
 python -m tests.bench.documents --copies 5000
 
-Numbers of a laptop compare with each other, not with the cloud: the ratio is to the same fan-out by bare client calls
-in the same run. "shown": from the put to the last copy; "idle": until the events of the refreshed copies were handled.
+Numbers of a laptop compare with each other, not with the cloud: the ratio is to the same fan-out by bare calls of the
+store in the same run. "shown": from the put to the last copy; "idle": until the events of the refreshed copies were
+handled.
 """
 
 import argparse
@@ -12,10 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from signalbox_tools.local.stack import Stack
-from signalbox_tools.local.store import firestore_emulator
 from tests.bench import measured_table
-from tests.bench.bench_stack import Stage
+from tests.bench.bench_stack import Stage, staged
 from tests.bench.documents_a_second import rates
 from tests.bench.fan_out import fan_out
 from tests.bench.kit_cpu_time import event_microseconds, put_milliseconds
@@ -51,14 +50,7 @@ def main() -> int:
     parser.add_argument("--copies", type=int, default=SIZES[-1], help="of the largest fan-out (default: %(default)s)")
     parser.add_argument("--calls", type=int, default=500, help="of each short kind (default: %(default)s)")
     chosen = parser.parse_args()
-    if firestore_emulator.find_installed() is None:
-        sys.stderr.write(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}\n")
-        return 1
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(folder=Path(folder), store="emulator") as stack,
-        Stage(stack) as stage,
-    ):
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
         for line in lines(stage, chosen.copies, chosen.calls):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

@@ -24,7 +24,7 @@ def of_fan_out(run: FanOut) -> str:
 
 def figure_of_fan_out(run: FanOut) -> str:
     own, bare = run.copies / run.shown_seconds, run.copies / run.bare_seconds
-    return Figure(f"a change shown in {run.copies:,} copies", own, "copies/s", "bare client calls", bare).line()
+    return Figure(f"a change shown in {run.copies:,} copies", own, "copies/s", "bare calls of the store", bare).line()
 
 
 def of_growth(runs: Sequence[FanOut]) -> str:

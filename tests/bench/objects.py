@@ -1,4 +1,4 @@
-"""Measure calls of durable objects on Google's Firestore emulator, compared with three other implementations.
+"""Measure calls of durable objects on a local stack, compared with three other implementations.
 
 python -m tests.bench.objects --calls 1000 --waiting 10000
 
@@ -40,10 +40,8 @@ from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallPlace, CallRecord, Message, method_call
 from signalbox.objects.service import Code
 from signalbox.testing.recorded_log import RecordedLog
-from signalbox_tools.local.stack import Stack
-from signalbox_tools.local.store import firestore_emulator
 from tests.bench import durable_entities, restate_server
-from tests.bench.bench_stack import SEED_PAGE, Stage
+from tests.bench.bench_stack import SEED_PAGE, Stage, staged
 from tests.bench.due_tasks import DueTasks
 from tests.bench.figures import Figure
 
@@ -220,13 +218,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=1_000, help="of each measurement (default: %(default)s)")
     parser.add_argument("--waiting", type=int, default=10_000, help="calls that are drained (default: %(default)s)")
     chosen = parser.parse_args()
-    if firestore_emulator.find_installed() is None:
-        sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(folder=Path(folder), store="emulator") as stack,
-        Stage(stack) as stage,
-    ):
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
         for line in lines(stage, chosen.calls, chosen.waiting):
             print(line, flush=True)  # noqa: T201  a bench prints
     return 0

@@ -1,4 +1,4 @@
-"""Measure yokes on Google's Firestore emulator: the kit's standings compared with two direct implementations.
+"""Measure yokes on a local stack's store: the kit's standings compared with two direct implementations.
 
 python -m tests.bench.standings --yokes 1000 --board 100000
 
@@ -33,10 +33,8 @@ from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.yokes import YOKES, StandingKey, Yoke, YokeKey
 from signalbox.standings.service import reads, yokes
 from signalbox.testing.recorded_log import RecordedLog
-from signalbox_tools.local.stack import Stack
-from signalbox_tools.local.store import firestore_emulator
 from tests.bench import leaderboards
-from tests.bench.bench_stack import Stage
+from tests.bench.bench_stack import Stage, staged
 from tests.bench.due_tasks import DueTasks
 from tests.bench.figures import Figure
 
@@ -151,13 +149,7 @@ def main() -> int:
     parser.add_argument("--yokes", type=int, default=1_000, help="of each measurement (default: %(default)s)")
     parser.add_argument("--board", type=int, default=10_000, help="entries of a leaderboard (default: %(default)s)")
     chosen = parser.parse_args()
-    if firestore_emulator.find_installed() is None:
-        sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(folder=Path(folder), store="emulator") as stack,
-        Stage(stack) as stage,
-    ):
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
         for line in chain(lines(stage, chosen.yokes), leaderboards.lines(stage, chosen.board)):
             sys.stdout.write(f"{line}\n")
     return 0

@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 
 from signalbox_tools.local.stack import Stack
-from tests.bench.bench_stack import Stage
+from tests.bench.bench_stack import Stage, staged
 from tests.bench.figures import Figure
 
 CALLERS = 8
@@ -136,11 +136,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, nargs="+", default=[0, 8, 16], help="in all (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="of each number (default: %(default)s)")
     chosen = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(folder=Path(folder), store="emulator") as stack,
-        Stage(stack) as stage,
-    ):
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
         sys.stdout.write("\n".join(lines(stage, chosen.streams, chosen.rounds)) + "\n")
     return 0
 

@@ -4,7 +4,7 @@ import fcntl
 import os
 import resource
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -265,6 +265,45 @@ def test_a_forked_process_does_not_keep_the_lock_of_one_that_died(file: Path) ->
         os.close(reading)
         os.waitpid(child, 0)
         held.close()
+
+
+def in_a_fork(act: Callable[[], str]) -> str:
+    """Return the result of a call in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        try:
+            said = act()
+        except Exception as error:  # noqa: BLE001  told to the test
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def a_commit(file: Path) -> str:
+    with closing(SqliteStore(file)) as store:
+        return str(store.commit([Put("d/forked", {"n": 1})]).results[0].values)
+
+
+def test_a_process_that_was_forked_during_a_commit_does_not_wait_for_it_for_ever(file: Path) -> None:
+    with closing(Connection(file, "NORMAL")) as connection, connection.writing() as db:
+        db.execute("UPDATE head SET time = time + 1")
+        said = in_a_fork(lambda: a_commit(file))
+        assert said.startswith(f"StoreFileError: {file} was open when this process was forked")
+        db.execute("COMMIT")
+    assert a_commit(file) == "{}"
+
+
+def test_a_forked_process_uses_files_that_were_not_open_at_the_fork(file: Path) -> None:
+    a_commit(file)
+    with closing(SqliteStore(file.with_name("another.sqlite"))):
+        assert in_a_fork(lambda: a_commit(file)) == "{}"
 
 
 def test_a_connection_that_is_closed_while_it_holds_the_lock_releases_it(file: Path) -> None:

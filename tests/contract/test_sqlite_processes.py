@@ -207,19 +207,32 @@ def test_acknowledged_commits_survive_the_death_of_processes(file: Path, synchro
     running = [start() for _ in range(3)]
     try:
         for kill in range(KILLS):
-            time.sleep(rng.uniform(0.3, 0.8))
+            wait_for_transfers(notes)
+            time.sleep(rng.uniform(0, 0.3))
             for process in list(running) if kill % 3 == 2 else [rng.choice(running)]:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 running[running.index(process)] = start()
             check_bank(file, notes)
-        time.sleep(0.5)
+        wait_for_transfers(notes)
     finally:
         for process in running:
             process.kill()
             process.wait()
     transfers, noted = check_bank(file, notes)
     assert transfers >= noted > 20
+
+
+def wait_for_transfers(notes: Path) -> None:
+    """Wait until some more transfers are noted: processes may take seconds to start."""
+    noted, give_up_at = lines_of(notes), time.monotonic() + 60
+    while lines_of(notes) < noted + 5:
+        assert time.monotonic() < give_up_at, "no process commits any more"
+        time.sleep(0.01)
+
+
+def lines_of(notes: Path) -> int:
+    return notes.read_bytes().count(b"\n") if notes.exists() else 0
 
 
 def check_bank(file: Path, notes: Path) -> tuple[int, int]:

@@ -235,6 +235,15 @@ def test_dependabot_renews_the_actions_and_every_lock() -> None:
     assert renewed == folders | {"github-actions": {"/"}}
 
 
+def test_pull_requests_are_tested_with_the_versions_of_python_that_the_page_names() -> None:
+    [versions] = [
+        each["strategy"]["matrix"]["python"] for each in parsed("test")["jobs"].values() if "strategy" in each
+    ]
+    assert versions == ["3.11", "3.12", "3.13", "3.14"]
+    page = (ROOT / "docs" / "github-actions.md").read_text("utf-8")
+    assert f"tests with Python {', '.join(versions[:-1])} and {versions[-1]};" in page
+
+
 def test_only_what_was_merged_runs_as_the_deployer() -> None:
     deploying = [path.stem for path in WORKFLOWS if "service_account: signalbox-deployer@" in path.read_text("utf-8")]
     workflow = parsed("deploy")

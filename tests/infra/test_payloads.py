@@ -48,7 +48,7 @@ def test_the_bucket_is_private_and_encrypted_as_the_database_is(resources: Mappi
 def test_only_payloads_of_tasks_are_deleted_by_their_age(resources: Mapping[str, Resource]) -> None:
     [rule] = resources[BUCKET].values["lifecycle_rule"]
     [condition] = rule["condition"]
-    assert (condition["age"], condition["matches_prefix"]) == (100, ["tasks/"])
+    assert (condition["age"], condition["matches_prefix"]) == (130, ["tasks/"])
 
 
 def test_functions_create_and_read_and_only_the_account_of_the_sweeper_deletes(

@@ -213,6 +213,12 @@ def _wrong_arguments(chosen: Settings, call: Call, at: str) -> BadArgument | Non
 
 
 def _refusal(chosen: Settings, call: Call, at: str) -> BadCall | None:
+    if call.function in chosen.elsewhere:
+        return BadCall(
+            f"{call.function} has another database, so no task of it can be enqueued here: call one of its routes with "
+            "`invoke`.",
+            field=f"{at}function",
+        )
     functions = chosen.task_functions
     tasks = functions.get(call.function) if functions is not None else None
     queues = chosen.calling_queues.get(call.function, chosen.task_queues)

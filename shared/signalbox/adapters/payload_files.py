@@ -30,6 +30,7 @@ class FilePayloads:
             return
         part = file.with_name(f"{uuid4().hex}{PART}")
         try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # for no other user of the machine
             part.parent.mkdir(parents=True, exist_ok=True)
             with part.open("xb") as stream:
                 stream.write(json.dumps(owner).encode() + b"\n" + content)

@@ -94,6 +94,7 @@ class Settings:
     - ``split_functions``: the functions that are deployed twice.
     - ``part``: the part of a split function that this process serves, ``people`` or ``tasks``; empty: all of it.
     - ``timeout_seconds``: how long the platform lets a request run.
+    - ``elsewhere``: functions of other databases, each with its URL segment or, on a local stack, its address.
     - ``timeouts``: the same for each function, if several share a process, as in the local stack.
     - ``revision``: the time of the deployment of this function's code, as a number; 0 if there is none.
     - ``spans_endpoint``: the address to which spans are exported, by OpenTelemetry's protocol; empty: no export.
@@ -141,6 +142,7 @@ class Settings:
     payloads: str = ""
     parts: frozenset[str] | None = None
     timeouts: Mapping[str, float] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def with_catalogue(self, content: Any) -> Self:
         """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer format."""
@@ -155,6 +157,7 @@ class Settings:
             flow_functions=dict(content["flow_functions"]),
             split_functions=frozenset(content["split_functions"]),
             task_parameters=json.dumps(content.get("task_parameters", {})),
+            elsewhere=dict(content.get("elsewhere", {})),
         )
 
     def timeout_of(self, function: str) -> float:
@@ -179,11 +182,17 @@ class Settings:
         Calls of Cloud Run come from outside the project's networks. If the functions are open through a domain only
         (`base_url` is then not Google's address), Google refuses them at the functions' own addresses.
         """
+        if function in self.elsewhere:  # no domain has it
+            return self.people_address_of(function)
         own = f"https://{self.location}-{self.project}.cloudfunctions.net/"
         by_domain = self.base_url.startswith("https://") and not self.base_url.startswith(own)
         return self.page_address_of(function) if by_domain else self.people_address_of(function)
 
     def _address(self, function: str, suffix: str = "") -> str:
+        if (other := self.elsewhere.get(function, "")).startswith("http://"):
+            return other
+        if other:
+            return self.function_url.format(function=other)
         return self.function_url.format(function=function.replace("_", "-") + suffix)
 
     def account_of(self, queue: str) -> str:
@@ -253,6 +262,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         storage_emulator=get("STORAGE_EMULATOR_HOST", ""),
         payloads=get("SIGNALBOX_PAYLOADS", ""),
         parts=_names(get("SIGNALBOX_PARTS")),
+        elsewhere=json.loads(get("SIGNALBOX_ELSEWHERE") or "{}"),
     )
 
 

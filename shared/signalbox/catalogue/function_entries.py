@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from keyword import iskeyword
 from pathlib import Path
 
+from signalbox.adapters.settings import TASKS_SUFFIX
 from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
 from signalbox.catalogue.origins import check_origins
 from signalbox.core.kit_names import BUCKET, CALL_OBJECT, CALLBACK_KEYS
@@ -24,6 +25,9 @@ INSTANCES_MAX = 1_000
 RUNTIMES = ("python311", "python312", "python313", "python314")  # Google's; the kit needs 3.11
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+DATABASE = re.compile(r"[a-z][a-z0-9]{1,9}")
+"""The name of a database in an entry. It becomes a part of the names of accounts, which have at most 30 characters."""
+
 TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 RESERVED_BEGINNINGS = ("SIGNALBOX_", "GOOGLE_", "X_GOOGLE_", "FUNCTION_", "K_", "GUNICORN_", "CLOUDSDK_", "PYTHON")
@@ -92,6 +96,8 @@ class Function:
     invokes: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     isolated: bool = False
+    database: str = ""
+    """The database of this function and the others that name it, or an empty text for the environment's first one."""
     check_runs: bool = False
     vpc: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
@@ -205,6 +211,9 @@ class Function:
             refuse(not BUCKET.fullmatch(f"gs://{bucket}"), f"archives names {bucket!r}, which is not a bucket's name")
 
     def _needs_no_right_if_isolated(self) -> None:
+        refuse(
+            self.isolated and bool(self.database), "isolated: its account has no right to any database: remove database"
+        )
         needs = ("enqueues", "tasks", "objects", "flows", "secrets", "roles", "invokes", "archives")
         for key in needs if self.isolated else ():
             refuse(
@@ -256,6 +265,11 @@ class Function:
     @property
     def segment(self) -> str:
         return url_segment(self.name)
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The URL segments of its deployments, which are also the ends of the names of their accounts."""
+        return (self.segment, f"{self.segment}{TASKS_SUFFIX}") if self.is_split else (self.segment,)
 
     @property
     def _for_events(self) -> bool:

@@ -13,7 +13,7 @@ so an entry may be ``orders: {}``.
 
 import dataclasses
 import re
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_origin
@@ -31,7 +31,7 @@ from signalbox.catalogue.derived_keys import (
     with_callers,
 )
 from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
-from signalbox.catalogue.function_entries import Function, missing, url_segment
+from signalbox.catalogue.function_entries import DATABASE, Function, missing, url_segment
 from signalbox.catalogue.parts import (
     ALL,
     APIS,
@@ -67,6 +67,7 @@ __all__ = [
     "Schedule",
     "Semaphore",
     "Trigger",
+    "databases_of",
     "load",
     "parse",
     "url_segment",
@@ -80,20 +81,41 @@ OF_A_VERSION = re.compile(r"\d+\.\d+\.\d+")
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
 
 
-def load(path: Path | None = None, *, examples: bool = True) -> Catalogue:
+def load(path: Path | None = None, *, examples: bool = True, database: str = "") -> Catalogue:
     """Return the catalogue in a file (None: that of the project in which the program runs), checked.
 
-    Without `examples`, it lacks the functions below the folder `examples` of the kit's repository.
+    Without `examples`, it lacks the functions below the folder `examples` of the kit's repository. It has the functions
+    whose entries name the `database`, with the parts of the kit that these use; if it is empty, those that name none.
     Raises `CatalogueError` with what to change, `NotAProject`, or `OSError`.
     """
     project = Project.find() if path is None else Project.of(path)
     path = path or project.catalogue
     try:
         content = _content(path)
+        known = databases_of(path) if database else ()
+        refuse(
+            database not in known and bool(database),
+            f"no function has the database {database!r}{closest(database, known)}",
+        )
         if not project.own:
-            return parse(content if examples else _without_examples(content), project.root, examples=examples)
-        catalogue = parse(_with_the_kits(content, project), project.root, INSTALLED_KIT.root)
-        return _checked(catalogue, content)
+            content = content if examples else _without_examples(content)
+            return parse(content, project.root, examples=examples, database=database)
+        whole = _with_the_kits(content, project)
+        catalogue = parse(whole, project.root, INSTALLED_KIT.root, database=database)
+        if database:
+            return catalogue
+        return _checked(
+            catalogue, content, lambda other: parse(whole, project.root, INSTALLED_KIT.root, database=other)
+        )
+    except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def databases_of(path: Path) -> Sequence[str]:
+    """Return the names of the databases in the entries of a catalogue's functions. Raises as `load` does."""
+    try:
+        sections = _mapping("the catalogue", _content(path) or {})
+        return sorted({str(entry["database"]) for _, entry in _entries(sections, "functions") if "database" in entry})
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
 
@@ -131,18 +153,24 @@ def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:
     return own | {kind: _joined(dict(_entries(added, kind)), dict(_entries(own, kind))) for kind in SECTIONS}
 
 
-def _checked(catalogue: Catalogue, content: object) -> Catalogue:
+def _checked(catalogue: Catalogue, content: object, of_database: Callable[[str], Catalogue]) -> Catalogue:
     """Return a project's catalogue if the entries of the kit that its content overrides are deployed.
 
-    Raises `CatalogueError`.
+    `of_database` returns the catalogue of another database, in which they may be. Raises `CatalogueError`.
     """
     own = _mapping("the catalogue", content or {})
-    for name, _ in _entries(own, "functions"):
+    functions = (
+        {name for name, _ in _entries(own, "functions")} - catalogue.functions.keys() - catalogue.elsewhere.keys()
+    )
+    queues = {name for name, _ in _entries(own, "queues")} - catalogue.queues.keys()
+    if functions or queues:
+        for other in map(of_database, sorted(set(catalogue.elsewhere.values()))):
+            functions, queues = functions - other.functions.keys(), queues - other.queues.keys()
+    for name in sorted(functions):
         unused = absent(name) or f"nothing uses {FUNCTIONS.get(name)}, the part of this function of the kit"
-        refuse(name not in catalogue.functions, f"functions.{name}: {unused}, or remove this entry")
-    for name, _ in _entries(own, "queues"):
-        unused = f"queues.{name}: nothing uses this queue of the kit: remove this entry"
-        refuse(name not in catalogue.queues, unused)
+        raise CatalogueError(f"functions.{name}: {unused}, or remove this entry")
+    for name in sorted(queues):
+        raise CatalogueError(f"queues.{name}: nothing uses this queue of the kit: remove this entry")
     return catalogue
 
 
@@ -175,14 +203,19 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def parse(content: object, root: Path, kit: Path | None = None, *, examples: bool = True) -> Catalogue:
-    """Return the catalogue with this content, checked. `root`, `kit` and `examples` are those of `Catalogue`.
+def parse(
+    content: object, root: Path, kit: Path | None = None, *, examples: bool = True, database: str = ""
+) -> Catalogue:
+    """Return the catalogue with this content, checked. The other arguments are those of `Catalogue`.
 
     Raises `CatalogueError`.
     """
     sections = _mapping("the catalogue", content)
     known = {*SECTIONS, "documents", "api", "payloads"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
+    databases = _databases(sections)
+    invoking = parse(content, root, kit, examples=examples).functions.values() if database else ()
+    sections = _of_database(sections, databases, database) if any(databases.values()) else sections
     writers = _document_writers(sections)
     if writers == KIT:
         sections = _without_events_of_documents(sections)
@@ -196,6 +229,8 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
         )  # code comes first
         used = used_parts(uses, verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts
+    if database:
+        sections = _without_unused_queues(sections)
     sections = _with_actions_on_all(sections, places, parts)
     functions = {
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
@@ -218,7 +253,105 @@ def parse(content: object, root: Path, kit: Path | None = None, *, examples: boo
         is_complete="api" not in sections,
         kit=kit,
         examples=examples,
+        database=database,
+        elsewhere={name: other for name, other in databases.items() if other != database},
+        invokers_elsewhere={
+            name: callers
+            for name in functions
+            if (callers := [segment for each in invoking if name in each.invokes for segment in each.segments])
+        },
     )
+
+
+def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
+    """Return the database of each function of the project, which is empty if its entry names none.
+
+    Raises `CatalogueError`.
+    """
+    databases = {}
+    for name, entry in _entries(sections, "functions"):
+        database = entry.get("database", "")
+        refuse(
+            "database" in entry and not (isinstance(database, str) and DATABASE.fullmatch(database)),
+            f"functions.{name}: database is {database!r}; write 2 to 10 lower case letters and digits",
+        )
+        refuse(
+            database in ENVIRONMENTS,
+            f"functions.{name}: database is {database!r}, which is the prefix of an environment: choose another name",
+        )
+        refuse(
+            bool(database) and name in FUNCTIONS,
+            f"functions.{name}: each database has the parts of the kit that it uses",
+        )
+        if name not in FUNCTIONS:
+            databases[name] = database
+    return databases
+
+
+ENVIRONMENTS = ("dev", "prod", "staging")
+"""Environments whose names are usual prefixes. A database's name is a prefix, too."""
+
+OF_ONE_DATABASE = ("indexes", "history", "semaphores", "rates")
+"""The sections whose entries name their database. Triggers and schedules have that of the function that they call."""
+
+
+def _of_database(sections: Mapping[str, Any], databases: Mapping[str, str], chosen: str) -> Mapping[str, Any]:
+    """Return the sections with the entries of one database. Raises `CatalogueError`.
+
+    The functions of the kit are in each of them, and callers over HTTP (`api`) use the first one.
+    """
+    _check_names(sections, set(databases.values()) - {""})
+    refuse(
+        "" not in databases.values() and not sections.get("api"),
+        "functions: each names a database: leave it out in those of one database, which is then the first one",
+    )
+    others = {name for name, database in databases.items() if database != chosen}
+    functions = {name: entry for name, entry in _entries(sections, "functions") if name not in others}
+    return {
+        **sections,
+        "functions": functions,
+        **{
+            kind: {name: entry for name, entry in _entries(sections, kind) if entry.get("function") not in others}
+            for kind in ("triggers", "schedules")
+        },
+        **{kind: dict(_entries_of(sections, kind, databases.values(), chosen)) for kind in OF_ONE_DATABASE},
+        **({"api": []} if chosen else {}),
+    }
+
+
+def _entries_of(
+    sections: Mapping[str, Any], kind: str, databases: Collection[str], chosen: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, entry in _entries(sections, kind):
+        database = entry.pop("database", "")
+        refuse(
+            database not in databases and bool(database), f"{kind}.{name}: no function has the database {database!r}"
+        )
+        if database == chosen:
+            yield name, entry
+
+
+def _check_names(sections: Mapping[str, Any], databases: Collection[str]) -> None:
+    """Refuse a name that begins with that of a database: names of its resources begin with it, too."""
+    for kind in ("functions", "queues", "triggers", "schedules"):
+        for name, _ in _entries(sections, kind):
+            taken = next((each for each in databases if f"{url_segment(name)}-".startswith(f"{each}-")), "")
+            refuse(
+                bool(taken),
+                f"{kind}.{name}: resources of the database {taken} have names that begin with {taken}-: rename one",
+            )
+
+
+def _without_unused_queues(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections without the project's queues that no function of this database uses."""
+    used = {
+        queue
+        for _, entry in _entries(sections, "functions")
+        for key in ("enqueues", "queues")
+        for queue in entry.get(key, ())
+    }
+    kept = {name: entry for name, entry in _entries(sections, "queues") if name in OF_QUEUES or name in used}
+    return {**sections, "queues": kept}
 
 
 def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[str, str]]) -> Iterator[Use]:

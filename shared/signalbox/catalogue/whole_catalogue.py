@@ -61,6 +61,12 @@ class Catalogue:
     kit: Path | None = None
     examples: bool = field(default=True, compare=False)
     """Whether the functions below `examples`, which the kit's repository has, are among the functions."""
+    database: str = ""
+    """The name of the database in its functions' entries; empty for functions without one."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """The databases of the functions that are not in this catalogue, since theirs is another one."""
+    invokers_elsewhere: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The URL segments of deployments without a database that invoke a function of this catalogue, by its name."""
 
     def __post_init__(self) -> None:
         for function in self.functions.values():
@@ -211,7 +217,15 @@ class Catalogue:
         return filter(self.is_of_the_kit, self.functions.values())
 
     def _invoked_can_be_called(self, function: Function) -> None:
+        callers = self.invokers_elsewhere.get(function.name, ())
+        refuse(
+            bool(callers) and "people" not in function.invoked_by,
+            f"functions.{function.name}: {', '.join(sorted(callers))} of another database invokes it: it needs an "
+            "@app.http route, and people in its invoked_by",
+        )
         for name in function.invokes:
+            if name in self.elsewhere and not self.database:
+                continue
             called = self._function(f"functions.{function.name}: invokes", name)
             refuse(
                 "people" not in called.invoked_by,
@@ -247,6 +261,13 @@ class Catalogue:
             refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, but nothing in {kind} names it")
 
     def _function(self, where: str, name: str) -> Function:
+        if name in self.elsewhere:
+            place = (
+                f"the database {self.elsewhere[name]}" if self.elsewhere[name] else "the environment's first database"
+            )
+            raise CatalogueError(
+                f"{where}: {name} has {place}. Only `invokes` of a function without `database` reaches another database"
+            )
         if name not in self.functions:
             raise CatalogueError(f"{where}: there is no function {name!r}{closest(name, self.functions)}")
         return self.functions[name]

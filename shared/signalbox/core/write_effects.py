@@ -18,7 +18,7 @@ from signalbox.core.ports import (
     Stale,
 )
 from signalbox.core.records.queries import Field
-from signalbox.core.records.record_values import INTEGER_MAX, mark_of
+from signalbox.core.records.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, mark_of, record_bytes
 from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import is_server_value
 
@@ -69,14 +69,35 @@ def copied_map(data: Any) -> Stored:
     return {key: value if type(value := data[key]) in _PLAIN else copied(value) for key in sorted(data)}
 
 
-def after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
+def server_time_at(moment: datetime) -> datetime:
+    """Return the `SERVER_TIME` of a request that is processed at a moment: in whole milliseconds."""
+    return moment.replace(microsecond=moment.microsecond // 1_000 * 1_000)
+
+
+def after_write(
+    write: Put | Change, before: Stored, before_bytes: int, added_bytes: int, server_time: datetime
+) -> tuple[Stored, int, dict[Field, Any]]:
+    """Return the record's new data, an upper bound of its size, and the new values of its increments.
+
+    `before` is the record's data, `before_bytes` an upper bound of its size; both are empty if there is no record.
+    `added_bytes` is what `check_commit` has returned for the write. Raises `TooLarge`.
+    """
+    if isinstance(write, Put):
+        data, values = _after_put(write, server_time)
+        return data, added_bytes, values
+    data, values = _after_change(write, before, server_time)
+    bound = before_bytes + added_bytes
+    return data, bound if bound <= RECORD_BYTES_MAX else record_bytes(write.path, map_bytes(data)), values
+
+
+def _after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
     """Return the record's new data and the new values of its increments."""
     plain = {key: value for key, value in put.data.items() if not is_server_value(value)}
     fill = [((key,), value) for key, value in put.data.items() if is_server_value(value)]
     return _filled_in(copied_map(plain), fill, server_time)
 
 
-def after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
+def _after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
     """Return the record's new data and the new values of its increments."""
     data = before
     for field, value in change.fields.items():

@@ -4,12 +4,15 @@ A function with callbacks also has the route of their addresses, whose token is 
 page whose button sends the event by POST, so a program that only follows links, such as a mail scanner, sends nothing.
 """
 
+import base64
+import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import Annotated, Any, cast
+from urllib.parse import quote
 
 from signalbox.adapters.deployed_catalogue import is_called_by_queues
 from signalbox.adapters.http import event_streams
@@ -628,9 +631,24 @@ def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces
 FORM = "application/x-www-form-urlencoded"
 """The media type of the page's button. Its body is empty."""
 
+STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{font:18px/1.5 system-ui,sans-serif;max-width:32rem;margin:12vh auto;padding:0 1.5rem;overflow-wrap:anywhere}"
+    "h1{font-size:1rem;font-weight:600;color:light-dark(#555,#aaa)}p{font-size:1.3rem;white-space:pre-line}"
+    "form{display:flex;flex-wrap:wrap;gap:.75rem}"
+    "button{font:inherit;padding:.6rem 1.4rem;border-radius:.5rem;cursor:pointer;color:inherit;"
+    "border:1px solid light-dark(#999,#777);background:light-dark(#f4f4f4,#333)}"
+    "button:first-child{background:#00695c;border-color:#00695c;color:#fff}"
+    "button:focus-visible{outline:3px solid light-dark(#00695c,#80cbc4);outline-offset:2px}"
+)
+STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
 PAGE = {
     "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{STYLE_HASH}'; form-action 'self'; frame-ancestors 'none'; "
+        "base-uri 'none'"
+    ),
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -638,7 +656,9 @@ PAGE = {
 }
 """The headers of a page. The address is a secret: no other site receives it, and no cache keeps the page."""
 
-HTML = Answer(str, "The page with the question, or the confirmation.", media_type="text/html")
+HTML = Answer(str, "The page with the question, or what was answered.", media_type="text/html")
+
+CHOICE = Parameter("choice", str, "The choice of a button of the page: the event's value. The form is empty.", "Yes")
 
 CallbackToken = Annotated[
     str,
@@ -671,6 +691,7 @@ class CallbackRoutes:
     @declared_callbacks.on(
         "POST",
         "/callbacks/{token}",
+        query=(CHOICE,),
         body={"application/json": Any, FORM: EmptyForm},
         answers={200: HTML, 202: CallbackSentShown},
         refuses=(NoCallback, CallbackExpired, FlowEnded, TooManyEvents, OtherBody),
@@ -679,7 +700,7 @@ class CallbackRoutes:
     def send_callback(self, ports: Ports, request: Request, token: CallbackToken) -> Response:
         """Send the event of a signed address to its run, once. A repeat with the same value changes nothing.
 
-        The body is the event's value. A form is empty, and its value is null.
+        The body is the event's value. A form is empty: its value is `choice`, or null if the page has no choices.
         """
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
@@ -701,18 +722,33 @@ def _callback(function: str, token: str) -> Callback:
 
 def _question(ports: Ports, function: str, token: str) -> Response:
     callback = _callback(function, token)
-    messages.get_callback(ports, callback)
-    question = callback.question or f"{callback.event}?"
-    button = '<form method="post"><button type="submit">Confirm</button></form>'
-    return _html(200, callback.event, f"<p>{escape(question)}</p>\n{button}")
+    sent = messages.sent_by_callback(ports, callback)
+    question = f"<p>{escape(callback.question or f'{callback.event}?')}</p>"
+    if sent:
+        return _html(200, callback.event, f"{question}\n{_answered(callback, sent.value)}")
+    buttons = [f'<button formaction="?choice={quote(each)}">{escape(each)}</button>' for each in callback.choices]
+    form = "".join(buttons) or "<button>Confirm</button>"
+    return _html(200, callback.event, f'{question}\n<form method="post">{form}</form>')
+
+
+def _answered(callback: Callback, value: Json) -> str:
+    """Return the sentence that says what was answered. A value that is not a choice is not shown."""
+    if value in callback.choices:
+        return f"<p>Answered: {escape(str(value))}</p>"
+    return "<p>Thank you. The answer was received.</p>"
 
 
 def _confirmed(ports: Ports, request: Request, function: str, token: str) -> Response:
     if request.header("Content-Length") not in (None, "0"):
         raise UnsupportedMediaType("A form has no fields here. Send the event's value as application/json.")
-    callback = _callback(function, token)
-    messages.post_callback(ports, callback, None)
-    return _html(200, callback.event, "<p>Thank you. Your confirmation was received.</p>")
+    callback, choice = _callback(function, token), request.query.get("choice")
+    if callback.choices and choice not in callback.choices:
+        raise BadQuery(f"`choice` must be one of {', '.join(callback.choices)}.", field="choice")
+    try:
+        messages.post_callback(ports, callback, choice if callback.choices else None)
+    except OtherBody:  # somebody has answered otherwise: the page shows it
+        return replace(_question(ports, function, token), status=409)
+    return _question(ports, function, token)
 
 
 def _page(request: Request, answer: Callable[[], Response]) -> Response:
@@ -727,6 +763,7 @@ def _page(request: Request, answer: Callable[[], Response]) -> Response:
 
 def _html(status: int, title: str, content: str) -> Response:
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    head += f"<style>{STYLE}</style>"
     body = f"<h1>{escape(title)}</h1>\n{content}"
     text = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
     return Response(status, text.encode(), PAGE)

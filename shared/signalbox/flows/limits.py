@@ -56,6 +56,9 @@ class FlowLimits(Limits):
     flow_callback_question_bytes_max: int = 300
     """Bytes of the question on the page of a callback, which its address contains."""
 
+    flow_callback_choice_letters_max: int = 60
+    """Characters of an answer that the page of a callback offers: it is the text of a button."""
+
     flow_callback_token_max: int = 3_200
     """Characters of the signed part of a callback's address. Servers refuse a request line of more than 4,094."""
 

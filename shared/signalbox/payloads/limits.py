@@ -16,9 +16,9 @@ class PayloadLimits(Limits):
     payload_removals_page: int = 100
     """Removals of places that one sweep reads."""
 
-    payload_task_seconds: float = 100 * 24 * 3600
-    """The time for which a payload is kept that only a task names: 31 days of deliveries, 30 for which the failure is
-    kept, and 31 of deliveries of its retry."""
+    payload_task_seconds: float = 130 * 24 * 3600
+    """The time for which a payload is kept that only tasks of a month name: 31 days until the last of them, 31 of its
+    deliveries, 30 for which the failure is kept, and 31 of deliveries of its retry."""
 
 
 LIMITS = PayloadLimits()

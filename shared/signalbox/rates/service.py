@@ -150,7 +150,7 @@ def find(ports: Ports, listing: Listing) -> RatesPage:
 
 
 def _with_count(ports: Ports, view: RateView) -> RateView:
-    if view.rate.alarm_at is None:
+    if view.rate.alarm_at is None and view.rate.paused_at is None:
         return view
     return replace(view, waiting=ports.store.count(waits_query(view.name, 1)))
 

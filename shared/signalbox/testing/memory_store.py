@@ -23,13 +23,11 @@ from signalbox.adapters.system_clock import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import (
-    Change,
     Committed,
     Conflict,
     Data,
     Delete,
     Outcome,
-    Put,
     Query,
     Snapshot,
     Write,
@@ -40,18 +38,18 @@ from signalbox.core.problems import Problem
 from signalbox.core.query_checks import check_query, full_order, is_descending, operands
 from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import ID, Condition, Field
-from signalbox.core.records.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes, same
+from signalbox.core.records.record_values import same
 from signalbox.core.records.value_order import NAN_RANK, NULL_RANK, Key, order_key
 from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import check_commit, check_each
 from signalbox.core.write_effects import (
     MISSING,
     Stored,
-    after_change,
-    after_put,
+    after_write,
     check_guard,
     copied_map,
     masked,
+    server_time_at,
     value_at,
 )
 
@@ -234,8 +232,7 @@ class MemoryStore:
         for write, record in zip(writes, records, strict=True):
             check_guard(write.path, write.guard, record.update_time if record else None)
         at = self._commit_time()
-        strayed = at + self._stray()
-        server_time = strayed.replace(microsecond=strayed.microsecond // 1_000 * 1_000)
+        server_time = server_time_at(at + self._stray())
         steps = [_step(*planned, at, server_time) for planned in zip(writes, records, added_bytes, strict=True)]
         for step in steps:
             self._do(step, at)
@@ -291,22 +288,10 @@ def _checked(snapshot: Snapshot) -> Snapshot:
 def _step(write: Write, before: Record | None, added_bytes: int, at: datetime, server_time: datetime) -> _Step:
     if isinstance(write, Delete):
         return _Step(write.path, before, None, WriteResult(None))
-    if isinstance(write, Put):
-        data, values = after_put(write, server_time)
-        after = _kept_or_new(before, data, added_bytes, at)
-    else:
-        after, values = _changed(write, before, added_bytes, at, server_time)
+    stored, size = (before.data, before.bytes_bound) if before else ({}, 0)
+    data, bytes_bound, values = after_write(write, stored, size, added_bytes, server_time)
+    after = _kept_or_new(before, data, bytes_bound, at)
     return _Step(write.path, before, after, WriteResult(after.update_time, values))
-
-
-def _changed(
-    change: Change, before: Record | None, added_bytes: int, at: datetime, server_time: datetime
-) -> tuple[Record, dict[tuple[str, ...], object]]:
-    data, values = after_change(change, {} if before is None else before.data, server_time)
-    bound = added_bytes if before is None else before.bytes_bound + added_bytes
-    if bound > RECORD_BYTES_MAX:
-        bound = record_bytes(change.path, map_bytes(data))
-    return _kept_or_new(before, data, bound, at), values
 
 
 def _kept_or_new(before: Record | None, data: Stored, bytes_bound: int, at: datetime) -> Record:

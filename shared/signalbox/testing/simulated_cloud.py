@@ -98,8 +98,8 @@ class _KnownTasks(dict[str, frozenset[str]]):
 class FunctionTable:
     """Functions by name. A function of the catalogue is loaded when it is first called, once in each process."""
 
-    def __init__(self, catalogue: Path | None = None) -> None:
-        self._catalogue = _catalogue(catalogue or Project.find().catalogue)
+    def __init__(self, catalogue: Path | None = None, database: str = "") -> None:
+        self._catalogue = _catalogue(catalogue or Project.find().catalogue, database)
         self._variables = {**_placeholders(self._catalogue), **self._catalogue.variables}
         self._apps: dict[str, flask.Flask] = {}
         self._added: set[str] = set()
@@ -224,6 +224,8 @@ class FunctionTable:
         entries = self._catalogue.functions
         if name not in entries:
             there = f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}"
+            if name in self._catalogue.elsewhere:
+                there = f"{name} has another database: add a stand-in for it, harness.add(Function({name!r}))"
             raise UnknownFunction(f"{there}. {absent(name)}".removesuffix(". "))
         with self.variables_set():
             return load(name, entries[name].folder, entries[name].signature_type)
@@ -243,8 +245,8 @@ def _placeholders(catalogue: Catalogue) -> dict[str, str]:
 
 
 @cache
-def _catalogue(path: Path) -> Catalogue:
-    return catalogues.load(path)
+def _catalogue(path: Path, database: str) -> Catalogue:
+    return catalogues.load(path, database=database)
 
 
 def application(function: Function) -> flask.Flask:
@@ -303,12 +305,13 @@ class Platform:
     are the deliveries that ended with a `Problem`, which are not retried.
     """
 
-    def __init__(self, catalogue: Path | None = None) -> None:
+    def __init__(self, catalogue: Path | None = None, *, database: str = "") -> None:
+        """Use the functions of the catalogue with this `database` in their entries; if it is empty, without one."""
         self.clock = ManualClock()
         self.queue = HeldTaskQueue(self.clock)
         self.log = RecordedLog()
         self.store = MemoryStore(lambda: self.clock.now, self._observe)
-        self.functions = FunctionTable(catalogue)
+        self.functions = FunctionTable(catalogue, database)
         indexed = IndexedStore(self.store, (*self.functions.indexes, *INDEXES))
         self.payloads = MemoryPayloads(lambda: self.clock.now)
         self.ports = metered(Ports(indexed, self.queue, self.clock, self.log, self.payloads))

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from signalbox.catalogue.project import NotAProject, Project
+from signalbox.catalogue.project import NotAProject
 from signalbox_tools.cli.deployment_options import of_a_deployment, target_of
 from signalbox_tools.terminal_text import visible, visible_lines
 
@@ -65,7 +65,7 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
         return Client(_answering(url, WRONG_URL))
     try:
         if not project:
-            running = RunningStack.of(Project.find().state).base_url
+            running = RunningStack.of_project(environment).base_url
             return Client(_answering(running, "start the stack again with `signalbox dev`"))
         place = target_of(project, environment, region)
         return Client(place.base_url, token=_token_for(Tokens(partial(tokens_to_call, place, run))))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,7 @@ from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox_tools.deploy.deployment_steps import Deployment
+    from signalbox_tools.deploy.deployment_target import Target
     from signalbox_tools.exports.places import Place
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
@@ -210,15 +212,19 @@ def cost(arguments: tuple[str, ...]) -> int:
 @cli.command()
 def catalogue() -> None:
     """Print the whole catalogue with its origins in the code; write its lock."""
-    from signalbox.catalogue.reading import CatalogueError, load
+    from signalbox.catalogue.reading import CatalogueError, databases_of, load
     from signalbox.catalogue.writing import written
     from signalbox_tools.catalogue_lock import lock, lock_of
 
     with _refusals(CatalogueError):
         file = Project.find().catalogue
-        click.echo(written(load(file), places=True), nl=False)
+        databases = ("", *databases_of(file))
+        for each in databases:
+            click.echo(f"# --- the database {each} ---\n" * bool(each), nl=False)
+            click.echo(written(load(file, database=each), places=True), nl=False)
         changed = lock(file)
-    click.echo(f"# {lock_of(file).name} {'has changed: commit it' if changed else 'is up to date'}")
+    for place in (lock_of(file, each) for each in databases):
+        click.echo(f"# {place.name} {'has changed: commit it' if place in changed else 'is up to date'}")
 
 
 @cli.command()
@@ -238,14 +244,15 @@ def lock(upgrade: bool) -> int:
 @_as_json("Print JSON: a list of {name, files, size_bytes, sha256}.")
 def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
     """Build the zips of the functions NAMES (default: all)."""
-    from signalbox.catalogue.reading import CatalogueError, load
+    from signalbox.catalogue.reading import CatalogueError, databases_of, load
     from signalbox_tools.packaging import zip_building
 
     with _refusals(CatalogueError):
-        content = load(catalogue)
-        if unknown := sorted(set(names) - set(content.functions)):
+        file = catalogue or Project.find().catalogue
+        contents = [load(file, database=each) for each in ("", *databases_of(file))]
+        if unknown := sorted(set(names) - {name for each in contents for name in each.functions}):
             raise click.BadParameter(f"not in the catalogue: {', '.join(unknown)}", param_hint="NAMES")
-        zips = zip_building.build(content, names, out or content.root / "dist")
+        zips = zip_building.build_all(contents, names, out or contents[0].root / "dist")
     click.echo(zip_building.to_json(zips) if as_json else zip_building.table(zips), nl=as_json)
 
 
@@ -393,7 +400,7 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
         in_cloud = CloudSource(reachable(project, environment, region)) if project else None
-        source = in_cloud or LocalSource(RunningStack.of(Project.find().state))
+        source = in_cloud or LocalSource(RunningStack.of_project(environment))
         if as_json:
             click.echo(show_status.status_json(source))
         else:
@@ -418,7 +425,7 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
         in_cloud = CloudSource(reachable(project, environment, region)) if project else None
-        source = in_cloud or RunningStack.of(Project.find().state)
+        source = in_cloud or RunningStack.of_project(environment)
         terminal = Terminal(Console(highlight=False, markup=False, emoji=False), machine=as_json)
         show_status.show_logs(source, terminal, lines, follow=follow)
 
@@ -436,7 +443,7 @@ def flow(run: str, project: str, environment: str, region: str) -> None:
     from signalbox_tools.status.base_url import Absent
 
     with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
-        for line in flows.drawing(run, target_of(project, environment, region) if project else None):
+        for line in flows.drawing(run, target_of(project, environment, region) if project else None, environment):
             click.echo(visible(line))
 
 
@@ -466,7 +473,7 @@ def failures(context: click.Context, project: str, environment: str, region: str
         if replay and events:
             found = events.replay()
         else:
-            found = listing.lines_of(getter(place, "The deployment has no function `failures`."), events)
+            found = listing.lines_of(getter(place, "The deployment has no function `failures`.", environment), events)
         for line in found:
             click.echo(visible(line))
 
@@ -489,7 +496,7 @@ def console(project: str, environment: str, region: str, port: int, act: bool) -
         if project:
             serving.serve(target_of(project, environment, region), port, acts=act)
         else:
-            click.echo(f"{RunningStack.of(Project.find().state).base_url}console")
+            click.echo(f"{RunningStack.of_project(environment).base_url}console")
 
 
 def _still(name: str, text: str) -> None:
@@ -507,7 +514,7 @@ def _still(name: str, text: str) -> None:
 
         with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
             place = reachable(project, environment, region) if project else None
-            catalogue = place.catalogue if place else load()
+            catalogue = place.catalogue if place else load(database=environment.partition(".")[2])
             is_chosen = bool(queues or schedules)
             chosen = (
                 _among("queue", catalogue.queues, queues) if is_chosen else tuple(catalogue.queues),
@@ -518,7 +525,7 @@ def _still(name: str, text: str) -> None:
             else:
                 from signalbox_tools.local import queue_pauses
 
-                getattr(queue_pauses, name)(RunningStack.of(Project.find().state), *chosen)
+                getattr(queue_pauses, name)(RunningStack.of_project(environment), *chosen)
                 counts = f"{counted(len(chosen[1]), 'schedule')} and {counted(len(chosen[0]), 'queue')}"
                 click.echo(f"{name.capitalize()}d {counts} of the local stack.")
 
@@ -544,13 +551,16 @@ def _run(
     step: "Callable[[Deployment], object]",
     *,
     forward: bool = False,
+    databases: bool = False,
     unchecked: bool = False,
 ) -> int:
     """Run a step of a deployment and return the exit status. `answer` is the answer to every question.
 
-    Commands of `signalbox` that it prints have the options of the deployment.
+    With `databases`, the step is then also run for the deployments of the environment's databases. Commands of
+    `signalbox` that it prints have the options of the deployment.
     """
     from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.deploy import deployment_target
     from signalbox_tools.deploy.confirmation import Aborted, typed
     from signalbox_tools.deploy.deployment_steps import Deployment
     from signalbox_tools.deploy.programs import CommandFailed
@@ -559,17 +569,22 @@ def _run(
     forward = forward or os.environ.get("FORWARD") == "1"
     unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
-        target = target_of(*place)
+        first = target_of(*place)
+        for target in (first, *(deployment_target.databases_below(first) if databases else ())):
+            if databases and target is not first:
+                click.echo(f"--- the database {target.of_database} ---")
+            try:
+                options = partial(Deployment, base_url=other_url, forward=forward, unchecked=unchecked)
+                done = step(options(target, partial(_say, target), typed(answer)))
+            except (Aborted, CommandFailed) as error:
+                raise type(error)(target.complete(str(error))) from error
+            if done is False:
+                return 1
+    return 0
 
-        def say(text: str) -> None:
-            click.echo(target.complete(text))
 
-        try:
-            agree = typed(answer)
-            done = step(Deployment(target, say, agree, base_url=other_url, forward=forward, unchecked=unchecked))
-        except (Aborted, CommandFailed) as error:
-            raise type(error)(target.complete(str(error))) from error
-    return 1 if done is False else 0
+def _say(target: "Target", text: str) -> None:
+    click.echo(target.complete(text))
 
 
 YES = click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
@@ -579,11 +594,11 @@ def _agreed(yes: bool) -> str:
     return "yes" if yes or os.environ.get("YES") == "1" or os.environ.get("CI") else ""
 
 
-def _of_the_cloud(step: "Callable[[Deployment], object]") -> click.Command:
+def _of_the_cloud(step: "Callable[[Deployment], object]", *, databases: bool = False) -> click.Command:
     """Return a command that runs a step, with the step's name and docstring, and the options of every deployment."""
 
     def command(project: str, environment: str, region: str, yes: bool) -> int:
-        return _run((project, environment, region), _agreed(yes), step)
+        return _run((project, environment, region), _agreed(yes), step, databases=databases)
 
     return cli.command(step.__name__, help=step.__doc__)(of_a_deployment(required=True)(YES(command)))
 
@@ -594,7 +609,7 @@ def bootstrap(deployment: "Deployment") -> None:
     deployment.bootstrap()
 
 
-@_of_the_cloud
+@partial(_of_the_cloud, databases=True)
 def plan(deployment: "Deployment") -> None:
     """Show what a deployment would change, and save the plan."""
     deployment.plan()
@@ -645,9 +660,8 @@ def deploy(
 ) -> int:
     """Prepare, package, plan, confirm, apply, smoke-test."""
     place = (project, environment, region)
-    return _run(
-        place, _agreed(yes), lambda deployment: deployment.deploy(planned), forward=forward, unchecked=unchecked
-    )
+    options = {"forward": forward, "unchecked": unchecked, "databases": True}
+    return _run(place, _agreed(yes), lambda each: each.deploy(planned), **options)
 
 
 @cli.command()

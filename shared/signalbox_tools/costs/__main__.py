@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.project import KIT
-from signalbox.catalogue.reading import load
+from signalbox.catalogue.project import KIT, NotAProject, Project
+from signalbox.catalogue.reading import databases_of, load
 from signalbox_tools.costs.bill import (
     Line,
     Usage,
@@ -32,6 +32,8 @@ HELP = {
     "per_task": "units of a batch that share a task (per_task)",
     "calls": "calls of objects",
     "steps": "steps of flows",
+    "payloads": "large values of flows, each stored once and read once by another process",
+    "payloads_gib": "GiB of large values that exist at once",
     "documents": "documents in the database, which nightly verifications read once a week",
     "stored_gib": "GiB in the database, with its indexes",
     "backups": "backups that exist at once: 21 with `backups` in the environment's file, as in prod's",
@@ -70,10 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _declared() -> Usage:
     """Return no operations, with what the project's catalogue declares, or the defaults if it cannot be read."""
     try:
-        catalogue = load()
-    except (CatalogueError, OSError):
+        file = Project.find().catalogue
+        catalogues = [load(file, database=each) for each in ("", *databases_of(file))]
+    except (CatalogueError, NotAProject, OSError):
         return Usage()
-    return Usage(writers=catalogue.document_writers, schedules=len(catalogue.schedules))
+    schedules = sum(len(each.schedules) for each in catalogues)
+    return Usage(writers=catalogues[0].document_writers, schedules=schedules)
 
 
 def table(lines: list[Line]) -> str:
@@ -93,8 +97,8 @@ HEAD = (
 EXAMPLE = "No operations were given. Name some: signalbox cost --puts 1000000 --copies 10 --stored-gib 5"
 NOTE = (
     "Dollars a month at list prices (shared/signalbox_tools/costs/prices.yaml); --free-tier takes off what is free.\n"
-    "Other: schedules, files of exports, and the metrics of alerts, which are free until September 2027. Restores,\n"
-    "the transfer of exports to another location and images are not included.\n"
+    "Other: schedules, files of exports, large values, and the metrics of alerts, which are free until September\n"
+    "2027. Restores, the transfer of exports to another location and images are not included.\n"
     "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"
     "own code is not included."
 )

@@ -12,7 +12,7 @@ the free amounts, which Google grants once for a billing account, or for one dat
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class WrongUsage(ValueError):
 class Usage:
     """Operations in a month. `copies` are the documents that embed each put document.
 
+    `payloads` are large values that are stored, and `payloads_gib` those that exist at once.
     `documents` are those that the database stores, which nightly verifications read. `per_task` units of a batch share
     a task. `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes. `schedules`
     are those of the deployment; without any, there is no sweeper. `backups` are the copies that exist at once, and
@@ -59,6 +60,8 @@ class Usage:
     per_task: int = 1
     calls: int = 0
     steps: int = 0
+    payloads: int = 0
+    payloads_gib: float = 0.0
     documents: int = 0
     stored_gib: float = 0.0
     backups: int = 0
@@ -211,7 +214,7 @@ def month_of(
         gib, costs = usage.stored_gib, usage.stored_gib * _gib_month(prices, multi_region)
         stored = Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
         lines.append(stored)
-    lines += _copies(usage, prices, multi_region)
+    lines += [*_payloads(usage, prices, rows, multi_region), *_copies(usage, prices, multi_region)]
     return [*lines, _free(lines, prices, multi_region)] if free_tier else lines
 
 
@@ -226,6 +229,17 @@ def _idle(schedules: int, prices: Mapping[str, Any], rows: Mapping[str, Any], mu
     sweeps = _line(part, prices, rows, multi_region)
     jobs, alerts = schedules * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
     return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": schedules})
+
+
+def _payloads(usage: Usage, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Iterator[Line]:
+    """Iterate over the line of large values: each is stored once and opened once, and the sweeper looks for them."""
+    if usage.payloads or usage.payloads_gib:
+        files = prices["files"]
+        requests = usage.payloads / MILLION * (files["create"] + files["open"])
+        costs = requests + usage.payloads_gib * files["gib_month"]
+        sweeps = _line(Part("", SWEEPS, "payloads", ("sweep",), 0), prices, rows, multi_region)
+        name = "large values, stored and opened once"
+        yield Line(name, usage.payloads, 0, sweeps.firestore, 0, 0, (0.0, 0.0), 0, (costs, costs), sweeps.amounts)
 
 
 def _gib_month(prices: Mapping[str, Any], multi_region: bool) -> float:

@@ -34,7 +34,7 @@ from signalbox_tools.deploy import (
 )
 from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
-from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.deployment_target import Target, databases_below
 from signalbox_tools.deploy.plan_summary import FUNCTION, Plan, added_parts, removed_parts
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
@@ -131,6 +131,10 @@ class Deployment:
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
         emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.queues]
+        for other in databases_below(self.target):
+            self.say(
+                f"The database {other.of_database} has a separate deployment: signalbox destroy -e {other.environment}"
+            )
         self.say(REMAINS)
         return all(emptied)
 

@@ -1,5 +1,9 @@
 """The target of a deployment: a project, an environment with its settings, and the names derived from them.
 
+Functions whose entries name a `database` are a separate deployment, ENVIRONMENT.DATABASE: with another state, prefix,
+database, and everything that follows from them. Its settings are those of the environment's file, except for those
+that only one deployment can have; a file ENVIRONMENT.DATABASE.tfvars.json may change them.
+
 Names and addresses are those of `infra/locals.tf`. The ones here are needed before Terraform has run, or without it: to
 compare them with the project, or as the addresses that a command calls. `tests/infra/deploy` checks that both agree.
 """
@@ -13,11 +17,14 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from signalbox.catalogue.project import KIT, SETTINGS, Project
-from signalbox.catalogue.reading import Catalogue, Trigger, load, url_segment
+from signalbox.catalogue.reading import Catalogue, Trigger, databases_of, load, url_segment
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.function_deployments import is_example
 
 REGION_DEFAULT = "us-central1"
+OF_ONE_DEPLOYMENT = ("create_database", "data_access_logs", "database", "domain", "domain_only", "examples", "prefix")
+"""Settings that the deployments of other databases do not take from the environment's file."""
+
 COMMAND = re.compile(
     r"(?<![\w.])signalbox (adopt|bootstrap|console|deploy|destroy|failures|logs|pause|plan|resume|restore|rollback"
     r"|smoke|status|unlock)\b(?! -)(?!-)"
@@ -49,8 +56,22 @@ class Target:
 
     @property
     def variables(self) -> Path:
-        """The file with the environment's settings: the project's, or the kit's."""
-        return self.folder.variables(self.environment)
+        """The file with the settings for Terraform: the project's, or the kit's.
+
+        For the deployment of a database, `write_variables` writes it.
+        """
+        return self.work / f"variables{SETTINGS}" if self.of_database else self.folder.variables(self.environment)
+
+    @property
+    def of_database(self) -> str:
+        """The database in the entries of the functions that are deployed; empty for functions without one."""
+        return self.environment.partition(".")[2]
+
+    def write_variables(self) -> None:
+        """Write the settings of a database's deployment."""
+        if self.of_database:
+            self.work.mkdir(parents=True, exist_ok=True)
+            self.variables.write_text(json.dumps(dict(self.settings or {}), indent=2), "utf-8")
 
     @property
     def own_file(self) -> Path:
@@ -60,7 +81,7 @@ class Target:
     @property
     def catalogue(self) -> Catalogue:
         """The catalogue as it is now. Raises `CatalogueError`."""
-        return load(self.folder.catalogue)
+        return load(self.folder.catalogue, database=self.of_database)
 
     @property
     def triggers(self) -> Sequence[Trigger]:
@@ -122,8 +143,9 @@ class Target:
 
     def keep(self, name: str, value: str | None) -> str:
         """Write a setting into the project's file of the environment. Return the sentence that reports it."""
-        settings = {**(read(self.project, self.environment, root=self.root).settings or {}), name: value}
         file = self.root / self.own_file
+        base = file if self.of_database else self.folder.variables(self.environment)
+        settings = {**((_settings(base) or {}) if base.is_file() else {}), name: value}
         file.parent.mkdir(exist_ok=True)
         (newer := file.with_suffix(".new")).write_text(f"{json.dumps(settings, indent=2)}\n", "utf-8")
         newer.replace(file)
@@ -160,9 +182,31 @@ def read(project: str, environment: str, region: str = "", root: Path | None = N
     file is not a JSON object.
     """
     root = root or Project.find().root
-    file = Project.at(root).variables(environment)
-    found = Target(project, environment, region, _settings(file) if file.is_file() else None, root)
+    found = Target(project, environment, region, _settings_of(Project.at(root), environment), root)
     return replace(found, region=region or found.setting("region", REGION_DEFAULT))
+
+
+def databases_below(target: Target) -> Sequence[Target]:
+    """Return the deployments of the databases of an environment. Raises `CatalogueError`, `CommandFailed`."""
+    if target.of_database:
+        return ()
+    names = (f"{target.environment}.{each}" for each in databases_of(target.folder.catalogue))
+    return [read(target.project, name, target.region, target.root) for name in names]
+
+
+def _settings_of(project: Project, environment: str) -> Mapping[str, Any] | None:
+    name, _, database = environment.partition(".")
+    file = project.variables(name)
+    if not file.is_file() or not database:
+        return _settings(file) if file.is_file() else None
+    common, own = _settings(file), project.variables(environment)
+    derived = {
+        "prefix": "-".join(filter(None, (common.get("prefix"), database))),
+        "database": f"signalbox-{common.get('environment') or name}-{database}",
+        "catalogue_database": database,
+    }
+    kept = {setting: value for setting, value in common.items() if setting not in OF_ONE_DEPLOYMENT}
+    return MappingProxyType({**kept, **derived, **(_settings(own) if own.is_file() else {})})
 
 
 def _settings(file: Path) -> Mapping[str, Any]:

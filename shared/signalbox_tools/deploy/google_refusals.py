@@ -247,8 +247,8 @@ FOR_GOOD = (
     Refusal(
         "accounts",
         r"iam\.(managed\.)?disableServiceAccountCreation|Service account creation is not allowed",
-        "The organisation does not allow new service accounts in this project; the kit creates up to six, and one for "
-        "each of your functions.",
+        "The organisation does not allow new service accounts in this project; the kit creates up to seven, and one "
+        "for each of your functions.",
         CONSTRAINTS,
         remedy="Ask the organisation's administrator for an exception from "
         "constraints/iam.disableServiceAccountCreation (or iam.managed.disableServiceAccountCreation).",

@@ -48,7 +48,8 @@ Deploy this change after they have ended or are deleted, or keep the parts: use 
 UNCHECKED = """It is not known whether this plan loses tasks, so nothing was changed:
 {lines}
 Deploy it when they can be read: with an account that may list tasks and read the database, and when fewer records wait.
-If you know that nothing waits for what is removed: signalbox deploy {options} --unchecked (make deploy UNCHECKED=1)."""
+If you know that nothing waits for what is removed: signalbox deploy {options} --unchecked
+(make deploy UNCHECKED=1; for signalbox adopt, UNCHECKED=1 in its environment)."""
 UNPROTECTED = """This plan takes {lost} off the database {name}, which has all data of this environment.
 Only the environment prod has it. Write this into {file}: "environment": "prod"
 To give the protection up, take it off first, and then deploy:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from signalbox.catalogue.project import SETTINGS
+from signalbox_tools.catalogue_lock import has_kit_account
 from signalbox_tools.deploy import deployed_place
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.project_facts import Facts
@@ -163,7 +164,7 @@ def _names(target: Target, facts: Facts) -> Iterator[Missing]:
             f"The prefix {target.setting('prefix', '')!r} is not lower case words joined by single hyphens.",
             f"Change prefix in {target.own_file}",
         )
-    accounts = [f"fn-{target.service(each.name)}" for each in facts.declared]
+    accounts = [f"fn-{target.service(each.name)}" for each in facts.declared if not has_kit_account(each)]
     long = [account for account in accounts if len(account) > ACCOUNT_ID_MAX]
     if long:
         yield Missing(

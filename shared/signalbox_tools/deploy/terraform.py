@@ -158,6 +158,7 @@ def of(target: Target, account: str, run: Run) -> Terraform:
     if target.folder.own:
         # The state contains the path, so it is the same on every machine.
         values["dist_dir"] = os.path.relpath(target.folder.dist, target.infra)
+    target.write_variables()
     file = f"-var-file={os.path.relpath(target.variables, target.infra)}"
     sign_in = credentials(target, account, run)
     return Terraform(target.infra, target.work, [file, *_given(values)], run, sign_in)

@@ -13,7 +13,6 @@ from signalbox.catalogue.project import KIT, Project
 from signalbox_tools.catalogue_lock import lock, lock_of
 
 LOCK_FILE = ".terraform.lock.hcl"
-CATALOGUE = lock_of(KIT.catalogue).name
 BOOTSTRAP, SETTINGS = "bootstrap", "*.auto.tfvars.json"
 
 
@@ -24,12 +23,14 @@ def renew(project: Project) -> None:
     if not project.own:
         return
     wanted = {path.relative_to(KIT.infra): path.read_bytes() for path in _files(KIT.infra)}
-    for name, file in ((CATALOGUE, lock_of(project.catalogue)), (LOCK_FILE, project.root / LOCK_FILE)):
+    locks = [(lock_of(KIT.catalogue, each).name, lock_of(project.catalogue, each)) for each in _databases(project)]
+    for name, file in (*locks, (LOCK_FILE, project.root / LOCK_FILE)):
         if file.is_file():
             wanted[Path(name)] = file.read_bytes()
     for path in (project.root / BOOTSTRAP).glob(SETTINGS):
         wanted[path.relative_to(project.root)] = path.read_bytes()
-    for path in (*project.infra.rglob("*.tf"), *project.infra.rglob(SETTINGS)):
+    locks_there = project.infra.glob(lock_of(KIT.catalogue, "*").name)
+    for path in (*project.infra.rglob("*.tf"), *project.infra.rglob(SETTINGS), *locks_there):
         if path.relative_to(project.infra) not in wanted:
             path.unlink()
     for path, content in wanted.items():
@@ -39,10 +40,17 @@ def renew(project: Project) -> None:
             file.write_bytes(content)
 
 
+def _databases(project: Project) -> Iterator[str]:
+    """Iterate over the databases whose functions have locks, and an empty text for the functions without one."""
+    yield ""
+    begin, end = f"{project.catalogue.stem}.", ".lock.yaml"
+    yield from (file.name[len(begin) : -len(end)] for file in project.root.glob(f"{begin}*{end}"))
+
+
 def keep_catalogue(project: Project, say: Callable[[str], None]) -> None:
-    """Write the lock of the catalogue if it has changed, so that Terraform reads the rows of now."""
-    if lock(project.catalogue):
-        say(f"{lock_of(project.catalogue).name} has changed: commit it, so that a changed right shows in a diff.")
+    """Write the locks of the catalogue that have changed, so that Terraform reads the rows of now."""
+    for changed in lock(project.catalogue):
+        say(f"{changed.name} has changed: commit it, so that a changed right shows in a diff.")
     renew(project)
 
 

@@ -5,8 +5,10 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from rich.console import Console
@@ -15,10 +17,10 @@ from signalbox.adapters.settings import SQLITE
 from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Schedule, load
+from signalbox.catalogue.reading import Schedule, databases_of, load
 from signalbox_tools.cli.flow_replay import misfits_of
 from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
-from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from signalbox_tools.local.folder.running_stack import NoStack, RunningStack, folder_of
 from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal
 from signalbox_tools.local.logs.tracebacks import cut
@@ -54,7 +56,7 @@ def serve(
 def _running() -> str:
     """Return the address of this project's running stack, or an empty text."""
     with contextlib.suppress(NoStack, OSError):
-        running = RunningStack.of(Project.find().state)
+        running = RunningStack.of_project()
         return f"The local stack of this project runs already: {running.base_url} (process {running.pid})"
     return ""
 
@@ -68,13 +70,58 @@ def _run(
     project = Project.find()
     if data is None and store == SQLITE:
         data = DataFolder.of(project)
-    stack = Stack(port, project.state, faults, data=data, store=store, synchronous=synchronous, examples=examples)
-    loop = DevLoop(stack, terminal.announce, misfits=misfits_of)
-    loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
-    with _files_of_this_user_only(), stack:
-        _serve(stack, data, terminal, loop)
+    options = _Options(faults, store, synchronous)
+    with _files_of_this_user_only(), contextlib.ExitStack() as others:
+        elsewhere: dict[str, str] = {}
+        for database in databases_of(project.catalogue):
+            other = others.enter_context(_of_database(database, project, data, options, terminal))
+            elsewhere |= other.urls
+            _print_functions(other, f"Serving the database {database}, with its console at {other.base_url}console")
+        stack = options.stack(port, project.state, data, examples=examples, elsewhere=elsewhere)
+        loop = DevLoop(stack, terminal.announce, misfits=misfits_of)
+        loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
+        with stack:
+            _serve(stack, data, terminal, loop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of the stacks of all databases."""
+
+    faults: str
+    store: str
+    synchronous: Synchronous
+
+    def stack(self, port: int | None, folder: Path, data: Path | None, **more: Any) -> Stack:
+        return Stack(port, folder, self.faults, data=data, store=self.store, synchronous=self.synchronous, **more)
+
+
+@contextlib.contextmanager
+def _of_database(
+    database: str, project: Project, data: Path | None, options: _Options, terminal: Terminal
+) -> Iterator[Stack]:
+    """Serve the functions of another database, reload them when they change, and show their logs."""
+    kept = DataFolder(data).of_database(database) if data else None
+    port = DataFolder(kept).port if kept else None
+    stack = options.stack(port, folder_of(project, database), kept, database=database)
+    loop = DevLoop(stack, terminal.announce)
+    loop.watch()
+    with stack:
+        follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
+        follower.start()
+        loop.start()
+        try:
+            yield stack
+        finally:
+            loop.stop()
+            follower.stop()
+
+
+def _print_functions(stack: Stack, heading: str) -> None:
+    width = max(map(len, stack.urls), default=0)
+    sys.stdout.write(f"{heading}\n" + "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items()))
 
 
 @contextlib.contextmanager
@@ -123,8 +170,7 @@ def _print_schedules() -> None:
 
 def _print_urls(stack: Stack, data: Path | None) -> None:
     width = max(map(len, stack.urls), default=0)
-    urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
-    sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
+    _print_functions(stack, f"Serving {stack.base_url} (store: {stack.store})")
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
     _print_schedules()

@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,6 +64,8 @@ class Stack:
     - `settings` are the settings of the functions, except for addresses. If None, the settings follow from the
       catalogue.
     - `examples` is whether it serves the kit's examples, which the repository has.
+    - `database` chooses the functions whose entries name it. If it is empty, these are the functions without one.
+    - `elsewhere` has the addresses of functions of other databases, which other stacks serve.
     - `data` is a folder that keeps documents, queues and events for the next stack. If None, the data ends with this
       stack.
     - `store` is ``sqlite`` or ``emulator``. If it is empty, the environment's variable ``STORE`` is used, and without
@@ -85,6 +88,8 @@ class Stack:
         synchronous: str = "",
         *,
         examples: bool = True,
+        database: str = "",
+        elsewhere: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder.resolve()
         self.store = chosen_store(store or os.environ.get("STORE", ""))
@@ -92,9 +97,9 @@ class Stack:
         level = chosen_level(synchronous or os.environ.get("SYNCHRONOUS", ""))
         chaos = chaos or os.environ.get("CHAOS", "")
         catalogue = catalogue or Project.find().catalogue
-        content = catalogues.load(catalogue, examples=examples)
+        content = catalogues.load(catalogue, examples=examples, database=database)
         check(content)
-        settings = settings or settings_of(content)
+        settings = replace(settings or settings_of(content), elsewhere=elsewhere or {})
         self._data = DataFolder(data.resolve()) if data else None
         places = (catalogue.resolve(), content, self.folder, self._data, emulator)
         self._layout = plan(*places, settings, port, chaos, level)

@@ -1,7 +1,7 @@
 """Build ``NAME.zip`` of the catalogue's functions and describe the size and digest of each."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,15 @@ def build(catalogue: Catalogue, names: Sequence[str], out: Path) -> list[Written
     functions = [catalogue.functions[name] for name in sorted(names or catalogue.functions)]
     packages = [package(function, catalogue.kit or catalogue.root) for function in functions]
     return [write(built, out) for built in packages]
+
+
+def build_all(catalogues: Iterable[Catalogue], names: Sequence[str], out: Path) -> list[Written]:
+    """Package the named functions, or all, of several databases. A function of the kit has one zip."""
+    written: dict[str, Written] = {}
+    for catalogue in catalogues:
+        own = [name for name in names or catalogue.functions if name in catalogue.functions and name not in written]
+        written |= {zipped.name: zipped for zipped in (build(catalogue, own, out) if own else ())}
+    return [written[name] for name in sorted(written)]
 
 
 def table(zips: Sequence[Written]) -> str:

@@ -4,11 +4,12 @@ import difflib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
 from signalbox.catalogue.version import VERSION
 from signalbox_tools.catalogue_lock import lock_of, text_of
 from signalbox_tools.local.store import firestore_emulator
@@ -60,14 +61,15 @@ def _of(project: Project) -> Iterator[Finding]:
     if project.own:
         yield _names(project)
     try:
-        catalogue = load(project.catalogue)
+        catalogues = [load(project.catalogue, database=each) for each in ("", *databases_of(project.catalogue))]
     except (CatalogueError, OSError) as error:
         yield Finding("catalogue", str(error), well=False)
         return
-    own = [each.name for each in catalogue.functions.values() if not catalogue.is_of_the_kit(each)]
+    catalogue = catalogues[0]
+    own = [each.name for found in catalogues for each in found.functions.values() if not found.is_of_the_kit(each)]
     yield Finding("catalogue", f"{counted(len(own), 'function')} of yours: {', '.join(own)}")
-    yield _checked("functions", "import nothing that the cloud lacks", lambda: check_all(catalogue, project.kit.root))
-    yield _lock(project, catalogue)
+    yield _checked("functions", "import nothing that the cloud lacks", partial(_check_all, catalogues, project))
+    yield from (_lock(project, each) for each in catalogues)
     if project.own:
         indexes = upgrade.new_indexes(project, catalogue)
         takes = f"{_listed(indexes)} would be built; each takes a minute or two, and its queries wait for it"
@@ -95,9 +97,14 @@ def _checked(name: str, well: str, check: Callable[[], None]) -> Finding:
     return Finding(name, well)
 
 
+def _check_all(catalogues: Iterable[Catalogue], project: Project) -> None:
+    for each in catalogues:
+        check_all(each, project.kit.root)
+
+
 def _lock(project: Project, catalogue: Catalogue) -> Finding:
     """Compare the lock with what would be deployed now: rights and names that an upgrade or an edit has changed."""
-    file = lock_of(project.catalogue)
+    file = lock_of(project.catalogue, catalogue.database)
     if not file.is_file():
         return Finding(file.name, "not written yet: `signalbox catalogue` or the first deployment does")
     before = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]

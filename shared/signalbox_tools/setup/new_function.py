@@ -85,7 +85,7 @@ def _check(name: str, project: Project, text: str, catalogue: catalogues.Catalog
         raise CannotMake(f"{name}: the name must be lower case words joined by single underscores")
     if name in OF_THE_KIT:
         raise CannotMake(f"{name}: the kit has a function of this name; choose another")
-    if name in catalogue.functions:
+    if name in catalogue.functions or name in catalogue.elsewhere:
         raise CannotMake(f"{name}: the catalogue already has a function of this name; choose another")
     folder = next(iter(files(name, project))).parent
     if (name in TAKEN and not project.own) or (folder.exists() and not _begun(name, project)):

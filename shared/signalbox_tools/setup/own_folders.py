@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.project import Project
 
 OF_THE_KIT = ("functions", "examples")
 
@@ -17,7 +18,9 @@ def own_folders(catalogue: catalogues.Catalogue) -> list[str]:
 
 def main() -> int:
     try:
-        sys.stdout.write(" ".join(own_folders(catalogues.load())) + "\n")
+        file = Project.find().catalogue
+        all_of = [catalogues.load(file, database=each) for each in ("", *catalogues.databases_of(file))]
+        sys.stdout.write(" ".join(sorted({folder for each in all_of for folder in own_folders(each)})) + "\n")
     except (catalogues.CatalogueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from signalbox.catalogue.parts import absent as absent_function
-from signalbox.catalogue.project import Project
 from signalbox_tools import http_client
 from signalbox_tools.deploy.deployment_client import DeploymentClient, tokens_to_call
 from signalbox_tools.deploy.deployment_target import Target
@@ -23,16 +22,16 @@ class Absent(Exception):
     """The requested item does not exist."""
 
 
-def getter(place: Target | None, absent: str) -> Get:
-    """Return the `Get` of a deployment, or of the local stack.
+def getter(place: Target | None, absent: str, environment: str = "") -> Get:
+    """Return the `Get` of a deployment, or of the local stack of an environment's database.
 
     A 404 from a deployment raises `Absent` with the given text. Raises `NoStack` or `CommandFailed`.
     """
-    return _cloud(place, absent) if place else _local()
+    return _cloud(place, absent) if place else _local(environment)
 
 
-def _local() -> Get:
-    base_url = RunningStack.of(Project.find().state).base_url
+def _local(environment: str) -> Get:
+    base_url = RunningStack.of_project(environment).base_url
 
     def get(path: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = json.loads(http_client.send("GET", base_url + path, timeout_seconds=SECONDS_MAX))

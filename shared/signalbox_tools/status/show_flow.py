@@ -15,13 +15,14 @@ class NoRun(Absent):
     """The run does not exist."""
 
 
-def drawing(run_: str, place: Target | None) -> Iterator[str]:
-    """Iterate over the lines of a run ``flow/id``; `place` None is the project's local stack.
+def drawing(run_: str, place: Target | None, environment: str = "") -> Iterator[str]:
+    """Iterate over the lines of a run ``flow/id``; `place` None is the local stack of an environment's database.
 
     Raises `Absent`, `NoStack`, `CommandFailed`, `SmokeTestFailed` or `OSError`.
     """
-    get = getter(place, "There is no such run.")
-    return lines_of(run_, place.catalogue if place else load(), get, datetime.now(UTC))
+    get = getter(place, "There is no such run.", environment)
+    catalogue = place.catalogue if place else load(database=environment.partition(".")[2])
+    return lines_of(run_, catalogue, get, datetime.now(UTC))
 
 
 def lines_of(run_: str, catalogue: Catalogue, get: Get, now: datetime) -> Iterator[str]:

@@ -45,7 +45,7 @@ def stepping(folder: Path) -> Iterator[httpx.Client]:
     catalogue = folder / "project" / "infra" / "catalogue.yaml"
     catalogue.parent.mkdir(parents=True)
     catalogue.write_text(yaml.safe_dump(content), "utf-8")
-    with Stack(folder=folder / "state", catalogue=catalogue, store="emulator") as stack:
+    with Stack(folder=folder / "state", catalogue=catalogue) as stack:
         limits = httpx.Limits(max_connections=CLIENTS)
         with httpx.Client(base_url=f"{stack.base_url}stepper/flows/", timeout=60, limits=limits) as client:
             yield client

@@ -3,7 +3,7 @@
 python -m tests.bench.semaphores --pairs 2000
 
 The kit's pairs go over HTTP and the queue: a wait that names a task, the task under its lease, its signal. Beside them
-plain acquires over HTTP, which poll or wait, bare client calls on the same emulator, and Redis and ZooKeeper where they
+plain acquires over HTTP, which poll or wait, bare calls of the same store, and Redis and ZooKeeper where they
 are installed: all these hold a permit in a client's thread and run no task. A grant is measured from the call to the
 moment the permit is held. Numbers of a laptop compare with each other, not with the cloud.
 """
@@ -18,9 +18,7 @@ from pathlib import Path
 
 from signalbox.semaphores.limits import LIMITS
 from signalbox_tools.local.logs.call_totals import LogStats
-from signalbox_tools.local.stack import Stack
-from signalbox_tools.local.store import firestore_emulator
-from tests.bench.bench_stack import Stage
+from tests.bench.bench_stack import Stage, staged
 from tests.bench.figures import CHECK_FAILED, Figure
 from tests.bench.semaphores import redis_and_zookeeper
 from tests.bench.semaphores.bare_firestore import Guarded, Transactions
@@ -107,6 +105,8 @@ class Bench:
     def _bare(self) -> Iterator[str]:
         guarded = Guarded(self._stage.store, PERMITS)
         yield from map(line, self._alone_and_together("bare, guarded retries", guarded.pair))
+        if self._stage.is_sqlite:
+            return
         with contextlib.closing(Transactions(self._stage.host, self._stage.project, PERMITS)) as transactions:
             yield from map(line, self._alone_and_together("bare, transactions", transactions.pair))
             yield note(f"transactions the library gave up: {transactions.given_up:,}")
@@ -159,15 +159,9 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=2_000, help="of each way (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=CLIENTS, help="at once (default: %(default)s)")
     chosen = parser.parse_args()
-    if firestore_emulator.find_installed() is None:
-        print(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}", file=sys.stderr)
-        return 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with (
-            Stack(folder=folder / "state", catalogue=catalogue(folder / "project"), store="emulator") as stack,
-            Stage(stack) as stage,
-        ):
+        with staged(folder / "state", catalogue(folder / "project")) as stage:
             bench = Bench(stage, chosen.clients, chosen.pairs)
             for each in bench.lines():
                 print(each, flush=True)

@@ -1,4 +1,4 @@
-"""The same job by bare calls of Firestore's client on the same emulator: a list of holders in one record.
+"""The same job by bare calls of the same store, or of Google's client: a list of holders in one record.
 
 There is no wait queue: a client without a permit polls. There is no lease, fencing token or task: a holder that dies
 keeps its permit.

@@ -24,12 +24,13 @@ from tests.required_programs import EMULATOR
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    EMULATOR.require()  # the bench measures the emulator
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("emulator", marks=pytest.mark.marathon)])
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    if request.param == "emulator":
+        EMULATOR.require()
     with (
         tempfile.TemporaryDirectory() as folder,
-        Stack(folder=Path(folder), store="emulator") as stack,
+        Stack(folder=Path(folder), store=request.param) as stack,
         Stage(stack) as stage,
     ):
         yield stage
@@ -52,7 +53,7 @@ def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(s
 @pytest.mark.marathon  # `make bench` fails in the same way
 def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
     table, [figure] = parted(lines(stage, copies_max=10, calls=5))
-    assert (figure.what, figure.anchor) == ("a change shown in 10 copies", "bare client calls")
+    assert (figure.what, figure.anchor) == ("a change shown in 10 copies", "bare calls of the store")
     assert [line.split()[0] for line in table] == [
         *("put", "get", "query", "bulk"),
         *("copies", "10", "growth", "its"),

@@ -145,3 +145,8 @@ def test_only_the_last_payloads_stay_in_memory(monkeypatch: pytest.MonkeyPatch) 
         kept.create(key, b"12345", OWNER)
     assert [kept.read(key) for key in ("c", "b", "a")] == [b"12345"] * 3
     assert counts == ["stored"] * 3 + ["opened"]
+
+
+def test_other_users_of_the_machine_cannot_read_the_files(tmp_path: Path) -> None:
+    FilePayloads(tmp_path / "payloads").create(KEY, b"1", OWNER)
+    assert (tmp_path / "payloads").stat().st_mode & 0o777 == 0o700

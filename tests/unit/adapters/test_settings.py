@@ -62,6 +62,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_PAYLOADS": "gs://payloads",
             "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
+            "SIGNALBOX_ELSEWHERE": '{"cards": "payments-cards"}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -107,6 +108,7 @@ def test_every_setting_has_its_variable() -> None:
         "gs://payloads",
         {"documents"},
         {"albums": 60},
+        {"cards": "payments-cards"},
     )
 
 
@@ -153,6 +155,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
             "SIGNALBOX_PARTS": '["documents"]',
             "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
+            "SIGNALBOX_ELSEWHERE": '{"cards": "payments-cards"}',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen

@@ -33,8 +33,10 @@ other_function.callbacks()
 
 
 @shop.flow
-async def order(seconds: float = 60, question: str = "", waits: bool = True) -> Any:
-    address = await flow.callback("approved", through="approvals", expires_seconds=seconds, question=question)
+async def order(seconds: float = 60, question: str = "", waits: bool = True, choices: list[str] | None = None) -> Any:
+    address = await flow.callback(
+        "approved", through="approvals", expires_seconds=seconds, question=question, choices=choices or ()
+    )
     flow.progress(address)
     await remember.call(address=address)
     return await flow.event("approved") if waits else address
@@ -163,7 +165,9 @@ def test_the_page_asks_and_its_button_sends_the_event(harness: Harness) -> None:
     assert page.status_code == 200
     assert "&lt;b&gt;Pay &amp; ship?&lt;/b&gt;" in page.text
     assert "<script" not in page.text
-    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'; form-action 'self'")
+    policy = page.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "form-action 'self'; frame-ancestors 'none'" in policy
     assert page.headers["Cache-Control"] == "no-store"
     assert page.headers["Referrer-Policy"] == "no-referrer"
     harness.travel(5)
@@ -172,6 +176,46 @@ def test_the_page_asks_and_its_button_sends_the_event(harness: Harness) -> None:
     assert (sent.status_code, sent.mimetype) == (200, "text/html")
     assert result(harness) is None
     assert flows("order", "7").status().state == "completed"
+
+
+def chosen(harness: Harness, path: str, choice: str) -> TestResponse:
+    """Press the button of a choice."""
+    return post(harness, f"{path}?choice={choice}", json=None, headers=FORM)
+
+
+def test_the_button_of_a_choice_sends_it_and_the_page_then_shows_what_was_answered(harness: Harness) -> None:
+    path = started(harness, "7", choices=["Yes", "No & <never>"])
+    page = harness.call("approvals", path).text
+    assert page.count("<button") == 2
+    assert "No &amp; &lt;never&gt;</button>" in page
+    assert "Answered: No &amp; &lt;never&gt;" in chosen(harness, path, "No%20%26%20%3Cnever%3E").text
+    other = chosen(harness, path, "Yes")
+    assert (other.status_code, "Answered: No" in other.text) == (409, True)
+    assert result(harness) == "No & <never>"
+    again = harness.call("approvals", path)
+    assert ("Answered: No" in again.text, "<button" in again.text) == (True, False)
+
+
+@pytest.mark.parametrize("choice", ["", "Maybe"])
+def test_what_is_no_choice_is_refused_and_sends_nothing(harness: Harness, choice: str) -> None:
+    path = started(harness, "7", choices=["Yes", "No"])
+    refused = chosen(harness, path, choice)
+    assert (refused.status_code, "one of Yes, No" in refused.text) == (400, True)
+    assert chosen(harness, path, "No").status_code == 200
+    assert result(harness) == "No"
+
+
+def test_what_another_system_has_sent_is_not_shown(harness: Harness) -> None:
+    path = started(harness, "7", choices=["Yes", "No"])
+    post(harness, path, {"by": "ann"})
+    assert "ann" not in (page := harness.call("approvals", path).text)
+    assert "The answer was received" in page
+
+
+@pytest.mark.parametrize("choices", ["Yes", ["Yes", "Yes"], [""], ["x" * 61], [1]])
+def test_choices_are_different_short_texts(choices: Any) -> None:
+    with pytest.raises(BadFlow, match="`choices` must be"):
+        Callback.checked("approvals", ("order", "7", "i"), "approved", 1, "", choices)
 
 
 def test_the_address_is_in_the_log_so_a_rotation_changes_no_replay(harness: Harness, path: str) -> None:

@@ -227,7 +227,9 @@ def test_a_callback_costs_what_an_event_costs() -> None:
     assert shop.world.cost_of(lambda: messages.post_callback(shop.ports, callback, "yes")) == row_cost(
         "flows", "callback"
     )
-    assert shop.world.cost_of(lambda: messages.get_callback(shop.ports, callback)) == row_cost("flows", "look")
+    assert shop.world.cost_of(lambda: messages.sent_by_callback(shop.ports, callback)) == row_cost(
+        "flows", "callback_page"
+    )
     assert of(shop, "turn") == row_cost("flows", "event_run")
 
 

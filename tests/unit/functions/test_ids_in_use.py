@@ -94,6 +94,11 @@ DOORS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"value": 1},
         {"value": 2},
     ),
+    "POST /{function}/flows/{flow}/{id}/updates/{name}": (
+        "shop/flows/buy/run/updates/paid",
+        {"value": 1},
+        {"value": 2},
+    ),
     "POST /{function}/objects/{class_name}/{key}/calls/{call_id}/then": (
         "shop/objects/Cart/bob/calls/first/then",
         {"continuation": TASK},

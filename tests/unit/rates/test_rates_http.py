@@ -104,6 +104,7 @@ def test_a_paused_rate_grants_nothing_and_a_resumed_one_its_burst_at_most(world:
     assert refused.headers["Retry-After"] == "60"
     assert world.ask("POST", "/openai/acquire", first).json == {"granted": True}  # a repeat takes nothing
     assert world.ask("GET", "/openai").json == {**paused, "waiting": 1}
+    assert world.ask("GET", "/").json["rates"] == [{**paused, "waiting": 1}]
     assert "paused_at" not in world.ask("POST", "/openai/resume").json
     assert world.ask("POST", "/openai/acquire", {}).json["granted"] is False  # the wait is first
     world.advance(1)

@@ -1,7 +1,6 @@
 """A call is enqueued now or later, once for an id, and once for all deliveries of the task that makes it."""
 
 import re
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -103,7 +102,7 @@ def test_a_call_without_an_id_is_enqueued_each_time_and_costs_one_task(harness: 
     harness.run()
     assert mails.sent == ["ann", "ann"]
     harness.post("mails", json={})
-    assert handled(harness) == asdict(row_cost("tasks", "enqueue"))
+    assert handled(harness) == row_cost("tasks", "enqueue").to_json()
 
 
 def handled(harness: Harness) -> dict[str, object]:
@@ -140,9 +139,9 @@ def test_an_id_runs_once_also_when_the_name_of_its_task_is_free_again(harness: H
 
 def test_an_id_costs_a_receipt_and_an_outbox_record_and_a_repeat_one_read(harness: Harness, mails: Mails) -> None:
     harness.post("mails", json={"id": "order-7"})
-    assert handled(harness) == asdict(row_cost("tasks", "enqueue_id"))
+    assert handled(harness) == row_cost("tasks", "enqueue_id").to_json()
     harness.post("mails", json={"id": "order-7"})
-    assert handled(harness) == asdict(row_cost("tasks", "enqueue_repeat"))
+    assert handled(harness) == row_cost("tasks", "enqueue_repeat").to_json()
 
 
 def test_a_task_enqueues_once_for_all_its_deliveries_also_hours_later(harness: Harness, mails: Mails) -> None:

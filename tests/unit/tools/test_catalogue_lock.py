@@ -49,7 +49,7 @@ def test_a_lock_is_written_only_if_it_has_changed(root: Path) -> None:
     file = root / "infra" / "catalogue.yaml"
     file.parent.mkdir()
     file.write_text("functions:\n  shop: {}\n")
-    assert [lock(file), lock(file)] == [True, False]
+    assert [lock(file), lock(file)] == [[lock_of(file)], []]
 
 
 def test_a_lock_is_read_as_the_rows_that_were_written(root: Path) -> None:
@@ -72,6 +72,7 @@ def test_a_private_function_is_one_deployment_with_all_its_settings(root: Path) 
         "open": False,
         "enqueues": [],
         "invokes": [],
+        "invokers_elsewhere": [],
         "roles": ["roles/aiplatform.user"],
         "secrets": {"KEY": {"secret": "mail", "version": "latest"}, "OLD": {"secret": "mail", "version": "3"}},
         "archives": [],

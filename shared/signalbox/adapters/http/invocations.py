@@ -69,7 +69,7 @@ def invoke(
     if not path.startswith("/"):
         raise ValueError(f"The path of a call of {function} must begin with a slash; {path!r:.80} does not.")
     sent = b"" if body is None else render(body)
-    status, answer = (_bound or _send)(Invocation(function, method, path, sent, timeout_seconds))
+    status, answer = (_bound or send)(Invocation(function, method, path, sent, timeout_seconds))
     if status in TRY_AGAIN:
         raise Unavailable(f"{function} answered {status}: {_reason(answer)}", retry_after_seconds=1)
     if status >= SERVER_ERROR:
@@ -114,7 +114,7 @@ def _reason(answer: bytes) -> str:
     return ": ".join(str(problem[name]) for name in ("title", "detail") if name in problem) or "no reason given"
 
 
-def _send(invocation: Invocation) -> tuple[int, bytes]:
+def send(invocation: Invocation) -> tuple[int, bytes]:
     """Call over HTTPS with an identity token of this function's account.
 
     Its audience is the called function's own address, also if the call goes through a domain.

@@ -4,6 +4,10 @@
 process is woken at once, while SQLite's own waiting sleeps for milliseconds and can starve. The kernel releases the
 locks of a process that is killed, since a forked process does not keep them.
 
+**Forks.** SQLite keeps the locks of a process in the memory of the process. A forked process inherits the memory and
+not the locks: it would wait for ever for a commit that was under way, and its reads would be unprotected. So it may
+open a file only if no connection to the file was open at the fork.
+
 **Time.** The time of a store is a steady clock, which counts from the boot of the machine, plus an offset in the file.
 The offset only increases: it is raised if the machine's clock, or after a boot the last commit, is ahead of the store's
 time. So the store's time follows a clock that is set forward, and continues when a clock is set back, in all processes
@@ -135,12 +139,14 @@ class Connection:
     """
 
     def __init__(self, file: Path, synchronous: Synchronous) -> None:
+        self.identity = (0, 0)
         try:
             self._lock = file.with_name(f"{file.name}.lock").open("ab", buffering=0)
         except OSError as error:
             raise StoreFileError(f"{file} cannot be used: {error.strerror}.{_advice(error)}") from error
         _opened.add(self)
         try:
+            _refuse_inherited(file)
             self.db = sqlite3.connect(
                 file,
                 timeout=LOCKED_SECONDS_MAX,
@@ -151,6 +157,9 @@ class Connection:
         except sqlite3.Error as error:
             self._lock.close()
             raise StoreFileError(cannot_be_used(file, error)) from error
+        except StoreFileError:
+            self._lock.close()
+            raise
         try:
             with self.exclusive():
                 self.db.execute("PRAGMA journal_mode = WAL")
@@ -159,6 +168,7 @@ class Connection:
             self.db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
             self.db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT_MAX}")
             [self.file_id] = self.db.execute("SELECT file_id FROM head").fetchone()
+            self.identity = _identity(file)
         except sqlite3.Error as error:
             self.close()
             raise StoreFileError(cannot_be_used(file, error)) from error
@@ -221,9 +231,11 @@ class Connection:
                 if self.db.in_transaction:  # before the lock is released
                     self.db.execute("ROLLBACK")
 
-    def close_lock(self) -> None:
-        """Close the lock only, which does not release it if another process has it open."""
+    def close_lock(self) -> bool:
+        """Close the lock only, which does not release it if another process has it open. Return whether it was open."""
+        was_open = not self._lock.closed
         self._lock.close()
+        return was_open
 
     def head(self) -> Head:
         """Read the row `head` in the open transaction."""
@@ -238,11 +250,27 @@ class Connection:
 
 _opened: "WeakSet[Connection]" = WeakSet()
 
+_inherited: "list[Connection]" = []
+"""The connections that were open when this process was forked. They are kept, since closing one ends a transaction."""
+
 
 def _close_locks() -> None:
     """Close the locks of a forked process: they would hold what the process that forked had locked when it died."""
-    for connection in list(_opened):
-        connection.close_lock()
+    _inherited.extend(connection for connection in list(_opened) if connection.close_lock())
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """Return what distinguishes a file for SQLite, whatever its name."""
+    found = file.stat()
+    return found.st_dev, found.st_ino
+
+
+def _refuse_inherited(file: Path) -> None:
+    if _inherited and file.exists() and any(each.identity == _identity(file) for each in _inherited):
+        raise StoreFileError(
+            f"{file} was open when this process was forked, so this process cannot use it. Open it only after the "
+            "fork, or start the process anew (multiprocessing: the method `spawn`)."
+        )
 
 
 register_at_fork(after_in_child=_close_locks)

@@ -50,7 +50,6 @@ from signalbox.core.ports import (
     Change,
     Committed,
     Conflict,
-    Data,
     Delete,
     Outcome,
     Put,
@@ -64,10 +63,10 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.query_checks import check_query
 from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import Field
-from signalbox.core.records.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes
+from signalbox.core.records.record_values import map_bytes, record_bytes
 from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import check_commit, check_each, is_server_value
-from signalbox.core.write_effects import Stored, after_change, after_put, check_guard, copied_map, masked
+from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at
 
 SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
 SELECT = "SELECT number, data, bytes_bound, created_at, updated_at FROM records WHERE collection = ? AND id = ?"
@@ -526,26 +525,12 @@ def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None,
     values: Mapping[Field, object] = {}
     bound = added_bytes
     if text is None:
-        data, values = _computed(write, before, time)
+        stored, size = (decoded(before.text), before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
+        data, bound, values = after_write(write, stored, size, added_bytes, server_time_at(instant(time)))
         text = encoded(data)
-        if isinstance(write, Change):
-            bound = _bound(write.path, data, added_bytes + (before.bytes_bound if before else 0))
     kept = before is not None and before.text == text
     updated_at = before.updated_at if before is not None and kept else time
     return _Step(write.path, before, text, bound, WriteResult(instant(updated_at), values))
-
-
-def _computed(write: Put | Change, before: _Row | None, time: int) -> tuple[Stored, Mapping[Field, object]]:
-    """Return the new data of a record, and the new values of its increments."""
-    server_time = instant(time // 1_000 * 1_000)
-    if isinstance(write, Put):
-        return after_put(write, server_time)
-    return after_change(write, decoded(before.text) if before else {}, server_time)
-
-
-def _bound(path: str, data: Data, bound: int) -> int:
-    """Return an upper bound of a changed record's size. Raises `TooLarge`."""
-    return bound if bound <= RECORD_BYTES_MAX else record_bytes(path, map_bytes(data))
 
 
 def _replace_entries(db: sqlite3.Connection, indexes: Sequence[tuple[int, IndexKey]], step: _Step, record: int) -> None:

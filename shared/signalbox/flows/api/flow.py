@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import FunctionType, UnionType
@@ -234,13 +234,16 @@ def _first_parameter(function: Callable[..., Any], *, eval_str: bool) -> inspect
     return next(iter(inspect.signature(function, eval_str=eval_str).parameters.values()), None)
 
 
-def callback(event: str, *, through: str, expires_seconds: float, question: str = "") -> Inline[str]:
+def callback(
+    event: str, *, through: str, expires_seconds: float, question: str = "", choices: Sequence[str] = ()
+) -> Inline[str]:
     """Return a command whose result is an address at which `event` can be sent to this run once, for `expires_seconds`.
 
-    `through` is a function that calls `app.callbacks()`. The page at the address shows `question`, and its button sends
-    the event with the value null; a POST with a JSON body sends the body. The address is a secret. An inline step signs
-    it, so the address is the same in every replay. Raises `BadFlow` if `expires_seconds` is more than a year, or
-    `question` has more than 300 bytes.
+    `through` is a function that calls `app.callbacks()`. The page at the address shows `question` and a button for each
+    of the `choices`, whose text is the event's value. Without choices it has one button, and the value is null. A POST
+    with a JSON body sends the body. The address is a secret. An inline step signs it, so the address is the same in
+    every replay. Raises `BadFlow` if `expires_seconds` is more than a year, `question` has more than 300 bytes, or a
+    choice more than 60 characters.
     """
     driver = running_flow("flow.callback")
     if not 0 < expires_seconds <= LIMITS.flow_callback_seconds_max:
@@ -250,7 +253,7 @@ def callback(event: str, *, through: str, expires_seconds: float, question: str 
         )
     context, incarnation = driver.context, driver.position.seed.rpartition("-")[0]
     expires_at = int(now().timestamp() + expires_seconds)
-    made = Callback.checked(through, (context.flow, context.id, incarnation), event, expires_at, question)
+    made = Callback.checked(through, (context.flow, context.id, incarnation), event, expires_at, question, choices)
 
     def sign(step: TaskContext) -> str:
         token = replace(made, operation=step.operation).token(keys_of(settings().callback_keys))

@@ -24,7 +24,7 @@ from dataclasses import astuple
 from datetime import datetime
 from typing import Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.model.addresses import FlowAddress
@@ -56,7 +56,7 @@ class Callback:
     """The right to send `event` to the run `id` of `flow`, through `function`, until `expires_at`.
 
     `incarnation` distinguishes the runs that have had the same id; `operation` distinguishes the callbacks of one run.
-    `expires_at` is in seconds since 1970, UTC. The page shows `question`.
+    `expires_at` is in seconds since 1970, UTC. The page shows `question`, with a button for each of the `choices`.
     """
 
     function: str
@@ -67,9 +67,18 @@ class Callback:
     expires_at: int
     question: str = ""
     operation: str = ""
+    choices: tuple[str, ...] = ()
 
     @classmethod
-    def checked(cls, function: str, run: tuple[str, str, str], event: str, expires_at: int, question: str) -> Self:
+    def checked(
+        cls,
+        function: str,
+        run: tuple[str, str, str],
+        event: str,
+        expires_at: int,
+        question: str,
+        choices: Sequence[str] = (),
+    ) -> Self:
         """Return a callback of a `run` (flow, id, incarnation). Raises `BadFlow`."""
         if not isinstance(function, str) or not function:
             raise BadFlow("`through` must be the name of a function that calls `app.callbacks()`.", field="through")
@@ -77,9 +86,16 @@ class Callback:
         if too_long:
             detail = f"`question` must be a string of at most {LIMITS.flow_callback_question_bytes_max} bytes."
             raise BadFlow(detail, field="question")
-        callback = cls(function, *run, check_event_name(event), expires_at, question)
+        letters_max = LIMITS.flow_callback_choice_letters_max
+        texts = not isinstance(choices, str) and all(isinstance(each, str) for each in choices)
+        if not texts or len(set(choices)) < len(choices) or not all(0 < len(each) <= letters_max for each in choices):
+            detail = f"`choices` must be different strings of 1 to {letters_max} characters."
+            raise BadFlow(detail, field="choices")
+        callback = cls(function, *run, check_event_name(event), expires_at, question, choices=tuple(choices))
         if len(callback._payload()) + 200 > LIMITS.flow_callback_token_max:  # operation, key id and signature
-            raise BadFlow("The address would be too long: shorten the run's id, the event's name or the question.")
+            raise BadFlow(
+                "The address would be too long: shorten the run's id, the event's name, the question or the choices."
+            )
         return callback
 
     @property
@@ -101,6 +117,7 @@ class Callback:
         if key is None or not hmac.compare_digest(_signature(signed, key).encode(), signature.encode()):
             raise not_valid()
         callback = cls(*json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
+        callback = replace(callback, choices=tuple(callback.choices))
         if callback.function != function:
             raise not_valid()
         return callback

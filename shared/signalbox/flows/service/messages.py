@@ -20,11 +20,20 @@ from signalbox.flows.machine.stuck import checked_json
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.labels import utf8_bytes
-from signalbox.flows.model.messages import Cancel, Event, Incoming, Message, Update, message_to_record, update_id
+from signalbox.flows.model.messages import (
+    Cancel,
+    Event,
+    Incoming,
+    Message,
+    Update,
+    message_from_record,
+    message_to_record,
+    update_id,
+)
 from signalbox.flows.model.payloads import place_of_events
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents, TooManyUpdates
-from signalbox.flows.service.reads import get, read_header
-from signalbox.mailboxes.model.messages import message_path
+from signalbox.flows.service.reads import get, present
+from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import message_put
 from signalbox.payloads.model import Outgoing
@@ -61,11 +70,25 @@ def post_update(ports: Ports, address: FlowAddress, name: str, value: Any, id_: 
 
 def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
     """Return the run of a callback. Raises `NoCallback`, `CallbackExpired`."""
+    [read] = ports.store.read(header_path(callback.address.base))
+    return _run_of(callback, read)
+
+
+def sent_by_callback(ports: Ports, callback: Callback) -> Event | None:
+    """Return the event that was sent by a callback, or None. Raises `NoCallback`, `CallbackExpired`."""
+    base = callback.address.base
+    read, sent = ports.store.read(header_path(base), message_path(base, callback_message(base, callback.operation)))
+    _run_of(callback, read)
+    message = message_from_record(sent.data) if sent.data is not None else None
+    return message if isinstance(message, Event) and message.incarnation == callback.incarnation else None
+
+
+def _run_of(callback: Callback, read: Snapshot) -> FlowHeader:
     try:
-        header, now = read_header(ports.store, callback.address)
+        header = present(read, callback.address)
     except NoFlow:
         raise not_valid() from None
-    callback.check(header, now)
+    callback.check(header, read.read_time)
     return header
 
 

@@ -60,6 +60,15 @@ class DataFolder:
         """Return the folder that keeps the data of a project unless another one is named."""
         return project.state / "data"
 
+    def of_database(self, database: str) -> Path:
+        """Return the folder that keeps the data of the functions of a database, next to this one."""
+        return self.path.with_name(f"{self.path.name}.{database}")
+
+    @property
+    def port(self) -> int | None:
+        """The port that the tasks in the folder call, or None."""
+        return self._state().get("port")
+
     @property
     def seed(self) -> Path | None:
         """The file that the emulator imports, or None."""
@@ -116,14 +125,18 @@ class DataFolder:
                 shutil.rmtree(old, ignore_errors=True)
 
     def clear(self) -> bool:
-        """Delete all data; return whether there was any. Raises `FolderInUse` while a stack uses the folder."""
+        """Delete all data, also that of other databases; return whether there was any.
+
+        Raises `FolderInUse` while a stack uses the folder.
+        """
+        others = [each.clear() for each in map(DataFolder, self.path.parent.glob(f"{self.path.name}.*"))]
         if not self.path.is_dir():
-            return False
+            return any(others)
         with locked(self.path):
             found = [path for pattern in ALL_DATA for path in self.path.glob(pattern)]
             for path in found:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return bool(found)
+        return bool(found) or any(others)
 
     def close(self, **more: Any) -> None:
         """Note that a stack has saved its data and left the folder."""

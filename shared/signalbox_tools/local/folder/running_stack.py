@@ -15,6 +15,7 @@ from typing import Self, get_args
 
 from signalbox.adapters.settings import SQLITE
 from signalbox.adapters.sqlite.file import Synchronous
+from signalbox.catalogue.project import Project
 from signalbox_tools import http_client
 
 FILE = "stack.json"
@@ -24,6 +25,11 @@ SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
 NONE_RUNS = "No local stack runs here. Start one: signalbox dev"
 RESPONSE_SECONDS_MAX = 5.0
 HERE = re.compile(r"(http://)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/?")
+
+
+def folder_of(project: Project, database: str) -> Path:
+    """Return the folder of the stack of a project's functions with a database, or without one."""
+    return project.state / "databases" / database if database else project.state
 
 
 class NoStack(Exception):
@@ -65,6 +71,14 @@ class RunningStack:
     def withdraw(self) -> None:
         """Remove the file."""
         (Path(self.folder) / FILE).unlink(missing_ok=True)
+
+    @classmethod
+    def of_project(cls, environment: str = "") -> Self:
+        """Return the stack of the project in which the program runs. Raises `NoStack`.
+
+        An environment such as ``dev.payments`` names a database, whose functions have their own stack.
+        """
+        return cls.of(folder_of(Project.find(), environment.partition(".")[2]))
 
     @classmethod
     def of(cls, folder: Path) -> Self:

@@ -54,9 +54,12 @@ _connected = False
 _time_outs = TimeOuts()
 
 
-def application(catalogue: str, *, examples: bool = True) -> "WSGIApplication":
-    """Serve the functions of the catalogue file of that name, with those of the kit's examples or without them."""
-    app = labelled(mounted(catalogues.load(Path(catalogue), examples=examples)))
+def application(catalogue: str, *, examples: bool = True, database: str = "") -> "WSGIApplication":
+    """Serve the functions of the catalogue file of that name that have a database, or none.
+
+    The functions of the kit's examples are left out unless `examples`.
+    """
+    app = labelled(mounted(catalogues.load(Path(catalogue), examples=examples, database=database)))
     invocations.bind(_sent_to(app))
 
     def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -72,6 +75,8 @@ def _sent_to(app: "WSGIApplication") -> invocations.Send:
 
     def send(call: invocations.Invocation) -> tuple[int, bytes]:
         check_may_invoke(call.function)
+        if call.function in settings().elsewhere:
+            return invocations.send(call)
         path = f"/{url_segment(call.function)}{call.path}"
         with _time_outs.ended_after(call.timeout_seconds):  # at the time-out, the function answers 500
             answer = client.open(path, method=call.method, data=call.body, headers=call.headers)

@@ -48,8 +48,11 @@ def reload(layout: StackLayout, supervisor: Supervisor) -> StackLayout:
 
 def checked_catalogue(layout: StackLayout) -> Catalogue:
     """Read the catalogue and check it with the code of its functions. Raises `NotReloaded`."""
+    last = layout.catalogue
     try:
-        catalogue = catalogues.load(layout.catalogue_file, examples=layout.catalogue.examples)
+        catalogue = catalogues.load(layout.catalogue_file, examples=last.examples, database=last.database)
+        if newer := sorted(set(catalogue.elsewhere.values()) - {"", *last.elsewhere.values(), last.database}):
+            raise NotReloaded(f"the catalogue has a new database, {newer[0]}: stop `signalbox dev`, and start it again")
         folders = [PACKAGES / LIBRARY, *(function.folder for function in catalogue.functions.values())]
         if errors := source_errors(folders, catalogue.root):
             raise NotReloaded("\n".join(errors))

@@ -145,7 +145,8 @@ def _functions(layout: StackLayout) -> Service:
     loaded = layout.folder / "functions.loaded"
     bind = (f"--bind=fd://{listening_fd}", "--config=python:signalbox_tools.local.functions.gunicorn_hooks")
     application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r}"
-    application += ")" if layout.catalogue.examples else ", examples=False)"
+    application += "" if layout.catalogue.examples else ", examples=False"
+    application += f", database={layout.catalogue.database!r})" if layout.catalogue.database else ")"
     return Service(
         "functions",
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),

@@ -13,6 +13,9 @@ from signalbox.core.records.composite_indexes import Index
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
 """The variables that the local stack reads from the environment. Others there may be meant for the cloud."""
 
+NOT_SERVED = "http://127.0.0.1:9"
+"""The address of a function of a database whose stack has not been started: nothing listens there."""
+
 TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
 SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
@@ -55,6 +58,7 @@ def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
         open_functions=catalogue.open_functions,
         split_functions=catalogue.split_functions,
         parts=frozenset(catalogue.parts),
+        elsewhere={name: settings.elsewhere.get(name, NOT_SERVED) for name in catalogue.elsewhere},
     )
 
 
@@ -92,6 +96,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
+        **({"SIGNALBOX_ELSEWHERE": json.dumps(dict(settings.elsewhere))} if settings.elsewhere else {}),
         **({} if settings.parts is None else {"SIGNALBOX_PARTS": json.dumps(sorted(settings.parts))}),
         **({SPANS_ENDPOINT: settings.spans_endpoint} if settings.spans_endpoint else {}),
     }

@@ -110,7 +110,7 @@ def test_the_command_takes_the_writers_that_the_catalogue_declares(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declared = replace(load(), document_writers="kit")
-    monkeypatch.setattr(costs_command, "load", lambda: declared)
+    monkeypatch.setattr(costs_command, "load", lambda *_, **__: declared)
     assert costs_command.main(["--puts=1000000", "--copies=10", "--json"]) == 0
     by_default = capsys.readouterr().out
     assert costs_command.main(["--puts=1000000", "--copies=10", "--written-by=kit", "--json"]) == 0
@@ -222,3 +222,11 @@ def test_the_free_tier_is_subtracted_up_to_the_usage() -> None:
 
 def test_every_figure_of_a_row_is_priced() -> None:
     assert {"reads", "writes", "deletes", "tasks"} == set(FIGURES) - {"round_trips"}
+
+
+def test_large_values_are_billed_by_their_requests_their_size_and_the_sweeps_that_look_for_them() -> None:
+    usage = Usage(payloads=2_000_000, payloads_gib=50)
+    [line] = [each for each in month_of(usage, load_prices(), ROWS) if each.name.startswith("large values")]
+    assert list(line.other) == pytest.approx([2 * 5.40 + 50 * 0.02] * 2)
+    assert line.firestore == pytest.approx(2 * 43_200 * 0.30 / 1_000_000)
+    assert not [each for each in month_of(Usage(), load_prices(), ROWS) if each.name.startswith("large values")]

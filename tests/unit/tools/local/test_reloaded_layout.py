@@ -41,6 +41,7 @@ AFTER: dict[str, Any] = {
         },
         "noted": {"folder": "desk", "invoked_by": ["event"]},
         "swept": {"folder": "desk", "invoked_by": ["schedule"]},
+        "stored": {"folder": "desk", "invoked_by": ["people"], "database": "cellar"},
     },
     "queues": dict.fromkeys(("tasks", "flows", "objects", "slow"), QUEUE | {"backoff_max_seconds": 7}),
     "schedules": {"hourly": {"function": "swept", "cron": "0 * * * *", "local_every_seconds": 3}},

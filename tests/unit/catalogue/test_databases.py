@@ -1,0 +1,239 @@
+"""Functions that name a database: a catalogue of their own, with the parts of the kit that they use, and no others."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from signalbox.adapters import deployed_catalogue
+from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.problems import BadCall
+from signalbox_tools.catalogue_lock import lock, lock_of, rows_of
+from signalbox_tools.deploy import deployment_target
+from signalbox_tools.local.services.function_settings import settings_of
+
+CODE = """
+from signalbox import Function, Request{imports}
+
+app = Function("{name}")
+
+
+@app.http("POST", "/{route}")
+def {route}(request: Request) -> object:
+    return {body}
+
+
+@app.task
+def {task}(order: str) -> None:
+    {work}
+
+
+{name} = app.entry_point()
+"""
+ORDERS: dict[str, str] = {
+    "name": "orders",
+    "route": "pay",
+    "body": 'invoke("cards", "/charge")',
+    "task": "ship",
+    "work": 'documents.put("shipped", {})',
+    "imports": ", documents, invoke",
+}
+CARDS: dict[str, str] = {
+    "name": "cards",
+    "route": "charge",
+    "body": 'settle.call(order="a").enqueue()',
+    "task": "settle",
+    "work": 'semaphore("bank").ensure(permits=1)',
+    "imports": ", semaphore",
+}
+ENTRIES = "functions:\n  orders: {}\n  cards: {database: payments}\n"
+
+
+def project(root: Path, catalogue: str = ENTRIES, *functions: dict[str, str]) -> Path:
+    """Write a project of these functions; return its catalogue."""
+    for each in functions or (ORDERS, CARDS):
+        folder = root / "functions" / each["name"]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "main.py").write_text(CODE.format(**each))
+    (root / "signalbox.yaml").write_text(catalogue)
+    return root / "signalbox.yaml"
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[Catalogue, Catalogue]:
+    file = project(tmp_path)
+    return load(file), load(file, database="payments")
+
+
+def test_each_database_has_its_functions_with_the_parts_that_these_use(both: tuple[Catalogue, Catalogue]) -> None:
+    first, payments = both
+    assert set(first.functions) == {"orders", "sweep", "link_fan_out", "link_refresh", "link_verify", "verifications"}
+    assert set(payments.functions) == {"cards", "sweep", "semaphore_admit"}
+    assert (set(first.queues), set(payments.queues)) == ({"links", "tasks"}, {"admit", "tasks"})
+    assert (set(first.triggers), set(payments.triggers)) == ({"documents"}, set())
+
+
+def test_the_databases_of_a_catalogue_are_those_of_its_functions(tmp_path: Path) -> None:
+    assert databases_of(project(tmp_path)) == ["payments"]
+    assert databases_of(project(tmp_path, "functions:\n  orders: {}\n  cards: {}\n")) == []
+
+
+def test_only_functions_without_a_database_invoke_those_of_another_one(tmp_path: Path) -> None:
+    back = CARDS | {"body": 'invoke("orders", "/pay")', "imports": ", invoke, semaphore"}
+    with pytest.raises(CatalogueError, match=r"functions\.cards: invokes: orders has the environment's first database"):
+        load(project(tmp_path, ENTRIES, ORDERS, back), database="payments")
+
+
+def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Path) -> None:
+    entries = "functions:\n  orders: {}\n  cards: {database: payments, invoked_by: [queue]}\n"
+    with pytest.raises(CatalogueError, match=r"functions\.cards: orders of another database invokes it"):
+        load(project(tmp_path, entries), database="payments")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ("  cards: {database: payments}\n  orders: {database: payments}", "leave it out in those of one database"),
+        ("  cards: {database: Payments}", "write 2 to 10 lower case letters"),
+        ("  cards: {database: paymentsof2026}", "write 2 to 10 lower case letters"),
+        ("  cards: {database: 7}", "write 2 to 10 lower case letters"),
+        ("  cards: {database: ships}\n  ships_old: {folder: functions/orders}", "ships_old: .* rename one"),
+        ("  cards: {database: dev}", "which is the prefix of an environment"),
+        ("  cards: {database: orders}", "functions.orders: .* rename one"),
+        ("  cards: {database: semaphore}", "semaphores?_[a-z]+: .* rename one"),
+        ("  cards: {database: payments}\n  sweep: {database: payments}", "each database has the parts of the kit"),
+        ("  cards: {database: payments, isolated: true}", "remove database"),
+        (
+            "  cards: {database: payments}\nsemaphores:\n  till: {permits: 1, database: cash}",
+            "no function has the database",
+        ),
+        (
+            "  cards: {database: payments}\nschedules:\n  nightly: {function: cards, task: ship, cron: 0 1 * * *}",
+            "cards has no task 'ship'",
+        ),
+    ],
+)
+def test_what_a_database_cannot_be_is_refused_with_what_to_change(entries: str, message: str, tmp_path: Path) -> None:
+    file = project(tmp_path, "functions:\n" + ("" if "  orders:" in entries else "  orders: {}\n") + f"{entries}\n")
+    with pytest.raises(CatalogueError, match=message):
+        [load(file, database=each) for each in ("", *databases_of(file))]
+
+
+def test_entries_are_in_the_catalogue_of_the_database_that_they_name_or_whose_function_they_call(
+    tmp_path: Path,
+) -> None:
+    more = """
+semaphores:
+  till: {permits: 1, database: payments}
+  door: {permits: 2}
+queues:
+  slow:
+    {dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, backoff_max_seconds: 9,
+     doublings_max: 3}
+schedules:
+  settled: {function: cards, task: settle, arguments: {order: a}, cron: 0 1 * * *}
+api: [documents]
+"""
+    file = project(tmp_path, ENTRIES + more)
+    first, payments = load(file), load(file, database="payments")
+    assert (set(first.semaphores), set(payments.semaphores)) == ({"door"}, {"till"})
+    assert ("slow" in first.queues, "slow" in payments.queues) == (True, False)
+    assert ("settled" in first.schedules, "settled" in payments.schedules) == (False, True)
+    assert ("documents" in first.functions, "documents" in payments.functions) == (True, False)
+
+
+def test_settings_of_the_kits_functions_may_be_those_of_another_databases_parts(tmp_path: Path) -> None:
+    file = project(tmp_path, ENTRIES + "  semaphore_admit: {memory: 1Gi}\n")
+    assert "semaphore_admit" not in load(file).functions
+    assert load(file, database="payments").functions["semaphore_admit"].memory == "1Gi"
+
+
+def test_each_database_has_a_lock_and_one_that_is_left_is_refused(tmp_path: Path) -> None:
+    file = project(tmp_path)
+    assert lock(file) == [lock_of(file), lock_of(file, "payments")]
+    assert lock(file) == []
+    assert lock_of(file, "payments").name == "signalbox.payments.lock.yaml"
+    project(tmp_path, "functions:\n  orders: {}\n  cards: {}\n")
+    with pytest.raises(CatalogueError, match=r"no function has the database payments\. .* `-e ENVIRONMENT\.payments`"):
+        lock(file)
+
+
+def test_the_locks_name_the_callers_of_other_databases_and_the_address_that_they_call(
+    both: tuple[Catalogue, Catalogue],
+) -> None:
+    first, payments = map(rows_of, both)
+    assert first["deployments"]["orders"]["env"]["SIGNALBOX_ELSEWHERE"] == '{"cards":"payments-cards"}'
+    assert payments["deployments"]["cards"]["invokers_elsewhere"] == ["orders"]
+    others = [row for rows in (first, payments) for row in rows["deployments"].values() if row["function"] != "cards"]
+    assert [row["invokers_elsewhere"] for row in others if row["invokers_elsewhere"]] == []
+
+
+def test_a_function_of_another_database_is_invoked_at_its_own_address() -> None:
+    chosen = from_environment(
+        {
+            "SIGNALBOX_ELSEWHERE": '{"cards": "payments-cards"}',
+            "SIGNALBOX_FUNCTION_URL": "https://dev-{function}-1.run.app",
+            "SIGNALBOX_BASE_URL": "https://api.example.com/",
+        }
+    )
+    assert chosen.invocation_address_of("cards") == "https://dev-payments-cards-1.run.app"
+    assert chosen.invocation_address_of("orders") == "https://api.example.com/orders"
+
+
+# --- no function of one database names a task of the other ---
+
+
+@pytest.mark.parametrize(
+    ("mine", "function", "queue", "task"), [(0, "cards", "tasks", "settle"), (1, "orders", "tasks", "ship")]
+)
+def test_no_record_of_a_database_becomes_a_task_of_another_one(
+    both: tuple[Catalogue, Catalogue], mine: int, function: str, queue: str, task: str
+) -> None:
+    here, there = both[mine], both[1 - mine]
+    effect = Effect("a", queue, function, task, {}, f"/tasks/{task}")
+    assert "no function" in deployed_catalogue.undeliverable(settings_of(here), effect)
+    assert deployed_catalogue.undeliverable(settings_of(there), effect) == ""
+
+
+def test_a_call_of_a_task_of_another_database_is_refused_with_what_to_write(
+    both: tuple[Catalogue, Catalogue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployed_catalogue, "settings", lambda: settings_of(both[0]))
+    with pytest.raises(BadCall, match=r"cards has another database, .* call one of its routes with `invoke`"):
+        deployed_catalogue.deployed(Call("cards", "settle", {"order": "a"}, "tasks"))
+
+
+# --- the deployment ---
+
+
+def test_a_database_is_a_deployment_with_the_settings_of_its_environment(tmp_path: Path) -> None:
+    project(tmp_path)
+    folder = tmp_path / "environments"
+    folder.mkdir()
+    common = {"environment": "prod", "prefix": "shop", "backups": True, "domain": "a.example.com", "domain_only": True}
+    (folder / "live.tfvars.json").write_text(json.dumps(common | {"database": "restored", "region": "europe-west1"}))
+    live, payments = (deployment_target.read("p", name, root=tmp_path) for name in ("live", "live.payments"))
+    assert dict(payments.settings or {}) == {
+        "environment": "prod",
+        "prefix": "shop-payments",
+        "backups": True,
+        "region": "europe-west1",
+        "database": "signalbox-prod-payments",
+        "catalogue_database": "payments",
+    }
+    assert (live.database, payments.database) == ("restored", "signalbox-prod-payments")
+    assert (live.name_prefix, payments.name_prefix) == ("shop-", "shop-payments-")
+    assert (set(live.catalogue.functions) & {"cards", "orders"}, payments.service("cards")) == (
+        {"orders"},
+        "shop-payments-cards",
+    )
+    assert live.work != payments.work
+    assert payments.base_url == "https://europe-west1-p.cloudfunctions.net/shop-payments-"
+    assert [each.environment for each in deployment_target.databases_below(live)] == ["live.payments"]
+    assert deployment_target.databases_below(payments) == ()
+    payments.keep("database", "again")
+    assert json.loads((folder / "live.payments.tfvars.json").read_text()) == {"database": "again"}
+    assert deployment_target.read("p", "live.payments", root=tmp_path).database == "again"
