@@ -17,7 +17,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import CannotFork
-from signalbox.flows.service import messages, reads, starts
+from signalbox.flows.service import messages, reads, sends, starts
 from signalbox.payloads import sweep
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
@@ -270,3 +270,36 @@ def test_the_archive_of_a_run_has_its_large_values_in_separate_files() -> None:
     assert json.loads("".join(row["text"] for row in at.archives[value])) == LARGE
     named = at.archives[archive][0]["result"]["$payload"]
     assert (named["bytes"], value.endswith(f"~{named['sha256']}.ndjson")) == (200_002, True)
+
+
+# --- messages with large values ---
+
+
+def sends_to_size(at: Shop, id_: str, value: str = LARGE, **options: Any) -> sends.Sent:
+    new = sends.Starting("takes_updates", at.flows, FUNCTION, {"text": LARGE}, **options)
+    return sends.send_update(at.ports, FlowAddress("takes_updates", "1"), "add", value, id_, new)
+
+
+async def takes_updates(text: str) -> int:
+    total = len(text)
+    while True:
+        add = await flow.update("add", str)
+        total += len(add.value)
+        add.answer(total)
+
+
+def answer(at: Shop, id_: str) -> Any:
+    answered = sends.answer_of(at.ports, FlowAddress("takes_updates", "1"), id_)
+    return answered and answered.result
+
+
+def test_a_large_message_starts_a_run_with_large_arguments_once_whatever_is_repeated() -> None:
+    at = shop(takes_updates)
+    assert [sends_to_size(at, "u").started for _ in range(2)] == [True, False]
+    at.settle()
+    assert (sends_to_size(at, "u").started, answer(at, "u")) == (False, 400_000)
+    assert [sends_to_size(at, "v", if_exists="replace").started for _ in range(2)] == [True, False]
+    at.settle()
+    assert answer(at, "v") == 400_000
+    sweep.sweep(at.ports)
+    assert len(keys(at)) == 2, "the argument and the value of the run that is there"
