@@ -58,7 +58,7 @@ from signalbox.flows.machine.effects import (
 )
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader
-from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
+from signalbox.flows.model.messages import Result, message_from_record, parent_key, payload_of, sub_flow_address
 from signalbox.flows.model.payloads import place_of_run
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service.messages import cancel
@@ -326,7 +326,7 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
         if (records := _few_records(ports, address)) is not None:
             messages, chunks = records
             deletes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
-            writes: list[Write] = [*deletes, *payload_removals(header)]
+            writes: list[Write] = [*deletes, *payload_removals(header, messages)]
             delete_messages(ports, address, read, messages, *writes)
             return True
         read = mark_removing(ports, read, header)
@@ -354,17 +354,21 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
 def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
-    committed = ports.store.commit([put, *payload_removals(header)])
+    committed = ports.store.commit(
+        [put, *payload_removals(header, _messages(ports, collection_of(header.address.base)))]
+    )
     result, *_ = committed.results
     return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
 
 
-def payload_removals(header: FlowHeader) -> list[Write]:
-    """Return the write by which the payloads of a removed run are deleted, if it has any.
+def payload_removals(header: FlowHeader, records: Sequence[Snapshot]) -> list[Write]:
+    """Return the write by which the payloads of a removed run are deleted, if its header or a message names any.
 
     It is in the commit that removes the header or marks it: until then, the run may be retried.
     """
-    return [removal(place_of_run(header.address, header.incarnation))] if header.has_payloads else []
+    messages = [message_from_record(record.data) for record in records if record.data is not None]
+    named = header.has_payloads or any(map(payload_of, messages))
+    return [removal(place_of_run(header.address, header.incarnation))] if named else []
 
 
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:

@@ -2,12 +2,12 @@
 
 Steps return large values, sub-flows return them to their parents, a run carries them to its next generation, and events
 have them. People start runs, also by an event, fork them, retry the failed ones, delete the ended ones and start others
-under their ids, or replace them while others send them events.
-The sweeper runs among all that.
+under their ids, or replace them while others send them events. The sweeper runs among all that.
 
-Checked whenever a record is written or a payload is deleted: what a run that exists names is in the store. Checked at
-rest, a week later: each payload that is older than a day has a run. After the removal of all runs none is left, and in
-the end none that only a task named. A run that has completed has a value that a step returned or a person sent.
+Checked whenever a record is written or a payload is deleted: what a run that exists names is its own, and is in the
+store. Checked at rest, a week later: each payload that is older than a day has a run. After the removal of all runs
+none is left, and in the end none that only a task named. A run that has completed has a value that a step returned or a
+person sent.
 """
 
 from __future__ import annotations
@@ -268,14 +268,21 @@ class PayloadsWorld:
         return lambda: self._begin("person", lambda: messages.post_event(self.ports, address, "go", value, key))
 
     def _replace(self, id_: str) -> Callable[[], None]:
-        """Send an event that starts its run, instead of the one that is there."""
+        """Send an event that starts its run, instead of the one that is there, to which another person sends one."""
         code, value, argument = self.world.random.choice(("inbox", "parent")), self._value(), self._value()
-        self.keys += 1
+        self.keys += 2
         arguments = {"text": argument, **({"left": 1} if code == "inbox" else {})}
         local = FLOWS if self.world.random.random() < 0.5 else Flows("", {})
         new = sends.Starting(code, local, FUNCTION, arguments, if_exists=self.world.random.choice(IF_EXISTS))
-        send = partial(sends.send_event, self.ports, FlowAddress(code, id_), "go", value, f"event {self.keys}", new)
-        return lambda: self._begin("person", send)
+        address, key, other = FlowAddress(code, id_), f"event {self.keys}", f"event {self.keys - 1}"
+        send = partial(sends.send_event, self.ports, address, "go", value, key, new)
+        post = partial(messages.post_event, self.ports, address, "go", value, other)
+
+        def both() -> None:
+            self._begin("person", post)
+            self._begin("person", send)
+
+        return both
 
     def _fork(self, id_: str) -> None:
         source = FlowAddress(self.world.random.choice(("relay", "inbox")), id_)
@@ -364,6 +371,8 @@ class PayloadsWorld:
     def _check(self, header: FlowHeader, named: list[Payload]) -> None:
         """Check that a run's payloads are in the store, unless its removal has begun."""
         REACHED[PAYLOADS] += len(named)
+        if any(header.incarnation not in payload.key for payload in named):
+            raise Violation(f"a record of {header.address.base} names a payload of another run")
         for payload in named if not header.removing else ():
             if payload.key not in self.kept.contents:
                 raise Violation(f"a record of {header.address.base} names {payload.key}, which is not in the store")

@@ -20,6 +20,7 @@ from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import CannotFork, NotAnswered
 from signalbox.flows.service import messages, reads, sends, starts
 from signalbox.payloads import sweep
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 LARGE = "x" * 200_000
@@ -335,3 +336,16 @@ def test_a_repeat_stores_nothing_even_if_its_value_is_another_one() -> None:
     with pytest.raises(OtherBody):
         at.event("waits", "text", LARGE + "x")
     assert len(keys(at)) == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_value_of_a_message_that_was_not_received_is_deleted_with_its_run(at_once: bool) -> None:
+    at = shop(waits)
+    at.start("waits")
+    at.event("waits", "other", LARGE)
+    address = FlowAddress("waits", "1")
+    flows_sweep.terminate(at.ports, address)
+    with replaced(**({} if at_once else {"flow_removed_at_once_max": 1})):
+        flows_sweep.delete(at.ports, address)
+    sweep.remove_ended(at.ports, at.world.payloads, lambda: False)
+    assert keys(at) == []
