@@ -27,6 +27,7 @@ from signalbox.core.due_records import due_records
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import are_payloads_stored
 from signalbox.core.perform import pause
 from signalbox.core.ports import (
     REMOVE,
@@ -354,20 +355,19 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
 def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
-    committed = ports.store.commit(
-        [put, *payload_removals(header, _messages(ports, collection_of(header.address.base)))]
-    )
+    committed = ports.store.commit([put, *payload_removals(header, all_read=False)])
     result, *_ = committed.results
     return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
 
 
-def payload_removals(header: FlowHeader, records: Sequence[Snapshot]) -> list[Write]:
+def payload_removals(header: FlowHeader, records: Sequence[Snapshot] = (), *, all_read: bool = True) -> list[Write]:
     """Return the write by which the payloads of a removed run are deleted, if its header or a message names any.
 
-    It is in the commit that removes the header or marks it: until then, the run may be retried.
+    If not `all_read`, the run has more messages than `records`, which may name some. The write is in the commit that
+    removes the header or marks it: until then, the run may be retried.
     """
     messages = [message_from_record(record.data) for record in records if record.data is not None]
-    named = header.has_payloads or any(map(payload_of, messages))
+    named = header.has_payloads or any(map(payload_of, messages)) or (not all_read and are_payloads_stored())
     return [removal(place_of_run(header.address, header.incarnation))] if named else []
 
 
