@@ -651,11 +651,13 @@ def wait_until(has_happened: Callable[[], bool]) -> None:
 def test_the_whole_log_is_of_one_execution() -> None:
     def page(execution: str, *entries: int, has_more: bool = False) -> httpx.Response:
         more = {"next_page_token": "2"} if has_more else {}
-        return httpx.Response(200, json={"execution_id": execution, "entries": entries} | more)
+        return httpx.Response(
+            200, json={"execution_id": execution, "arguments": {}, "entries": [{"at": each} for each in entries]} | more
+        )
 
     function = Function(page("a-0", 1, 2, has_more=True), page("a-1"), page("a-1", 1, 2, has_more=True), page("a-1", 3))
     log = function.client().flow("shop", "order").run("7").whole_log()
-    assert (log["execution_id"], log["entries"]) == ("a-1", [1, 2, 3])
+    assert (log["execution_id"], log["entries"]) == ("a-1", [{"at": 1}, {"at": 2}, {"at": 3}])
 
 
 @pytest.mark.parametrize(
