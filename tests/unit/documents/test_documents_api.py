@@ -24,9 +24,9 @@ def costs(harness: Harness) -> dict[str, object]:
     return {name: values[name] for name in ("round_trips", "reads", "writes", "deletes", "tasks")}
 
 
-def paid(*rows: str, **variables: int) -> dict[str, int]:
+def paid(row: str, *added: str, **variables: int) -> dict[str, int]:
     """Return the costs of rows of transactions, as the log has them."""
-    return row_cost("transactions", *rows, **variables).to_json()
+    return row_cost("transactions", row, *added, **variables).to_json()
 
 
 def put_towns() -> None:

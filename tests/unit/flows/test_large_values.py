@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Put
 from signalbox.core.problems import OtherBody, TooLarge, Unavailable
@@ -19,7 +20,9 @@ from signalbox.flows.model.messages import update_id
 from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import CannotFork, NotAnswered
 from signalbox.flows.service import messages, reads, sends, starts
+from signalbox.flows.shown import FlowLogShown
 from signalbox.payloads import sweep
+from signalbox.testing import replay
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
@@ -349,3 +352,19 @@ def test_the_value_of_a_message_that_was_not_received_is_deleted_with_its_run(at
         flows_sweep.delete(at.ports, address)
     sweep.remove_ended(at.ports, at.world.payloads, lambda: False)
     assert keys(at) == []
+
+
+@pytest.mark.parametrize("value", [{"$payload": {"bytes": 1, "sha256": "0" * 64}}, {"$payload": {"value": 1}}])
+def test_what_a_caller_sends_is_not_shown_as_a_large_value(value: Any) -> None:
+    async def returns_event() -> Any:
+        return await flow.event("text")
+
+    at = shop(returns_event)
+    at.start("returns_event")
+    at.event("returns_event", "text", value)
+    at.settle()
+    assert at.status("returns_event")["result"] == {"$payload": {"value": value}}
+    header, entries = reads.get_log(at.world.store, FlowAddress("returns_event", "1"))
+    log: Any = json_of(FlowLogShown.of(header, entries, entries))
+    assert log["entries"][0]["value"] == {"$payload": {"value": value}}
+    replay(Flow(at.flows.of("returns_event"), lambda: at.flows), log)
