@@ -6,7 +6,7 @@ locals {
   export_job = "${local.name_prefix}signalbox-export"
 }
 
-# The files contain all data of the database, so nobody reads them but the people who administer the project. The deletion of an
+# The files contain all data of the database, so only people who administer the project may read them. The deletion of an
 # old export is final: the database has the data, and the next export is a day away.
 resource "google_storage_bucket" "exports" {
   for_each                    = local.exports

@@ -289,7 +289,7 @@ def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
 
 
 ENVIRONMENTS = ("dev", "prod", "staging")
-"""Environments whose names are usual prefixes. A database's name is a prefix, too."""
+"""Environments whose names are usual prefixes. A database's name is also a prefix."""
 
 OF_ONE_DATABASE = ("indexes", "history", "semaphores", "rates")
 """The sections whose entries name their database. Triggers and schedules have that of the function that they call."""
@@ -332,7 +332,7 @@ def _entries_of(
 
 
 def _check_names(sections: Mapping[str, Any], databases: Collection[str]) -> None:
-    """Refuse a name that begins with that of a database: names of its resources begin with it, too."""
+    """Refuse a name that begins with that of a database: names of its resources also begin with it."""
     for kind in ("functions", "queues", "triggers", "schedules"):
         for name, _ in _entries(sections, kind):
             taken = next((each for each in databases if f"{url_segment(name)}-".startswith(f"{each}-")), "")
@@ -481,7 +481,7 @@ def _with_actions_on_all(
 ) -> Mapping[str, Any]:
     """Return the sections in which functions with flows enqueue batches, if these are deployed.
 
-    An action on all runs of a flow that match is a batch. `enqueues` that stands in an entry is not changed.
+    An action on all runs of a flow that match is a batch. An entry's own `enqueues` is not changed.
     """
     functions = dict(_entries(sections, "functions"))
     for name, entry in functions.items() if "batches" in parts else ():

@@ -746,7 +746,7 @@ def _confirmed(ports: Ports, request: Request, function: str, token: str) -> Res
         raise BadQuery(f"`choice` must be one of {', '.join(callback.choices)}.", field="choice")
     try:
         messages.post_callback(ports, callback, choice if callback.choices else None)
-    except OtherBody:  # somebody has answered otherwise: the page shows it
+    except OtherBody:  # another answer was sent before: the page shows it
         return replace(_question(ports, function, token), status=409)
     return _question(ports, function, token)
 

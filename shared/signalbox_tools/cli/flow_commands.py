@@ -137,7 +137,7 @@ def _with_start(command: Command) -> Command:
 def send_event(
     function: str, flow: str, id: str, name: str, value: str, start: str | None, if_exists: str | None, **place: str
 ) -> None:
-    """Send an event with VALUE (JSON) to a run. A warning says if its code does not wait for the event now."""
+    """Send an event with VALUE (JSON) to a run. Print a warning if its code does not wait for it now."""
     new = None if start is None else {"arguments": json_of(start)}
     with opened(**place) as client:
         sent = client.flow(function, flow).run(id).send(name, json_of(value), start=new, if_exists=if_exists)

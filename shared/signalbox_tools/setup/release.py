@@ -119,7 +119,7 @@ def release(version: str, *, dry: bool, tests: str = "") -> None:
 
 def _check_clone() -> None:
     if _output("git", "status", "--porcelain"):
-        raise NotReleased("The clone has changes that are not committed: commit them or put them away.")
+        raise NotReleased("The clone has changes that are not committed: commit or stash them.")
     if (branch := _output("git", "branch", "--show-current").strip()) != BRANCH:
         raise NotReleased(f"A release is made of {BRANCH}, and this is {branch or 'no branch'}: git switch {BRANCH}")
 
@@ -132,11 +132,11 @@ def _try(clone: Path, version: str) -> None:
     _run(clone, str(environment / "bin" / "pip"), "install", "--quiet", f"{wheel}[tools]")
     found = _output(str(environment / "bin" / "signalbox"), "--version", folder=environment)
     if version not in found:
-        raise NotReleased(f"The command of the built wheel says {found.strip()!r}.")
+        raise NotReleased(f"The command of the built wheel has the version {found.strip()!r}.")
 
 
 def _sums(folder: Path) -> list[str]:
-    """Write the SHA-256 of each package into a file beside them, and return its lines."""
+    """Write the SHA-256 of each package into a file next to them, and return its lines."""
     packages = sorted(path for path in folder.iterdir() if path.suffix in (".whl", ".gz", ".json"))
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in packages]
     (folder / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -1,7 +1,7 @@
 """Build the site of the pages: ``python -m signalbox_tools.setup.site`` writes `dist/site` (``mkdocs-material``).
 
-The pages keep the layout of the repository, so their links hold on GitHub and on the site. Each page is also there as
-Markdown, beside its HTML, and `llms.txt` lists all. The reference is made from the docstrings of the public names.
+The pages keep the layout of the repository, so their links hold on GitHub and on the site. Each page is also stored as
+Markdown next to its HTML, and `llms.txt` lists all. The reference is made from the docstrings of the public names.
 """
 
 import os
@@ -159,7 +159,7 @@ def settings(all_pages: Sequence[str], folder: Path) -> dict[str, object]:
         "site_url": "",
         "docs_dir": str(folder / "pages"),
         "site_dir": str(ROOT / "dist" / "site"),
-        "use_directory_urls": False,  # the site is read from files, too
+        "use_directory_urls": False,  # the site can also be opened as files
         "strict": True,
         "theme": {
             "name": "material",

@@ -269,7 +269,7 @@ def _refuse_inherited(file: Path) -> None:
     if _inherited and file.exists() and any(each.identity == _identity(file) for each in _inherited):
         raise StoreFileError(
             f"{file} was open when this process was forked, so this process cannot use it. Open it only after the "
-            "fork, or start the process anew (multiprocessing: the method `spawn`)."
+            "fork, or start the process without a fork (multiprocessing: the method `spawn`)."
         )
 
 
