@@ -194,6 +194,7 @@ class FlowHeader:
     - `removing` is whether a removal of several commits has begun.
     - `can_rewind` is whether the end was written by code that marks unread events.
     - `has_payloads` is whether the run's records have named payloads.
+    - `has_updates` is whether the log may have updates, which older code cannot read.
     """
 
     address: FlowAddress
@@ -235,6 +236,7 @@ class FlowHeader:
     removing: bool = False
     can_rewind: bool = True
     has_payloads: bool = False
+    has_updates: bool = False
 
     @property
     def kept_until(self) -> datetime:
@@ -382,8 +384,9 @@ class FlowHeader:
         """Return the fields of retries and payloads, which most runs do not have."""
         may_be_rewound = self.end is not None and self.end.state == FAILED and self.can_rewind
         rewinds = REWINDS_FORMAT if may_be_rewound or self.rewinds or self.removing else None
+        updates = UPDATES_FORMAT if self.unanswered or self.has_updates else None
         return given(
-            format=UPDATES_FORMAT if self.unanswered else PAYLOADS_FORMAT if self.has_payloads else rewinds,
+            format=updates or (PAYLOADS_FORMAT if self.has_payloads else rewinds),
             payloads=self.has_payloads or None,
             rewinds=self.rewinds or None,
             deadline_rewind=self.deadline_rewind or None,
@@ -446,6 +449,7 @@ class FlowHeader:
             adopted=_stored(data, "adopted", {}),
             removing=data.get("removing", False),
             has_payloads=data.get("payloads", False),
+            has_updates=data.get(FORMAT, 1) >= UPDATES_FORMAT and "payloads" not in data,
             can_rewind=end is None or data.get(FORMAT, 1) >= REWINDS_FORMAT,
         )
 

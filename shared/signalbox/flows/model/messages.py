@@ -163,7 +163,7 @@ Message = Result | Incoming | Cancel | Blank
 
 
 UPDATES_FORMAT = 5
-"""The format of an update, and of the header of a run with unanswered ones: older code does not know updates."""
+"""The format of an update, and of the header of a run whose log has one: older code does not know updates."""
 
 
 def message_to_record(message: Message) -> dict[str, Any]:

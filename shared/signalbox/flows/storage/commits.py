@@ -144,7 +144,9 @@ class TurnCommit:
         commands = CommandWrites(turn, new_id).collect()
         has_past = before.has_payloads or any(map(payload_of, turn.applied))
         has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
-        after, chunks = extended(replace(after, has_payloads=has_payloads), log, new, live=self.live)
+        has_updates = (before.has_updates and not turn.continued) or any(isinstance(entry, Update) for entry in new)
+        after = replace(after, has_payloads=has_payloads, has_updates=has_updates)
+        after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
         replies = turn.replies()
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}

@@ -133,8 +133,11 @@ async function run(function_, flow, id, { query = "" }, about) {
 /** Describe a large value, which is not loaded unasked, with the command that prints it. Return null for others. */
 const large = (value, function_, flow, id) =>
   value?.$payload?.sha256
-    ? `${bytes(value.$payload.bytes)}, not loaded: signalbox flows value ${function_} ${flow} ${id} ${value.$payload.sha256}`
+    ? `${bytes(value.$payload.bytes)}, not loaded: signalbox flows value ${function_} ${flow} ${quoted(id)} ${value.$payload.sha256}`
     : null;
+
+/** Return a run's id as a word of a shell: its caller may have chosen any characters. */
+const quoted = (id) => (/^[\w./:@-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`);
 
 const bytes = (count) => (count < 1024 * 1024 ? `${Math.round(count / 1024)} KiB` : `${(count / 1024 / 1024).toFixed(1)} MiB`);
 
