@@ -39,7 +39,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"rights_seconds": -1}, "rights_seconds is a whole number of seconds"),
     ({"exports": {"bucket_location": "US-EAST4"}}, "exports.bucket_location is a location of Cloud Storage"),
-    ({"exports": {"bucket_location": "us", "schedule": "nightly"}}, "exports.schedule has five fields, as cron has"),
+    ({"exports": {"bucket_location": "us", "schedule": "nightly"}}, "exports.schedule has five fields, as cron"),
     ({"exports": {"bucket_location": "us", "keep_days": 0}}, "exports.keep_days is a whole number of days"),
 ]
 
