@@ -91,7 +91,7 @@ site: $(READY) ## Build the site of the pages: dist/site (brings mkdocs-material
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1, VERSIONS=1)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds "$$SEEDS" $(if $(LONG),--long) $(if $(VERSIONS),--versions)
 
-bench: $(READY) ## Measure everything on both stores and write docs/benchmarks.md, or one bench (NAME=flows ARGS=…)
+bench: $(READY) ## Measure on both stores and write docs/benchmarks.md, or one bench (NAME=flows)
 	@$(PYTHON_IN_VENV) -m tests.bench.$(if $(NAME),$(call named,bench,bench,$(BENCHES)),all_benches) $(ARGS)
 
 lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest versions)

@@ -61,7 +61,7 @@ def test_the_reference_has_every_public_name(site: Path, base: str, page: Page) 
 def test_no_page_is_wider_than_a_phone_and_all_are_dark_where_the_reader_wants_it(
     site: Path, base: str, browser: Browser
 ) -> None:
-    context = browser.new_context(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]
+    context = browser.new_context(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]  # a plain dict
     page = context.new_page()
     for address in addresses(site):
         page.goto(f"{base}{address}")

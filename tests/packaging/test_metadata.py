@@ -18,7 +18,7 @@ def named(requirements: str) -> set[str]:
 
 
 def project() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]  # type: ignore[no-any-return]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]  # type: ignore[no-any-return]  # what a file contains
 
 
 def locked(file: Path) -> dict[str, Version]:

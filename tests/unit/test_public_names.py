@@ -49,10 +49,10 @@ def test_an_unknown_name_is_an_import_error() -> None:
 
 
 SERVICES = {
-    "Function, Lease, Problem, semaphore": "batches critical_sections rates semaphores tasks",
-    "Function, documents": "batches critical_sections documents history rates semaphores tasks",
-    "Function, objects": "batches critical_sections mailboxes objects rates semaphores tasks",
-    "Function, flows": "batches critical_sections flows mailboxes rates semaphores tasks",
+    "Function, Lease, Problem, semaphore": "batches critical_sections payloads rates semaphores tasks",
+    "Function, documents": "batches critical_sections documents history payloads rates semaphores tasks",
+    "Function, objects": "batches critical_sections mailboxes objects payloads rates semaphores tasks",
+    "Function, flows": "batches critical_sections flows mailboxes payloads rates semaphores tasks",
     "yokes": "standings tasks",
 }
 

@@ -27,6 +27,7 @@ from signalbox.core.due_records import due_records
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import are_payloads_stored
 from signalbox.core.perform import pause
 from signalbox.core.ports import (
     REMOVE,
@@ -58,7 +59,7 @@ from signalbox.flows.machine.effects import (
 )
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader
-from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
+from signalbox.flows.model.messages import Result, message_from_record, parent_key, payload_of, sub_flow_address
 from signalbox.flows.model.payloads import place_of_run
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service.messages import cancel
@@ -326,7 +327,7 @@ def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutO
         if (records := _few_records(ports, address)) is not None:
             messages, chunks = records
             deletes = [*(Delete(chunk.path) for chunk in chunks), Delete(read.path, read.guard), Delete(address.base)]
-            writes: list[Write] = [*deletes, *payload_removals(header)]
+            writes: list[Write] = [*deletes, *payload_removals(header, messages)]
             delete_messages(ports, address, read, messages, *writes)
             return True
         read = mark_removing(ports, read, header)
@@ -354,17 +355,20 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
 def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
     """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
     put = header_write(read, replace(header, removing=True), read.read_time)
-    committed = ports.store.commit([put, *payload_removals(header)])
+    committed = ports.store.commit([put, *payload_removals(header, all_read=False)])
     result, *_ = committed.results
     return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
 
 
-def payload_removals(header: FlowHeader) -> list[Write]:
-    """Return the write by which the payloads of a removed run are deleted, if it has any.
+def payload_removals(header: FlowHeader, records: Sequence[Snapshot] = (), *, all_read: bool = True) -> list[Write]:
+    """Return the write by which the payloads of a removed run are deleted, if its header or a message names any.
 
-    It is in the commit that removes the header or marks it: until then, the run may be retried.
+    If not `all_read`, the run has more messages than `records`, which may name some. The write is in the commit that
+    removes the header or marks it: until then, the run may be retried.
     """
-    return [removal(place_of_run(header.address, header.incarnation))] if header.has_payloads else []
+    messages = [message_from_record(record.data) for record in records if record.data is not None]
+    named = header.has_payloads or any(map(payload_of, messages)) or (not all_read and are_payloads_stored())
+    return [removal(place_of_run(header.address, header.incarnation))] if named else []
 
 
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:

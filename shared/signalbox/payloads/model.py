@@ -118,9 +118,15 @@ def content_of(value: Any) -> bytes:
 
 
 def shown(stored: Any) -> Any:
-    """Return a value of a record as people see it: of a payload, its size and its hash, without its key."""
+    """Return a value of a record as people see it: of a payload, its size and its hash, without its key.
+
+    A user's object stays wrapped if people could take it for that.
+    """
     payload = payload_in(stored)
-    return unescaped(stored) if payload is None else {MEMBER: {"bytes": payload.size_bytes, "sha256": payload.sha256}}
+    if payload is not None:
+        return {MEMBER: {"bytes": payload.size_bytes, "sha256": payload.sha256}}
+    value = unescaped(stored)
+    return stored if value is not stored and isinstance(value[MEMBER], dict) else value
 
 
 # --- values that a commit names ---

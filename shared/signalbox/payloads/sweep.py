@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import are_payloads_stored
 from signalbox.core.ports import (
     Budget,
     Conflict,
@@ -38,7 +39,7 @@ AFTER, DUE_AT = "after", "due_at"
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
     """Delete the payloads of ended places, and continue the collector's walk. Return the number of deleted payloads."""
-    if ports.payloads is None:
+    if ports.payloads is None or not are_payloads_stored():
         return 0
     out_of_time = budget()
     return remove_ended(ports, ports.payloads, out_of_time) + collect(ports, ports.payloads, out_of_time)

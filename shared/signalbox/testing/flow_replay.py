@@ -88,6 +88,8 @@ def _stored(shown: Any) -> Any:
     match shown:
         case {"$payload": {"bytes": size_bytes, "sha256": sha256}}:
             raise ValueError(f"The log lacks a value of {size_bytes:,} bytes: put payloads/{sha256} of the run there.")
+        case {"$payload": {"value": _}}:
+            return shown
     return escaped(shown)
 
 

@@ -318,7 +318,7 @@ def export_data(file: Path, folder: Path | None, project: str, environment: str,
     from signalbox_tools.exports import copying, places
 
     with _data_refusals():
-        place = _database_of(project, environment, region) if project else places.to_export(folder)
+        place = _database_of(project, environment, region) if project else places.to_export(folder, environment)
         with place as found:
             header, count = copying.export(found.database, found.name, file, _told)
     click.echo(f"{counted(count, 'record')} of {visible(found.name)}, as of {header.read_time}: {visible(str(file))}")
@@ -346,7 +346,11 @@ def import_data(
 
     with _data_refusals():
         checked = copying.Import.of(file)
-        place = _database_of(project, environment, region) if project else places.to_import(folder, store or "")
+        place = (
+            _database_of(project, environment, region)
+            if project
+            else places.to_import(folder, store or "", environment)
+        )
         with place as found:
             done = checked.check(found.database, overwrite=overwrite)
             question = f"Import {counted(checked.records - done, 'record')} into {visible(found.name)}?"

@@ -41,19 +41,20 @@ def of_a_deployment(target: Target) -> Iterator[Place]:
 
 
 @contextmanager
-def to_export(folder: Path | None) -> Iterator[Place]:
+def to_export(folder: Path | None, environment: str = "") -> Iterator[Place]:
     """Open the database of a folder, or that of the project's stack, which may run.
 
-    Raises `Refused`, `FolderInUse` for the folder of a running emulator, `StackError` and `StoreFileError`.
+    An environment ``NAME.DATABASE`` names the functions of another database. Raises `Refused`, `FolderInUse` for the
+    folder of a running emulator, `StackError` and `StoreFileError`.
     """
     if folder is None:
         with suppress(NoStack):
-            with closing(_of_a_stack(RunningStack.of(Project.find().state))) as database:
+            with closing(_of_a_stack(RunningStack.of_project(environment))) as database:
                 yield Place(database, "the running stack")
             return
-    data = _folder(folder)
+    data = _folder(folder, environment)
     if data.store == EMULATOR:
-        with locked(data.path), _emulator(data) as (database, _):
+        with locked(data.path), _emulator(data, environment) as (database, _):
             yield Place(database, str(data.path))
     elif data.store_file.is_file():
         with closing(SqliteDatabase(data.store_file)) as database:
@@ -70,19 +71,19 @@ def _of_a_stack(stack: RunningStack) -> Database:
 
 
 @contextmanager
-def to_import(folder: Path | None, store: str) -> Iterator[Place]:
+def to_import(folder: Path | None, store: str, environment: str = "") -> Iterator[Place]:
     """Open the database of a folder, or of the project, which no stack may use.
 
     `store` is ``sqlite``, ``emulator``, or empty for the store of the folder. Records are kept when the context is left
     without an exception. Raises `Refused`, `FolderInUse`, `StackError` and `StoreFileError`.
     """
-    data = _folder(folder)
+    data = _folder(folder, environment)
     chosen = store or data.store or SQLITE
     if data.store not in ("", chosen):
         raise Refused(f"The documents in {data.path} are those of another store: --store {data.store}")
     with locked(data.path):
         if chosen == EMULATOR:
-            with _emulator(data) as (database, settings):
+            with _emulator(data, environment) as (database, settings):
                 yield Place(database, str(data.path))
                 data.save(settings)
         else:
@@ -91,15 +92,22 @@ def to_import(folder: Path | None, store: str) -> Iterator[Place]:
                 yield Place(database, str(data.path))
 
 
-def _folder(path: Path | None) -> DataFolder:
-    return DataFolder((path or DataFolder.of(Project.find())).resolve())
+def _folder(path: Path | None, environment: str) -> DataFolder:
+    if path:
+        return DataFolder(path.resolve())
+    own = DataFolder(DataFolder.of(Project.find()).resolve())
+    return DataFolder(own.of_database(database)) if (database := _database_in(environment)) else own
+
+
+def _database_in(environment: str) -> str:
+    return environment.partition(".")[2]
 
 
 @contextmanager
-def _emulator(data: DataFolder) -> Iterator[tuple[Database, Settings]]:
+def _emulator(data: DataFolder, environment: str) -> Iterator[tuple[Database, Settings]]:
     """Start an emulator with the documents of a folder, and without functions."""
     with installed_emulator().start(data.seed) as running:
-        settings = replace(settings_of(load()), firestore_emulator=running.host)
+        settings = replace(settings_of(load(database=_database_in(environment))), firestore_emulator=running.host)
         data.correct(settings)
         with closing(FirestoreDatabase(settings.project, settings.database, running.host)) as database:
             yield database, settings

@@ -43,6 +43,10 @@ def _of_the_id(owner: str, _: str, *parts: str) -> Place:
     return place
 
 
+def _of_any_run(*_: object) -> bool:
+    return True
+
+
 def _payloads_first(ports: Ports, address: FlowAddress, read: Snapshot, *more: Any) -> bool:
     header = FlowHeader.from_record(address, read.data or {})
     if header.has_payloads and not header.removing:
@@ -91,6 +95,7 @@ FAULTS = (
     _payloads("payload-1", "storing before the commit", "flows.commit_turn", _commit_first),
     _payloads("payload-2", "copies for other runs", "payloads.Outgoing.copied", _shared),
     _payloads("payload-3", "the incarnation in the place", "flows.place_of in payloads", _of_the_id),
+    _payloads("payload-3", "late messages of a removed run dropped", "flows.is_of_run in turns", _of_any_run),
     _payloads("payload-4", "the mark before the removal", "flows.remove", _payloads_first),
     _payloads("payload-5", "the age of what is collected", "payloads.old_groups", _of_any_age),
     _payloads("payload-6", "an owner for as long as a run lives", "payloads.is_held", _by_age),

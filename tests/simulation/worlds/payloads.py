@@ -1,12 +1,13 @@
 """Runs with large arguments, results and events, while calls fail, processes die, and the sweeper removes and collects.
 
 Steps return large values, sub-flows return them to their parents, a run carries them to its next generation, and events
-have them. People start runs, fork them, retry the failed ones, delete the ended ones and start others under their ids.
-The sweeper runs among all that.
+have them. People start runs, also by an event, fork them, retry the failed ones, delete the ended ones and start others
+under their ids, or replace them while others send them events. The sweeper runs among all that.
 
-Checked whenever a record is written or a payload is deleted: what a run that exists names is in the store. Checked at
-rest, a week later: each payload that is older than a day has a run. After the removal of all runs none is left, and in
-the end none that only a task named. A run that has completed has a value that a step returned or a person sent.
+Checked whenever a record is written or a payload is deleted: what a run that exists names is its own, and is in the
+store. Checked at rest, a week later: each payload that is older than a day has a run. After the removal of all runs
+none is left, and in the end none that only a task named. A run that has completed has a value that a step returned or a
+person sent.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import COMPLETED, FlowHeader
-from signalbox.flows.model.messages import Message, Result, message_from_record, payload_of
-from signalbox.flows.service import messages, retries, starts
+from signalbox.flows.model.messages import Event, Message, Result, message_from_record, payload_of
+from signalbox.flows.requests import REPLACE, REPLACE_ENDED
+from signalbox.flows.service import messages, retries, sends, starts
 from signalbox.flows.service.retries import RetryOptions
 from signalbox.flows.tasks import steps, turns
 from signalbox.function.deliveries import opened_subject
@@ -66,6 +68,7 @@ DAY_SECONDS = 24 * 3600
 WALK_SECONDS = 8 * DAY_SECONDS
 ENDS_SECONDS = 33 * DAY_SECONDS
 IDS = ("1", "2")
+IF_EXISTS = (REPLACE, REPLACE_ENDED)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -217,7 +220,7 @@ class PayloadsWorld:
     def _act_of_a_person(self) -> Callable[[], None]:
         random = self.world.random
         id_ = random.choice(IDS)
-        match random.randrange(8):
+        match random.randrange(9):
             case 0:
                 return self._start(id_)
             case 1 | 2:
@@ -230,6 +233,8 @@ class PayloadsWorld:
                 return partial(self._begin, "person", self._delete_any)
             case 6:
                 return partial(self._begin, "person", partial(self._retry, id_))
+            case 7:
+                return self._replace(id_)
         return partial(self._begin, "sweep", self._sweep)
 
     def _begin(self, name: str, work: Callable[[], object]) -> None:
@@ -261,6 +266,23 @@ class PayloadsWorld:
         key = f"event {self.keys}"
         address = FlowAddress(code, id_)
         return lambda: self._begin("person", lambda: messages.post_event(self.ports, address, "go", value, key))
+
+    def _replace(self, id_: str) -> Callable[[], None]:
+        """Send an event that starts its run, instead of the one that is there, to which another person sends one."""
+        code, value, argument = self.world.random.choice(("inbox", "parent")), self._value(), self._value()
+        self.keys += 2
+        arguments = {"text": argument, **({"left": 1} if code == "inbox" else {})}
+        local = FLOWS if self.world.random.random() < 0.5 else Flows("", {})
+        new = sends.Starting(code, local, FUNCTION, arguments, if_exists=self.world.random.choice(IF_EXISTS))
+        address, key, other = FlowAddress(code, id_), f"event {self.keys}", f"event {self.keys - 1}"
+        send = partial(sends.send_event, self.ports, address, "go", value, key, new)
+        post = partial(messages.post_event, self.ports, address, "go", value, other)
+
+        def both() -> None:
+            self._begin("person", post)
+            self._begin("person", send)
+
+        return both
 
     def _fork(self, id_: str) -> None:
         source = FlowAddress(self.world.random.choice(("relay", "inbox")), id_)
@@ -349,6 +371,8 @@ class PayloadsWorld:
     def _check(self, header: FlowHeader, named: list[Payload]) -> None:
         """Check that a run's payloads are in the store, unless its removal has begun."""
         REACHED[PAYLOADS] += len(named)
+        if any(header.incarnation not in payload.key for payload in named):
+            raise Violation(f"a record of {header.address.base} names a payload of another run")
         for payload in named if not header.removing else ():
             if payload.key not in self.kept.contents:
                 raise Violation(f"a record of {header.address.base} names {payload.key}, which is not in the store")
@@ -378,6 +402,9 @@ def named_by(header: FlowHeader) -> list[Payload]:
 
 def named_in(header: FlowHeader, message: Message) -> list[Payload]:
     """Return the payload that a message names, unless the run drops the message."""
-    dropped = isinstance(message, Result) and header.awaited(message.wait) is None
+    if isinstance(message, Result):
+        dropped = header.awaited(message.wait) is None
+    else:
+        dropped = isinstance(message, Event) and f"/{header.incarnation}/" not in str(message.value)
     payload = None if dropped or header.end else payload_of(message)
     return [payload] if payload else []

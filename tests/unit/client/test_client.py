@@ -650,12 +650,12 @@ def wait_until(has_happened: Callable[[], bool]) -> None:
 
 def test_the_whole_log_is_of_one_execution() -> None:
     def page(execution: str, *entries: int, has_more: bool = False) -> httpx.Response:
-        more = {"next_page_token": "2"} if has_more else {}
-        return httpx.Response(200, json={"execution_id": execution, "entries": entries} | more)
+        shown = {"execution_id": execution, "arguments": {}, "entries": [{"number": number} for number in entries]}
+        return httpx.Response(200, json=shown | ({"next_page_token": "2"} if has_more else {}))
 
     function = Function(page("a-0", 1, 2, has_more=True), page("a-1"), page("a-1", 1, 2, has_more=True), page("a-1", 3))
     log = function.client().flow("shop", "order").run("7").whole_log()
-    assert (log["execution_id"], log["entries"]) == ("a-1", [1, 2, 3])
+    assert (log["execution_id"], [entry["number"] for entry in log["entries"]]) == ("a-1", [1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -688,3 +688,15 @@ def test_googles_404_of_a_function_of_the_kit_names_the_entry_to_add() -> None:
             client.documents.get("x")
         with pytest.raises(NotFound, match="Page not found"):
             client.request("GET", "shop/x")
+
+
+def test_a_value_that_looks_like_a_large_one_is_returned_as_it_was_sent() -> None:
+    value = {"$payload": {"sha256": "0" * 64, "bytes": 1}}
+    wrapped = {"$payload": {"value": value}}
+    ended = httpx.Response(200, json={"state": "completed", "result": wrapped})
+    page = {"execution_id": "a-0", "arguments": {"value": wrapped}, "entries": [{"value": value}]}
+    function = Function(ended, httpx.Response(200, json=page), httpx.Response(200, json={"value": value}))
+    run = function.client().flow("shop", "order").run("7")
+    assert run.result(5) == value
+    log = run.whole_log()
+    assert (log["arguments"], log["entries"]) == ({"value": wrapped}, [{"value": wrapped}])

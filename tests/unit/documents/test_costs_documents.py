@@ -5,7 +5,6 @@ If a figure falls, write the smaller one here; if one grows, that is a defect.
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import flask
@@ -31,7 +30,7 @@ from signalbox.links import model
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from signalbox.transforms import service
 from signalbox.transforms.requests import PutTransformRequest
-from tests.unit.cost_table import is_within, row_cost
+from tests.unit.cost_table import FIGURES, is_within, row_cost
 from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
@@ -199,7 +198,7 @@ def test_the_sweeper_with_nothing_to_do_queries_each_subject_once(
     finally:
         runtime.bind(None)
     [(_, handled)] = world.told
-    assert {name: handled[name] for name in asdict(NOTHING)} == asdict(row_cost("sweeper", "idle"))
+    assert {name: handled[name] for name in FIGURES} == row_cost("sweeper", "idle").to_json()
 
 
 def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(

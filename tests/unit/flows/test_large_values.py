@@ -7,18 +7,23 @@ from unittest import mock
 
 import pytest
 
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Put
-from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.problems import OtherBody, TooLarge, Unavailable
 from signalbox.flows import sweep as flows_sweep
 from signalbox.flows.api import flow
 from signalbox.flows.api.runs import Flow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.messages import update_id
 from signalbox.flows.model.retention import Keeping
-from signalbox.flows.problems import CannotFork
-from signalbox.flows.service import messages, reads, starts
+from signalbox.flows.problems import CannotFork, NotAnswered
+from signalbox.flows.service import messages, reads, sends, starts
+from signalbox.flows.shown import FlowLogShown
 from signalbox.payloads import sweep
+from signalbox.testing import replay
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 LARGE = "x" * 200_000
@@ -270,3 +275,96 @@ def test_the_archive_of_a_run_has_its_large_values_in_separate_files() -> None:
     assert json.loads("".join(row["text"] for row in at.archives[value])) == LARGE
     named = at.archives[archive][0]["result"]["$payload"]
     assert (named["bytes"], value.endswith(f"~{named['sha256']}.ndjson")) == (200_002, True)
+
+
+# --- messages with large values ---
+
+
+def sends_to_size(at: Shop, id_: str, value: str = LARGE, **options: Any) -> sends.Sent:
+    new = sends.Starting("takes_updates", at.flows, FUNCTION, {"text": LARGE}, **options)
+    return sends.send_update(at.ports, FlowAddress("takes_updates", "1"), "add", value, id_, new)
+
+
+async def takes_updates(text: str) -> int:
+    total = len(text)
+    while True:
+        add = await flow.update("add", str)
+        total += len(add.value)
+        add.answer(total)
+
+
+def answer(at: Shop, id_: str) -> Any:
+    answered = sends.answer_of(at.ports, FlowAddress("takes_updates", "1"), id_)
+    return answered and answered.result
+
+
+def test_a_large_message_starts_a_run_with_large_arguments_once_whatever_is_repeated() -> None:
+    at = shop(takes_updates)
+    assert [sends_to_size(at, "u").started for _ in range(2)] == [True, False]
+    at.settle()
+    assert (sends_to_size(at, "u").started, answer(at, "u")) == (False, 400_000)
+    assert [sends_to_size(at, "v", if_exists="replace").started for _ in range(2)] == [True, False]
+    at.settle()
+    assert answer(at, "v") == 400_000
+    sweep.sweep(at.ports)
+    assert len(keys(at)) == 2, "the argument and the value of the run that is there"
+
+
+def test_a_large_message_to_a_run_that_was_removed_meanwhile_does_not_reach_the_next_run_of_the_id() -> None:
+    at = shop(takes_updates)
+    address = FlowAddress("takes_updates", "1")
+    sends_to_size(at, "u")
+    at.settle()
+    before = reads.get(at.ports, address)
+    sends_to_size(at, "v", if_exists="replace")
+    update, event = messages.checked_update("add", LARGE, "late"), messages.checked_event("text", LARGE)
+    messages.send(at.ports, before, update, update_id(address, "late"))
+    messages.send(at.ports, before, event, messages.event_id(address, "late"))
+    sweep.sweep(at.ports)
+    at.ports.payloads.forget()  # type: ignore[union-attr]  # the metered one
+    at.settle()
+    assert answer(at, "v") == 400_000
+    sends_to_size(at, "w", "xx")
+    at.settle()
+    assert answer(at, "w") == 400_002
+    answered = sends.answer_of(at.ports, address, "late")
+    assert answered is not None
+    assert isinstance(answered.problem(), NotAnswered)
+
+
+def test_a_repeat_stores_nothing_even_if_its_value_is_another_one() -> None:
+    at = shop(waits)
+    at.start("waits")
+    at.event("waits", "text", LARGE)
+    with pytest.raises(OtherBody):
+        at.event("waits", "text", LARGE + "x")
+    assert len(keys(at)) == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_value_of_a_message_that_was_not_received_is_deleted_with_its_run(at_once: bool) -> None:
+    at = shop(waits)
+    at.start("waits")
+    at.event("waits", "other", LARGE)
+    address = FlowAddress("waits", "1")
+    flows_sweep.terminate(at.ports, address)
+    with replaced(**({} if at_once else {"flow_removed_at_once_max": 1})):
+        flows_sweep.delete(at.ports, address)
+    sweep.remove_ended(at.ports, at.world.payloads, lambda: False)
+    assert keys(at) == []
+
+
+@pytest.mark.parametrize("value", [{"$payload": {"bytes": 1, "sha256": "0" * 64}}, {"$payload": {"value": 1}}])
+def test_what_a_caller_sends_is_not_shown_as_a_large_value(value: Any) -> None:
+    async def returns_event() -> Any:
+        return await flow.event("text")
+
+    at = shop(returns_event)
+    at.start("returns_event")
+    at.event("returns_event", "text", value)
+    at.settle()
+    assert at.status("returns_event")["result"] == {"$payload": {"value": value}}
+    header, entries = reads.get_log(at.world.store, FlowAddress("returns_event", "1"))
+    log: Any = json_of(FlowLogShown.of(header, entries, entries))
+    assert log["entries"][0]["value"] == {"$payload": {"value": value}}
+    replay(Flow(at.flows.of("returns_event"), lambda: at.flows), log)

@@ -1,7 +1,5 @@
 """What the kit's own part of a user's task costs, as every handled call logs it."""
 
-from dataclasses import asdict
-
 import pytest
 
 from signalbox import DocumentEvent, Function, Lease, Unit, batch, semaphore
@@ -127,4 +125,4 @@ def test_a_retry_of_a_failure_costs_two_records_read_and_an_outbox(harness: Harn
     harness.deliver_task(Effect("wipe", "tasks", "kitchen", "wipe", {}, path="/tasks/wipe"))
     assert harness.post("failures/wipe/retry").status == 202
     handled = [values for message, values in harness.log.infos if message == "handled"][-1]
-    assert {name: handled[name] for name in FIGURES} == asdict(row_cost("tasks", "retry"))
+    assert {name: handled[name] for name in FIGURES} == row_cost("tasks", "retry").to_json()

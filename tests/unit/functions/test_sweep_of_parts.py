@@ -28,8 +28,8 @@ def queried(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize(
     ("api", "swept"),
     [
-        ("[]", {"batches", "completions", "flows", "outbox"}),
-        ("[semaphores]", {"batches", "completions", "critical_sections", "flows", "outbox", "rates", "semaphores"}),
+        ("[]", {"flows", "outbox"}),
+        ("[semaphores]", {"critical_sections", "flows", "outbox", "rates", "semaphores"}),
     ],
 )
 def test_only_the_parts_that_are_deployed_are_swept(

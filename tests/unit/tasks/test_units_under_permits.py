@@ -285,6 +285,38 @@ def test_a_unit_whose_wait_is_cancelled_fails(harness: Harness, shop: Any) -> No
     assert units() == {0: "The wait for a permit of the semaphore 'printers' was cancelled."}
 
 
+@pytest.mark.parametrize("ended", ["", "lease", "wait"])
+def test_a_unit_whose_task_is_purged_after_its_claim_ends_when_its_first_task_comes_again(
+    harness: Harness, shop: Any, ended: str
+) -> None:
+    """Its lease has expired, or an operator has ended it; or its wait was cancelled, and the task of that is lost."""
+    DOES[0] = fail(RuntimeError("jam"))
+    semaphore("printers").acquire(permits=2)
+    shop.sheets(1)
+    run_kit(harness)
+    first = deliver(harness)
+    if ended == "wait":
+        [waiter] = harness.get("semaphores/printers").json["waiters"]
+        assert harness.delete(f"semaphore-wait/printers/{waiter['id']}").status == 200
+    else:
+        harness.advance(700)
+        harness.run_schedule("sweep")
+        harness.advance(3)
+        run_kit(harness)
+        assert deliver(harness).context["lease"]
+    DOES.clear()
+    for lease in harness.get("semaphores/printers").json["leases"] if ended == "lease" else ():
+        harness.post("semaphore-signal/printers", json={"lease": lease["id"]})
+    harness.tasks.clear()
+    harness.advance(86_400)
+    harness.deliver_task(first)
+    harness.run()
+    failed = "The wait for a permit of printers was cancelled."
+    assert units() == {0: failed if ended == "wait" else units()[0]}
+    assert (units()[0] == failed) is (ended == "wait")
+    assert free() == PERMITS
+
+
 @pytest.mark.parametrize("claimed", [False, True])
 def test_a_unit_whose_lease_is_ended_by_hand_waits_again(harness: Harness, shop: Any, claimed: bool) -> None:
     DOES[0] = fail(RuntimeError("jam"))

@@ -305,11 +305,21 @@ class Run:
         return found.part("value").content
 
     async def _opened(self, shown: Json) -> Json:
-        """Return a value that the status or the log may show by its size and its hash."""
+        """Return a value that the status or the log may show by its size and its hash, or wrapped."""
         match shown:
             case {"$payload": {"sha256": str(sha256)}}:
                 return await self.payload(sha256)
+            case {"$payload": {"value": value}}:
+                return value
         return shown
+
+    async def _for_replay(self, shown: Json) -> Json:
+        """Return a value of the log, wrapped if a replay could take it for a large one that is not there."""
+        value = await self._opened(shown)
+        match value:
+            case {"$payload": dict()}:
+                return {"$payload": {"value": value}}
+        return value
 
     def log(self) -> AsyncIterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order. Large values are shown by their size and their hash."""
@@ -338,7 +348,7 @@ class Run:
         arguments = page.member("arguments", dict)
         for values in (arguments, *entries):
             for name, value in values.items():
-                values[name] = await self._opened(value)
+                values[name] = await self._for_replay(value)
         return {**page.shaped(dict), "arguments": arguments, "entries": entries}
 
     async def delete(self) -> None:

@@ -126,8 +126,9 @@ from signalbox.flows.model.messages import (
     parent_key,
     sub_flow_address,
 )
+from signalbox.flows.model.payloads import is_of_run
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, NotAnswered
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import Outgoing
 
@@ -340,6 +341,8 @@ class FlowTurn:
         match message:
             case Result():
                 self.take_result(message, self.now)
+            case Event() | Update() if not is_of_run(message, self.header):
+                self._drop_late(message)
             case Event() if message.incarnation in ("", self.header.incarnation):
                 self._apply(replace(message, at=self.now))
             case Update():
@@ -347,6 +350,13 @@ class FlowTurn:
                 self._apply(replace(message, at=self.now))
             case Cancel() if not self.driver.cancelling and self._is_for_this(message):
                 self._apply(replace(message, at=self.now))
+
+    def _drop_late(self, message: Incoming) -> None:
+        """Drop a message that was sent to an earlier run of the id. The senders of an update receive a problem."""
+        if isinstance(message, Update):
+            detail = f"The run that received the update {message.id!r} was removed before its code could answer it."
+            self.updates[message.id] = message.name
+            self.driver.replies[message.id] = CallOutcome.from_problem(NotAnswered(detail))
 
     def _is_for_this(self, cancel: Cancel) -> bool:
         """Return whether a cancel is for this run.

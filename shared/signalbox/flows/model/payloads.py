@@ -8,7 +8,8 @@ All are deleted with the run. A retry in place keeps the incarnation, so the pay
 
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.messages import Event, Message, Result, Update
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Event, Incoming, Message, Result, Update, payload_of
 from signalbox.payloads.model import Place, escaped, opened, payload_in, place_of, shown
 
 EVENTS = "events"
@@ -28,6 +29,12 @@ def place_of_execution(address: FlowAddress, execution_id: str) -> Place:
 def place_of_events(address: FlowAddress, incarnation: str) -> Place:
     """Return the place of the values of a run's events."""
     return place_of(address.base, incarnation, EVENTS)
+
+
+def is_of_run(message: Incoming, header: FlowHeader) -> bool:
+    """Return whether a message names no payload of another run, for instance of a removed one of the same id."""
+    payload = payload_of(message)
+    return payload is None or payload.key.startswith(f"{place_of_run(header.address, header.incarnation).prefix}/")
 
 
 def opened_entry(entry: Message) -> Message:

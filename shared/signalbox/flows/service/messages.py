@@ -135,14 +135,15 @@ def claimed_message(header: FlowHeader, message: Incoming, outgoing: Outgoing) -
 
 
 def send(ports: Ports, header: FlowHeader, message: Incoming, message_id: str) -> None:
-    """Post an event or an update to a run whose header was read. A repeat changes nothing.
+    """Post an event or an update to a run whose header was read. A repeat changes and stores nothing.
 
     Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, and `OtherBody` if the id was used for another message.
     """
     refused, outgoing = _refusal(header, message), Outgoing()
     claimed = claimed_message(header, message, outgoing)
     if refused is None:
-        store_payloads(ports, outgoing)
+        if outgoing and not is_posted(ports, header, message_id, claimed):
+            store_payloads(ports, outgoing)
         _post(ports, header, message_id, claimed)
     elif not is_posted(ports, header, message_id, claimed):
         raise refused

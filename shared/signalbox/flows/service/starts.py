@@ -53,7 +53,6 @@ class Started:
     created: bool
 
 
-@opens_payloads
 def start(
     ports: Ports,
     flows: Flows,
@@ -179,6 +178,7 @@ def _created(header: FlowHeader) -> Commit:
     return Commit(creation(header, EPOCH), [wake])
 
 
+@opens_payloads
 def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None) -> Commit:
     """Return the commit of a flow whose code has been started.
 

@@ -12,9 +12,11 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates
 from signalbox.semaphores.model.leases import Granted
+from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, waits
+from signalbox.semaphores.storage import read_waiter
 from signalbox.tasks.machine.waits import next_wait, repeated_wait, unit_rate_wait, unit_wait, unit_wait_ids
 from signalbox.tasks.model.contexts import OfUnit
 from signalbox.tasks.service import lease_runs
@@ -41,7 +43,7 @@ def deliver_unit(ports: Ports, delivered: Delivered[OfUnit], is_live: IsLive, co
     elif granted is not None:
         run_unit_with_lease(ports, delivered, granted, code)
     elif context.semaphore:
-        _wait_for_permit(ports, unit, context.semaphore, unit_wait(delivered))
+        _wait_first(ports, delivered, unit_wait(delivered))
     elif context.rate and not context.has_permits:
         wait_for_rate(ports, delivered)
     else:
@@ -94,6 +96,28 @@ def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Gra
     with lease_runs.kept_or_released(ports, claimed, batch=unit.batch, index=unit.index):
         run_unit(ports, unit, code)
     release(ports, claimed)
+
+
+def _wait_first(ports: Ports, delivered: Delivered[OfUnit], request: WaitRequest) -> None:
+    """Make a unit's first wait. If that wait has ended, the task of its grant is lost: do what that task would do.
+
+    A lease that the task had claimed has expired, and its wait returns to the queue. If the lease was ended, the unit
+    waits again, as `run_unit_with_lease` does. So a late delivery of the lost task makes no other wait.
+    """
+    unit, semaphore = delivered.context.unit, delivered.context.semaphore
+    answer = _wait_for_permit(ports, unit, semaphore, request)
+    while answer is not None and answer.ended:
+        [read] = ports.store.read(waiter_path(semaphore, request.id))
+        waiter = read_waiter(read)
+        if waiter is None or waiter.grant is None:
+            _fail(ports, unit, f"The wait for a permit of {semaphore} was cancelled.")
+            return
+        granted = Granted(semaphore, f"{request.id}~{waiter.grant}", release_on_return=True, unit=request.unit)
+        leases.claim(ports, granted)
+        answer = _wait_for_permit(ports, unit, semaphore, repeated_wait(delivered, granted))
+        if answer is not None and answer.ended:
+            request = next_wait(delivered, granted)
+            answer = _wait_for_permit(ports, unit, semaphore, request)
 
 
 def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: WaitRequest) -> WaitAnswer | None:

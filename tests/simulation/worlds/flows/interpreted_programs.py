@@ -481,10 +481,10 @@ class Code:
     def _lock(self, of: Any) -> Any:  # noqa: ARG002  a model tells locks apart
         return flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
 
-    def _renew(self, lease: Any, of: Any) -> Any:  # noqa: ARG002
+    def _renew(self, lease: Any, of: Any) -> Any:  # noqa: ARG002  likewise
         return lease.renew()
 
-    def _sleep(self, of: Any, seconds: float) -> Any:  # noqa: ARG002
+    def _sleep(self, of: Any, seconds: float) -> Any:  # noqa: ARG002  likewise
         return flow.sleep(seconds)
 
     def _undo(self) -> Any:

@@ -99,10 +99,10 @@ class Modelled(Placed):
     def _lock(self, of: Any) -> Any:
         return self._named("lock", self._place(of))
 
-    def _renew(self, lease: Any, of: Any) -> Any:  # noqa: ARG002
+    def _renew(self, lease: Any, of: Any) -> Any:  # noqa: ARG002  as its base has it
         return lease.renew()
 
-    def _sleep(self, of: Any, seconds: float) -> Any:  # noqa: ARG002
+    def _sleep(self, of: Any, seconds: float) -> Any:  # noqa: ARG002  as its base has it
         return self._named("sleep", self._place(of))
 
     def _undo(self) -> Any:

@@ -75,6 +75,15 @@ def test_a_folder_is_exported_while_a_stack_uses_it_and_is_not_imported_into(
     assert "Another local stack" in capsys.readouterr().err
 
 
+def test_the_data_of_another_database_is_named_by_the_environment(data: Path) -> None:
+    payments = data.with_name("data.payments")
+    payments.mkdir()
+    fill(payments, "documents/p")
+    assert main(["data", "export", "payments.ndjson", "-e", "dev.payments"]) == 0
+    assert main(["data", "import", "payments.ndjson", "-e", "dev.other"]) == 0
+    assert ids(data.with_name("data.other")) == ["p"]
+
+
 def test_a_file_that_is_no_export_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.ndjson").write_text("{}\n")
     assert main(["data", "import", "mine.ndjson"]) == 1
