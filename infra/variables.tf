@@ -170,11 +170,11 @@ variable "exports" {
   default = null
   validation {
     condition     = var.exports == null ? true : can(regex("^([a-z]+-[a-z]+[0-9]+|us|eu|asia|nam4|eur[0-9]+|asia1)$", var.exports.bucket_location))
-    error_message = "exports.bucket_location is a location of Cloud Storage in small letters: a region such as us-east4, or us, eu or asia."
+    error_message = "exports.bucket_location is a location of Cloud Storage in lower case: a region such as us-east4, or us, eu or asia."
   }
   validation {
     condition     = var.exports == null ? true : can(regex("^\\S+( \\S+){4}$", var.exports.schedule))
-    error_message = "exports.schedule has five fields, as cron has: \"0 3 * * *\" is each day at three."
+    error_message = "exports.schedule has five fields, as cron: \"0 3 * * *\" is each day at three."
   }
   validation {
     condition     = var.exports == null ? true : can(regex("^[1-9][0-9]*$", tostring(var.exports.keep_days)))

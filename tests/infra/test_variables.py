@@ -19,7 +19,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"database_location": "mars"}, "database_location is a region such as us-central1 or a multi-region such as nam5"),
     ({"environment": "production"}, "environment must be dev, staging or prod"),
     ({"prefix": "dev-"}, "prefix must begin with a letter"),
-    ({"prefix": "development"}, "the longest function leaves 10 for it. Shorten the prefix"),
+    ({"prefix": "developmental"}, "the longest function leaves 12 for it. Shorten the prefix"),
     ({"database": "db"}, "database must be (default), or 4 to 63 lower case letters"),
     ({"dist_dir": "../nowhere"}, "Run `signalbox package` first"),
     ({"invokers": ["allUsers"]}, "To open a function to everybody, set `public: true` in its entry"),
@@ -39,7 +39,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"rights_seconds": -1}, "rights_seconds is a whole number of seconds"),
     ({"exports": {"bucket_location": "US-EAST4"}}, "exports.bucket_location is a location of Cloud Storage"),
-    ({"exports": {"bucket_location": "us", "schedule": "nightly"}}, "exports.schedule has five fields, as cron has"),
+    ({"exports": {"bucket_location": "us", "schedule": "nightly"}}, "exports.schedule has five fields, as cron"),
     ({"exports": {"bucket_location": "us", "keep_days": 0}}, "exports.keep_days is a whole number of days"),
 ]
 

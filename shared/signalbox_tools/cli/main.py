@@ -296,9 +296,7 @@ def data() -> None:
 
 
 @data.command("clear")
-@click.option(
-    "--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="A stack's folder, as for `dev`."
-)
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="A stack's folder, as in `dev`.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear_data(folder: Path | None, yes: bool) -> None:
     """Delete the documents, queues and events that `signalbox dev` keeps."""
@@ -313,9 +311,7 @@ def clear_data(folder: Path | None, yes: bool) -> None:
 
 @data.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="A stack's folder, as for `dev`."
-)
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="A stack's folder, as in `dev`.")
 @of_a_deployment(required=False)
 def export_data(file: Path, folder: Path | None, project: str, environment: str, region: str) -> None:
     """Write all records of a database, as of one instant, into the new FILE: a line of JSON each."""
@@ -330,9 +326,7 @@ def export_data(file: Path, folder: Path | None, project: str, environment: str,
 
 @data.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="A stack's folder, as for `dev`."
-)
+@click.option("--data", "folder", envvar="DATA", type=click.Path(path_type=Path), help="A stack's folder, as in `dev`.")
 @click.option("--store", type=click.Choice(["sqlite", "emulator"]), default=None, help="The store of a new folder.")
 @click.option("--overwrite", is_flag=True, help="Replace records with the same paths, and keep all others.")
 @click.option("--yes", is_flag=True, help="Do not ask before an import into a deployment.")
