@@ -57,8 +57,8 @@ variable "prefix" {
     error_message = "prefix must begin with a letter and hold lower case letters and digits, joined by single hyphens. The hyphen behind it is added."
   }
   validation {
-    condition     = length(var.prefix) <= 14 && alltrue([for row in local.own_rows : length(var.prefix) + length(row.segment) <= 26])
-    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(14, [for row in local.own_rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
+    condition     = length(var.prefix) <= 13 && alltrue([for row in local.own_rows : length(var.prefix) + length(row.segment) <= 26])
+    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(13, [for row in local.own_rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
   }
 }
 

@@ -55,8 +55,12 @@ class Repeated:
 
     def _loop(self) -> None:
         while not self._stopped.wait(self._pause_seconds()):
-            if not self._run():
-                return
+            try:
+                if not self._run():
+                    return
+            except Exception:
+                if not self._stopped.is_set():  # a signal may have cut `stop` short, and the client is closed
+                    raise
 
     def stop(self) -> None:
         """End the calls; a call under way ends first."""
