@@ -172,7 +172,7 @@ def test_alerts_on_lines_take_those_of_this_deployments_database(conditions: Map
     stuck = conditions["Flows or objects are stuck"]["filter"]
     assert stuck == (
         'resource.type="cloud_run_revision" AND severity="ERROR" AND jsonPayload.database="signalbox-prod"'
-        ' AND jsonPayload.message=("flow stuck" OR "turn refused")'
+        ' AND jsonPayload.message=("flow stuck" OR "turn refused" OR "payload damaged")'
     )
 
 
