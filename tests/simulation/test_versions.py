@@ -28,7 +28,7 @@ SEEDS = 20
 SEEDS_OF_CHANGES = 120
 
 OF_TODAY = frozenset({"document_events", "updates"})
-"""Worlds many of whose calls only today's code runs, since it fetches its ports (`versions.FETCHES_PORTS`) or is new."""
+"""Worlds many of whose calls only today's code runs: it fetches its ports (`versions.FETCHES_PORTS`), or is new."""
 
 Rename = Callable[[dict[str, Any]], dict[str, Any]]
 Change = Callable[[], Any]
