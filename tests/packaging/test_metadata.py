@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from signalbox.catalogue.version import VERSION
+from signalbox_tools.setup import new_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,3 +51,10 @@ def test_the_readme_and_the_package_say_the_same_in_one_sentence() -> None:
 
 def test_the_version_is_one_of_three_numbers() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+
+
+def test_a_new_project_asks_for_extras_that_the_package_has(tmp_path: Path) -> None:
+    text = new_project._texts(tmp_path, tmp_path / "signalbox-0.1.0-py3-none-any.whl", github=False, api=())
+    wanted = {extra for file in text.values() for extra in re.findall(r"signalbox[^\s\"']*\[(\w+)\]", file)}
+    assert wanted == {"tools", "checks"}
+    assert wanted <= project()["optional-dependencies"].keys()

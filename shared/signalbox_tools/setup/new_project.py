@@ -76,7 +76,8 @@ def make(folder: Path, *, github: bool = False, api: Sequence[str] = ()) -> str:
 
 def _texts(folder: Path, wheel: Path | None, github: bool, api: Sequence[str]) -> dict[Path, str]:
     requirement, checks = (
-        f"./wheels/{wheel.name}[{extra}]" if wheel else f"signalbox[{extra}]>={VERSION}" for extra in ("dev", "checks")
+        f"./wheels/{wheel.name}[{extra}]" if wheel else f"signalbox[{extra}]>={VERSION}"
+        for extra in ("tools", "checks")
     )
     source = f'\n[tool.uv.sources]\nsignalbox = {{ path = "wheels/{wheel.name}" }}\n' if wheel else ""
     values = {"name": folder.name, "version": VERSION, "source": source}
