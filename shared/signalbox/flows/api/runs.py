@@ -531,8 +531,7 @@ def starting(
     timeout_seconds: float | None = None,
 ) -> Starting:
     """Return the run that a message starts if there is none. Raises `BadFlow` for an unknown flow."""
-    follow = on_complete and deployed(on_complete, "on_complete")
-    function = local.function if flow in local.definitions else function_of(flow)
+    function, follow = _placed(local, flow, on_complete)
     return Starting(flow, local, function, arguments, follow, labels, timeout_seconds)
 
 
@@ -545,12 +544,17 @@ def started(
     timeout_seconds: float | None = None,
 ) -> FlowRun:
     """Start a run. If `local` has the flow's code, the start includes the first turn."""
-    follow = on_complete and deployed(on_complete, "on_complete")
-    function = local.function if address.name in local.definitions else function_of(address.name)
+    function, follow = _placed(local, address.name, on_complete)
     ports = runtime.ports()
     with REQUESTS.handled():  # the code of the flow may run: its threads must not act, also outside of a request
         starts.start(ports, local, function, address, dict(arguments), follow, labels, timeout_seconds)
     return FlowRun(address)
+
+
+def _placed(local: Flows, flow: str, on_complete: Call | None) -> tuple[str, Call | None]:
+    """Return the function that has a flow's code, and the call with its deployed function. Raises `BadFlow`."""
+    follow = on_complete and deployed(on_complete, "on_complete")
+    return (local.function if flow in local.definitions else function_of(flow)), follow
 
 
 def function_of(flow: str) -> str:

@@ -256,7 +256,10 @@ class Driver:
     def of(cls, definition: FlowDefinition, header: FlowHeader, position: Position | None = None) -> Self:
         """Return the code of a run before its start."""
         encode, begin = definition.signature.encode, definition.begin
-        code = lambda: begin(opened_members(header.arguments))  # noqa: E731 (a function of one line)
+
+        def code() -> Coroutine[Any, Any, Any]:
+            return begin(opened_members(header.arguments))
+
         return cls(code, position or Position.of(header), header.context, encode=encode)
 
     # --- commands of a turn ---
