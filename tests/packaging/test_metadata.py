@@ -54,7 +54,7 @@ def test_the_version_is_one_of_three_numbers() -> None:
 
 
 def test_a_new_project_asks_for_extras_that_the_package_has(tmp_path: Path) -> None:
-    text = new_project._texts(tmp_path, tmp_path / "signalbox-0.1.0-py3-none-any.whl", github=False, api=())
+    text = new_project._texts(tmp_path, tmp_path / f"signalbox-{VERSION}-py3-none-any.whl", github=False, api=())
     wanted = {extra for file in text.values() for extra in re.findall(r"signalbox[^\s\"']*\[(\w+)\]", file)}
     assert wanted == {"tools", "checks"}
     assert wanted <= project()["optional-dependencies"].keys()
