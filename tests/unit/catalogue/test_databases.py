@@ -102,6 +102,14 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
         ("  cards: {database: 7}", "write 2 to 10 lower case letters"),
         ("  cards: {database: ships}\n  ships_old: {folder: functions/orders}", "ships_old: .* rename one"),
         ("  cards: {database: dev}", "which is the prefix of an environment"),
+        ("  cards: {database: kit}", "which names of the kit or of Google contain"),
+        ("  cards: {database: default}", "leave it out for the first database"),
+        ("  cards: {database: signalbox}", "which names of the kit or of Google contain"),
+        (
+            "  cards: {database: payments, secrets: {SIGNALBOX_CALLBACK_KEYS: keys}}\n"
+            '  orders: {secrets: {SIGNALBOX_CALLBACK_KEYS: "keys:3"}}',
+            "functions.orders: its key of callbacks, keys, is that of cards, which has another database",
+        ),
         ("  cards: {database: orders}", "functions.orders: .* rename one"),
         ("  cards: {database: semaphore}", "semaphores?_[a-z]+: .* rename one"),
         ("  cards: {database: payments}\n  sweep: {database: payments}", "each database has the parts of the kit"),
