@@ -106,8 +106,8 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
         ("  cards: {database: default}", "leave it out for the first database"),
         ("  cards: {database: signalbox}", "which names of the kit or of Google contain"),
         (
-            "  cards: {database: payments, secrets: {SIGNALBOX_CALLBACK_KEYS: keys}}\n"
-            '  orders: {secrets: {SIGNALBOX_CALLBACK_KEYS: "keys:3"}}',
+            """  cards: {database: payments, secrets: {SIGNALBOX_CALLBACK_KEYS: keys}}
+  orders: {secrets: {SIGNALBOX_CALLBACK_KEYS: "keys:3"}}""",
             "functions.orders: its key of callbacks, keys, is that of cards, which has another database",
         ),
         ("  cards: {database: orders}", "functions.orders: .* rename one"),
