@@ -67,6 +67,7 @@ __all__ = [
     "Schedule",
     "Semaphore",
     "Trigger",
+    "database_in",
     "databases_of",
     "load",
     "parse",
@@ -118,6 +119,19 @@ def databases_of(path: Path) -> Sequence[str]:
         return sorted({str(entry["database"]) for _, entry in _entries(sections, "functions") if "database" in entry})
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def database_in(environment: str) -> str:
+    """Return the database that the name of an environment has, as ``dev.payments``, or an empty text.
+
+    Raises `CatalogueError` if it has a dot, and no environment before it or no database's name behind it.
+    """
+    name, dot, database = environment.partition(".")
+    refuse(
+        bool(dot) and not (name and DATABASE.fullmatch(database)),
+        f"{environment!r} names no environment: write dev, or dev.payments for its database payments",
+    )
+    return database
 
 
 def _without_examples(content: object) -> Mapping[str, Any]:

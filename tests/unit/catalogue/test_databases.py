@@ -242,6 +242,10 @@ def test_a_database_is_a_deployment_with_the_settings_of_its_environment(tmp_pat
     assert payments.base_url == "https://europe-west1-p.cloudfunctions.net/shop-payments-"
     assert [each.environment for each in deployment_target.databases_below(live)] == ["live.payments"]
     assert deployment_target.databases_below(payments) == ()
+    in_order = deployment_target.in_order(live)
+    assert next(in_order) is live
+    live.keep("alert_email", "ann@example.com")
+    assert next(in_order).setting("alert_email", "") == "ann@example.com", "nobody is asked for it again"
     payments.keep("database", "again")
     assert json.loads((folder / "live.payments.tfvars.json").read_text()) == {"database": "again"}
     assert deployment_target.read("p", "live.payments", root=tmp_path).database == "again"
