@@ -158,6 +158,7 @@ def test_the_first_database_of_an_environment_is_not_that_of_another_one(tmp_pat
 
 def test_an_environment_and_a_database_with_the_same_names_do_not_take_each_others_functions(tmp_path: Path) -> None:
     place = of_a_database(tmp_path, {"environment": "dev", "prefix": "dev"}, {})
+    assert "{ database = local.of_database }" in (INFRA / "versions.tf").read_text(), "functions have it as a label"
     another = OURS.replace("dev-sweep", "dev-payments-sweep")
     assert "functions of another deployment with the same names: dev-payments-sweep" in refusal(
         Script(**{FUNCTIONS: another}), place
