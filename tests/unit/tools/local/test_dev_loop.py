@@ -165,7 +165,7 @@ def shop_and_bank(root: Path) -> Path:
 def test_after_a_reload_the_runs_of_the_function_that_has_changed_are_replayed(tmp_path: Path) -> None:
     catalogue, main = shop_and_bank(tmp_path), tmp_path / "functions" / "shop" / "main.py"
     stack, lines = ReloadedStack(main.parent), SimpleQueue[str]()
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue, lambda name, _: f"of {name}")  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue, lambda name, *_: f"of {name}")  # type: ignore[arg-type]  # the loop needs no more of a stack
     loop.watch()
     loop.start()
     try:
