@@ -4,9 +4,10 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,6 +22,7 @@ from signalbox.catalogue.reading import Schedule, databases_of, load_all
 from signalbox_tools.cli.flow_replay import misfits_of
 from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack, folder_of
+from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal
 from signalbox_tools.local.logs.tracebacks import cut
@@ -112,11 +114,20 @@ def _of_database(
         follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
         follower.start()
         loop.start()
+        kept_thread(database, partial(announce_end, stack, database, terminal.announce)).start()
         try:
             yield stack
         finally:
             loop.stop()
             follower.stop()
+
+
+def announce_end(stack: Stack, database: str, announce: Callable[[str, str], None]) -> None:
+    """Wait until a database's stack ends, and announce it if a service has failed. The other stacks continue."""
+    try:
+        stack.wait()
+    except StackError as error:
+        announce(f"the database {database} is served no longer, so start `signalbox dev` again: {error}", error.trace)
 
 
 def _print_functions(stack: Stack, heading: str) -> None:
