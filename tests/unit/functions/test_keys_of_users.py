@@ -143,7 +143,7 @@ def test_the_operation_of_a_request_names_its_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "path", "body", "id"),
+    ("function", "path", "body", "member"),
     [
         ("semaphore_wait", "/door", {"lease_seconds": 60}, "lease"),
         ("batches", "/", {"units": []}, "id"),
@@ -151,14 +151,14 @@ def test_the_operation_of_a_request_names_its_user() -> None:
     ],
 )
 def test_two_users_with_one_key_get_two_ids_from_an_open_function_of_the_kit(
-    function: str, path: str, body: Any, id: str
+    function: str, path: str, body: Any, member: str
 ) -> None:
     """A lease is released by its id: with the key as its id, whoever guesses a key would have another one's permit."""
     with Harness() as harness:
         semaphore("door").ensure(permits=2)
         client = harness.functions.app(function).test_client()
-        opened = {"open_functions": {function: frozenset[str]()}, "auth": {function: "firebase"}}
-        settings.bind(replace(settings.settings(), **opened))
+        opened = {function: frozenset[str]()}
+        settings.bind(replace(settings.settings(), open_functions=opened, auth={function: "firebase"}))
         answers = [
             client.post(
                 path, json=body, headers={"Authorization": f"Bearer {user_token(user)}", "Idempotency-Key": "1"}
@@ -166,7 +166,7 @@ def test_two_users_with_one_key_get_two_ids_from_an_open_function_of_the_kit(
             for user in ("ann", "bob", "ann")
         ]
         assert all(answer.status_code in (200, 201, 202) for answer in answers), [answer.json for answer in answers]
-        ann, bob, again = (str((answer.json or {}).get(id)) for answer in answers)
+        ann, bob, again = (str((answer.json or {}).get(member)) for answer in answers)
     assert ann == again
     assert "None" not in (ann, bob)
     assert bob != ann
