@@ -10,7 +10,7 @@ from signalbox import Call, Function
 from signalbox.adapters import deployed_catalogue, settings
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load, load_all
 from signalbox.core.effects import Effect
 from signalbox.core.problems import BadCall
 from signalbox.testing import Harness
@@ -92,6 +92,17 @@ def test_only_functions_without_a_database_invoke_those_of_another_one(tmp_path:
     back = CARDS | {"body": 'invoke("orders", "/pay")', "imports": ", invoke, semaphore"}
     with pytest.raises(CatalogueError, match=r"functions\.cards: invokes: orders has the environment's first database"):
         load(project(tmp_path, ENTRIES, ORDERS, back), database="payments")
+
+
+@pytest.mark.parametrize(("changed", "called"), [(ORDERS, "cards"), (CARDS, "orders")])
+def test_code_that_names_a_task_of_another_database_is_refused_before_it_runs(
+    changed: dict[str, str], called: str, tmp_path: Path
+) -> None:
+    calling = changed | {"work": f'Call("{called}", "work", {{}}).enqueue()', "imports": f"{changed['imports']}, Call"}
+    file = project(tmp_path, ENTRIES, calling, CARDS if called == "cards" else ORDERS)
+    message = rf"{changed['name']}: main.py:\d+ names a task of {called}, which has another database: .*`invoke`"
+    with pytest.raises(CatalogueError, match=message):
+        load_all(file)
 
 
 def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Path) -> None:
