@@ -136,7 +136,7 @@ def cost_tables() -> str:
             (row["operation"], *(str(row.get(name.replace(" ", "_"), 0)) for name in head[1:]))
             for row in part["rows"].values()
         ]
-        parts.append(f"### {part['title']}\n\n{_table(head, rows)}")
+        parts.append(f"## {part['title']}\n\n{_table(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -337,17 +337,17 @@ def _sized(size: tuple[int, ...]) -> tuple[str, str, str]:
 
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "calls": ("docs/http.md", calls),
-    "problems": ("docs/http.md", problem_types),
+    "calls": ("docs/reference/calls.md", calls),
+    "problems": ("docs/reference/problems.md", problem_types),
     "refusals": ("infra/README.md", refusals),
     "sizes": ("docs/deployment.md", environment_sizes),
-    "limits": ("docs/limits.md", limit_tables),
-    "costs": ("docs/costs.md", cost_tables),
+    "limits": ("docs/reference/limits.md", limit_tables),
+    "costs": ("docs/reference/costs.md", cost_tables),
     "bills": ("docs/costs.md", bills),
     "copies": ("docs/costs.md", copies),
     "licences": ("SECURITY.md", licences),
     "names": ("docs/README.md", public_names),
-    **{f"faults of {page}": (f"docs/protocols/{page}.md", partial(planted_faults, page)) for page in PROTOCOLS},
+    **{f"faults of {page}": ("docs/reference/faults.md", partial(planted_faults, page)) for page in PROTOCOLS},
 }
 """Each table's page and the function that generates it."""
 

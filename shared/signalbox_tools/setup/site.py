@@ -64,7 +64,17 @@ GUIDES: Mapping[str, Sequence[str]] = {
         "docs/exit.md",
         "SECURITY.md",
     ),
-    "Reference": (REFERENCE, "docs/http.md", "docs/costs.md", "docs/limits.md", "docs/glossary.md"),
+    "Reference": (
+        REFERENCE,
+        "docs/http.md",
+        "docs/reference/calls.md",
+        "docs/reference/problems.md",
+        "docs/costs.md",
+        "docs/reference/costs.md",
+        "docs/limits.md",
+        "docs/reference/limits.md",
+        "docs/glossary.md",
+    ),
     "Compared": (
         "docs/comparison.md",
         "docs/from-celery.md",

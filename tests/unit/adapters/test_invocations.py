@@ -30,7 +30,6 @@ from signalbox_tools.local.functions import server
 from signalbox_tools.local.functions.iam import _current
 from tests.serving import serving
 
-
 ADD = {"sources": [], "tests": "check(1 + 2 == 3)"}
 
 
