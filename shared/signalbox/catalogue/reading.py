@@ -353,9 +353,10 @@ def _entries_of(
     sections: Mapping[str, Any], kind: str, databases: Collection[str], chosen: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, entry in _entries(sections, kind):
-        database = entry.pop("database", "")
+        is_named, database = "database" in entry, entry.pop("database", "")
         refuse(
-            database not in databases and bool(database), f"{kind}.{name}: no function has the database {database!r}"
+            is_named and (not database or database not in databases),
+            f"{kind}.{name}: no function has the database {database!r}",
         )
         if database == chosen:
             yield name, entry

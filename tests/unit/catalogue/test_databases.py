@@ -137,6 +137,10 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
             "no function has the database",
         ),
         (
+            "  cards: {database: payments}\nsemaphores:\n  till: {permits: 1, database: }",
+            "semaphores.till: no function has the database None",
+        ),
+        (
             "  cards: {database: payments}\nschedules:\n  nightly: {function: cards, task: ship, cron: 0 1 * * *}",
             "cards has no task 'ship'",
         ),
