@@ -70,6 +70,7 @@ __all__ = [
     "database_in",
     "databases_of",
     "load",
+    "load_all",
     "parse",
     "url_segment",
 ]
@@ -119,6 +120,11 @@ def databases_of(path: Path) -> Sequence[str]:
         return sorted({str(entry["database"]) for _, entry in _entries(sections, "functions") if "database" in entry})
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def load_all(path: Path | None = None) -> Sequence[Catalogue]:
+    """Return the catalogue of each database, the first one first. Raises as `load` does."""
+    return [load(path, database=each) for each in ("", *databases_of(path or Project.find().catalogue))]
 
 
 def database_in(environment: str) -> str:
@@ -358,11 +364,16 @@ def _check_names(sections: Mapping[str, Any], databases: Collection[str]) -> Non
     """Refuse a name that begins with that of a database: names of its resources also begin with it."""
     for kind in ("functions", "queues", "triggers", "schedules"):
         for name, _ in _entries(sections, kind):
-            taken = next((each for each in databases if f"{url_segment(name)}-".startswith(f"{each}-")), "")
+            taken = joins_a_database(name, databases)
             refuse(
                 bool(taken),
                 f"{kind}.{name}: resources of the database {taken} have names that begin with {taken}-: rename one",
             )
+
+
+def joins_a_database(name: str, databases: Collection[str]) -> str:
+    """Return the database whose resources have names that begin as this one, or an empty text."""
+    return next((each for each in databases if each and f"{url_segment(name)}-".startswith(f"{each}-")), "")
 
 
 def _check_keys(sections: Mapping[str, Any], databases: Mapping[str, str]) -> None:

@@ -1,19 +1,26 @@
 """Functions that name a database: a catalogue of their own, with the parts of the kit that they use, and no others."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from signalbox.adapters import deployed_catalogue
+from signalbox import Call, Function
+from signalbox.adapters import deployed_catalogue, settings
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
-from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.problems import BadCall
+from signalbox.testing import Harness
 from signalbox_tools.catalogue_lock import lock, lock_of, rows_of
+from signalbox_tools.cli import flow_replay
+from signalbox_tools.cli.main import main
 from signalbox_tools.deploy import deployment_target
 from signalbox_tools.local.services.function_settings import settings_of
+from signalbox_tools.setup import new_function
+from signalbox_tools.setup.new_function_templates import CannotMake
 
 CODE = """
 from signalbox import Function, Request{imports}
@@ -212,6 +219,63 @@ def test_a_call_of_a_task_of_another_database_is_refused_with_what_to_write(
     monkeypatch.setattr(deployed_catalogue, "settings", lambda: settings_of(both[0]))
     with pytest.raises(BadCall, match=r"cards has another database, .* call one of its routes with `invoke`"):
         deployed_catalogue.deployed(Call("cards", "settle", {"order": "a"}, "tasks"))
+
+
+def test_a_harness_refuses_a_task_of_another_database_as_the_cloud_does(tmp_path: Path) -> None:
+    with Harness(project(tmp_path)) as harness:
+        harness.add(Function("cards"))
+        with pytest.raises(BadCall, match=r"cards has another database, .* call one of its routes with `invoke`"):
+            Call("cards", "settle", {"order": "a"}).enqueue()
+
+
+# --- commands ---
+
+FLOW = """
+from signalbox import Function, flow
+
+app = Function("cards")
+
+
+@app.flow
+async def refund() -> None:
+    await flow.event("go")
+
+
+cards = app.entry_point()
+"""
+
+
+def test_schedules_of_all_databases_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schedules = "schedules:\n  settled: {function: cards, task: settle, arguments: {order: a}, cron: 0 1 * * *}\n"
+    project(tmp_path, ENTRIES + schedules)
+    monkeypatch.chdir(tmp_path)
+    assert main(["schedules", "ls"]) == 0
+    assert "settled  0 1 * * *" in capsys.readouterr().out
+    assert main(["schedules", "run", "settled"]) == 1
+    assert "settled is a schedule of the database payments" in capsys.readouterr().err
+
+
+def test_runs_of_another_database_are_replayed_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployment of `check_runs` runs this command: it would never find a run that is not stuck."""
+    project(tmp_path)
+    (tmp_path / "functions" / "cards" / "main.py").write_text(FLOW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    with flow_replay.knowing_the_catalogue("dev.payments"):
+        assert settings.settings().flow_functions["refund"] == "cards"
+    with pytest.raises(LookupError, match=r"cards has another database, and so its runs: add -e live\.payments"):
+        flow_replay.flows_of("cards", "live")
+    with pytest.raises(LookupError, match="orders has another database, and so its runs: add -e live"):
+        flow_replay.flows_of("orders", "live.payments")
+    assert set(flow_replay.flows_of("cards", "dev.payments")) == {"refund"}
+
+
+def test_a_new_function_has_no_name_of_a_database(tmp_path: Path) -> None:
+    project(tmp_path)
+    with pytest.raises(CannotMake, match="names of the database payments begin with payments-; choose another"):
+        new_function.make("payments_old", Project.at(tmp_path))
 
 
 # --- the deployment ---
