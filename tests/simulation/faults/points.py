@@ -110,6 +110,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "core.enqueue": "signalbox.core.outbox:enqueue",
     "core.idempotency_key": "signalbox.core.idempotency_keys:idempotency_key",
     "core.key_bytes_max": "signalbox.core.limits:LIMITS.key_bytes_max",
+    "core.shard_of": "signalbox.core.effects:shard_of",
     "core.sweep": "signalbox.core.outbox:sweep",
     "critical_sections.phase": "signalbox.critical_sections.machine.transitions:phase",
     "critical_sections.advance": "signalbox.critical_sections.machine.transitions:advance",

@@ -59,6 +59,7 @@ FORGED = [
     {"function": ""},
     {"queue": "tasks"},
     {"queue": "../../other/queues/x"},
+    {"queue": "tasks-2"},
     {"queue": 7},
     {"task": "drop_all", "path": "/tasks/drop_all"},
     {"path": "/tasks/../admin"},
