@@ -58,6 +58,7 @@ from tests.simulation.reached_counts import (
     RETRIED_BY_KEY,
     REWOUND,
     RUN_AGAIN,
+    RUNS_REPLACED,
     SHARES_GRANTED,
     SHORTENED,
     SIDES_MISSING,
@@ -70,6 +71,7 @@ from tests.simulation.reached_counts import (
     THRESHOLDS,
     TREES_IN_TURNS,
     UNITS_FAILED_BY_HAND,
+    UPDATES_REFUSED,
     UPGRADED,
     WRITTEN_BACK,
     WRITTEN_BACK_DEEP,
@@ -77,6 +79,7 @@ from tests.simulation.reached_counts import (
 from tests.simulation.world_lengths import long_worlds, operations_max
 
 SEEDS = {
+    "asked_runs": 3_000,
     "history": 200,
     "links": 600,
     "notices": 150,
@@ -115,6 +118,7 @@ LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
+    "asked_runs": (ANSWERED, RUNS_REPLACED, UPDATES_REFUSED),
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
     "forged_records": tuple(FORGED.values()),
     "flows": (

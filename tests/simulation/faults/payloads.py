@@ -14,7 +14,7 @@ from signalbox.flows.model.payloads import place_of_execution, place_of_run
 from signalbox.flows.storage.commits import Commit
 from signalbox.payloads.model import REMOVALS, Outgoing, Place
 from signalbox.payloads.service import removal, store
-from signalbox.payloads.sweep import Group, sweep
+from signalbox.payloads.sweep import Group
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import payloads
@@ -86,7 +86,6 @@ def _removal_before_the_commit(ports: Ports, commit: Commit) -> Committed:
     early = [write for write in commit.writes if write.path.startswith(f"{REMOVALS}/")]
     if early:
         ports.store.commit(early)
-        sweep(ports)  # it may run between the two commits, and seldom does
     committed: Committed = commit_turn(ports, commit)
     return committed
 
