@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import base64
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import httpx
 import pytest
 from google.auth import jwt
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2
-from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport, CloudTasksRestTransport
 
 from signalbox_tools.local.child_processes import free_ports
-from tests.emulator.cloud_tasks.local_cloud_tasks import Worker, serving
+from tests.emulator.cloud_tasks.started_emulator import Emulator, started
 from tests.emulator.polling_until import eventually
 
 if TYPE_CHECKING:
@@ -35,49 +30,6 @@ pytestmark = pytest.mark.slow
 PLACE = "projects/demo-project/locations/us-central1"
 QUEUE = f"{PLACE}/queues/mail"
 HOUR = timedelta(hours=1)
-
-
-class Emulator:
-    def __init__(self, folder: Path, worker: Worker) -> None:
-        self.folder, self.worker = folder, worker
-        self.port, self.rest_port = free_ports(2)
-        self.base = f"http://127.0.0.1:{self.rest_port}"
-        self.process: subprocess.Popen[str]
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "signalbox_tools", "tasks-emulator", f"--port={self.port}"]
-        command += [f"--rest-port={self.rest_port}", f"--queue=mail={self.worker.url('default')}"]
-        self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert "REST and a page on" in self.process.stdout.readline()
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        return httpx.request(method, f"{self.base}{path}", json=body, headers=headers).raise_for_status().json()
-
-    def advance(self, seconds: float) -> None:
-        self.call("POST", "/emulator/clock", {"advance_seconds": seconds})
-
-    def by_grpc(self) -> tasks_v2.CloudTasksClient:
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
-        return tasks_v2.CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
-
-    def by_rest(self) -> tasks_v2.CloudTasksClient:
-        host = f"127.0.0.1:{self.rest_port}"
-        transport = CloudTasksRestTransport(host=host, url_scheme="http", credentials=AnonymousCredentials())
-        return tasks_v2.CloudTasksClient(transport=transport)
-
-
-@contextmanager
-def started(folder: Path) -> Iterator[Emulator]:
-    with serving(Worker()) as worker:
-        emulator = Emulator(folder, worker)
-        emulator.start()
-        yield emulator
-        emulator.kill()
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +246,17 @@ def test_the_page_shows_a_waiting_task_and_runs_it(emulator: Emulator, page: Pag
     page.wait_for_selector("text=paused")
     page.locator("main button", has_text="Resume").first.click()
     page.wait_for_selector("text=running")
+
+
+def test_the_page_shows_markup_as_text_and_that_there_are_more_tasks(tmp_path: Path, page: Page) -> None:
+    markup = "<img src=x onerror=document.title='run'>"
+    with started(tmp_path) as emulator:
+        client, due = emulator.by_grpc(), datetime.now(UTC) + HOUR
+        for number in range(51):
+            client.create_task(
+                parent=QUEUE, task=task_to(f"http://127.0.0.1/{number}?{markup.replace(' ', '&')}", schedule_time=due)
+            )
+        page.goto(emulator.base)
+        page.wait_for_selector("text=there are more")
+        assert (page.locator("main tr").count(), page.locator("main img").count()) == (51, 0)
+        assert page.title() == "Cloud Tasks emulator"

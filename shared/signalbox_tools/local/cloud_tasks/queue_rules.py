@@ -49,7 +49,7 @@ class RetryPolicy:
     doublings_max: int
 
     def backoff_seconds(self, attempts: int) -> float:
-        """Return the backoff after the attempt of this number (the first is 1). It is at most the lifetime of a task."""
+        """Return the backoff after the attempt of this number (the first is 1), at most the lifetime of a task."""
         doublings_max = min(self.doublings_max, DOUBLINGS_MAX)
         doublings = min(attempts - 1, doublings_max)
         steps = max(1, attempts - doublings_max)
