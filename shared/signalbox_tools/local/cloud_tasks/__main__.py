@@ -91,7 +91,8 @@ async def run(options: argparse.Namespace, ready: Callable[[], None] = _say_read
 
 async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
     """Start everything; `closing` stops it in reverse order."""
-    clock, storage = MovableClock(), TaskStorage(options.database)
+    storage = TaskStorage(options.database)
+    clock = MovableClock(storage.ahead_seconds())
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
     dispatcher = await closing.enter_async_context(Dispatcher(identity))
@@ -103,6 +104,7 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
             clock=clock,
             chaos=options.chaos,
             tombstone_seconds=options.tombstone_seconds,
+            targets={name: url for name, url in options.targets.items() if url},
         )
     )
     registry.restore()
@@ -115,8 +117,7 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
         await serve_http(application(registry, identity), options.keys_port, closing)
     if options.rest_port:
         await registry.ensure(options.targets)
-        targets = {name: url for name, url in options.targets.items() if url}
-        await serve_http(RestApi(registry, methods, clock, identity, targets).application(), options.rest_port, closing)
+        await serve_http(RestApi(registry, methods, clock, identity).application(), options.rest_port, closing)
     registry.begin()
     return registry
 
