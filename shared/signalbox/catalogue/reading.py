@@ -67,6 +67,7 @@ __all__ = [
     "Schedule",
     "Semaphore",
     "Trigger",
+    "database_in",
     "databases_of",
     "load",
     "parse",
@@ -118,6 +119,19 @@ def databases_of(path: Path) -> Sequence[str]:
         return sorted({str(entry["database"]) for _, entry in _entries(sections, "functions") if "database" in entry})
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def database_in(environment: str) -> str:
+    """Return the database that the name of an environment has, as ``dev.payments``, or an empty text.
+
+    Raises `CatalogueError` if it has a dot, and no environment before it or no database's name behind it.
+    """
+    name, dot, database = environment.partition(".")
+    refuse(
+        bool(dot) and not (name and DATABASE.fullmatch(database)),
+        f"{environment!r} names no environment: write dev, or dev.payments for its database payments",
+    )
+    return database
 
 
 def _without_examples(content: object) -> Mapping[str, Any]:
@@ -280,6 +294,11 @@ def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
             f"functions.{name}: database is {database!r}, which is the prefix of an environment: choose another name",
         )
         refuse(
+            database in TAKEN,
+            f"functions.{name}: database is {database!r}, which names of the kit or of Google contain: choose another "
+            "name, or leave it out for the first database",
+        )
+        refuse(
             bool(database) and name in FUNCTIONS,
             f"functions.{name}: each database has the parts of the kit that it uses",
         )
@@ -291,6 +310,9 @@ def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
 ENVIRONMENTS = ("dev", "prod", "staging")
 """Environments whose names are usual prefixes. A database's name is also a prefix."""
 
+TAKEN = ("default", "kit", "signalbox")
+"""A database `kit` with a queue `workers` would have the account of the first database's queue of workers."""
+
 OF_ONE_DATABASE = ("indexes", "history", "semaphores", "rates")
 """The sections whose entries name their database. Triggers and schedules have that of the function that they call."""
 
@@ -301,6 +323,7 @@ def _of_database(sections: Mapping[str, Any], databases: Mapping[str, str], chos
     The functions of the kit are in each of them, and callers over HTTP (`api`) use the first one.
     """
     _check_names(sections, set(databases.values()) - {""})
+    _check_keys(sections, databases)
     refuse(
         "" not in databases.values() and not sections.get("api"),
         "functions: each names a database: leave it out in those of one database, which is then the first one",
@@ -340,6 +363,20 @@ def _check_names(sections: Mapping[str, Any], databases: Collection[str]) -> Non
                 bool(taken),
                 f"{kind}.{name}: resources of the database {taken} have names that begin with {taken}-: rename one",
             )
+
+
+def _check_keys(sections: Mapping[str, Any], databases: Mapping[str, str]) -> None:
+    """Refuse one key of callbacks in two databases: code of one could sign events of the runs of the other."""
+    first: dict[str, str] = {}
+    for name, entry in _entries(sections, "functions"):
+        secrets = entry.get("secrets")
+        key = str(secrets.get(CALLBACK_KEYS, "")).partition(":")[0] if isinstance(secrets, dict) else ""
+        other = first.setdefault(key, name)
+        refuse(
+            bool(key) and databases.get(name, "") != databases.get(other, ""),
+            f"functions.{name}: its key of callbacks, {key}, is that of {other}, which has another database: name a "
+            f"separate secret as {CALLBACK_KEYS}",
+        )
 
 
 def _without_unused_queues(sections: Mapping[str, Any]) -> dict[str, Any]:

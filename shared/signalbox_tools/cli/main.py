@@ -574,7 +574,7 @@ def _run(
     unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
         first = target_of(*place)
-        for target in (first, *(deployment_target.databases_below(first) if databases else ())):
+        for target in deployment_target.in_order(first) if databases else (first,):
             if databases and target is not first:
                 click.echo(f"--- the database {target.of_database} ---")
             try:

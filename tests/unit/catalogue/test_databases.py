@@ -102,6 +102,14 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
         ("  cards: {database: 7}", "write 2 to 10 lower case letters"),
         ("  cards: {database: ships}\n  ships_old: {folder: functions/orders}", "ships_old: .* rename one"),
         ("  cards: {database: dev}", "which is the prefix of an environment"),
+        ("  cards: {database: kit}", "which names of the kit or of Google contain"),
+        ("  cards: {database: default}", "leave it out for the first database"),
+        ("  cards: {database: signalbox}", "which names of the kit or of Google contain"),
+        (
+            """  cards: {database: payments, secrets: {SIGNALBOX_CALLBACK_KEYS: keys}}
+  orders: {secrets: {SIGNALBOX_CALLBACK_KEYS: "keys:3"}}""",
+            "functions.orders: its key of callbacks, keys, is that of cards, which has another database",
+        ),
         ("  cards: {database: orders}", "functions.orders: .* rename one"),
         ("  cards: {database: semaphore}", "semaphores?_[a-z]+: .* rename one"),
         ("  cards: {database: payments}\n  sweep: {database: payments}", "each database has the parts of the kit"),
@@ -234,6 +242,10 @@ def test_a_database_is_a_deployment_with_the_settings_of_its_environment(tmp_pat
     assert payments.base_url == "https://europe-west1-p.cloudfunctions.net/shop-payments-"
     assert [each.environment for each in deployment_target.databases_below(live)] == ["live.payments"]
     assert deployment_target.databases_below(payments) == ()
+    in_order = deployment_target.in_order(live)
+    assert next(in_order) is live
+    live.keep("alert_email", "ann@example.com")
+    assert next(in_order).setting("alert_email", "") == "ann@example.com", "nobody is asked for it again"
     payments.keep("database", "again")
     assert json.loads((folder / "live.payments.tfvars.json").read_text()) == {"database": "again"}
     assert deployment_target.read("p", "live.payments", root=tmp_path).database == "again"
