@@ -73,6 +73,7 @@ GUIDES: Mapping[str, Sequence[str]] = {
         "docs/reference/costs.md",
         "docs/limits.md",
         "docs/reference/limits.md",
+        "docs/reference/console.md",
         "docs/glossary.md",
     ),
     "Compared": (
