@@ -18,7 +18,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from signalbox_tools.local.cloud_tasks import function_processes
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError
+from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
+from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.grpc_server import methods_of, serve
 from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.http_endpoints import application
@@ -43,6 +46,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--database", type=Path, required=True, help="SQLite file; created if missing")
     parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
     parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
+    parser.add_argument("--functions-port", type=int, help="port for the processes of the functions at --functions-url")
+    parser.add_argument("--functions-url", default="", help="beginning of the addresses of these functions")
     parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
     parser.add_argument(
         "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
@@ -94,7 +99,8 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
     clock, storage = MovableClock(), TaskStorage(options.database)
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
-    dispatcher = await closing.enter_async_context(Dispatcher(identity))
+    processes = FunctionProcesses(options.functions_url) if options.functions_port else None
+    dispatcher = await closing.enter_async_context(Dispatcher(identity, processes))
     registry = QueueRegistry(
         QueueContext(
             storage=storage,
@@ -111,6 +117,8 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
     methods, operations = methods_of(registry)
     server = await serve(methods, operations, options.port)
     closing.push_async_callback(server.stop, None)
+    if processes:
+        await function_processes.serve(processes, TaskMethods(registry).create, options.functions_port, closing)
     if options.keys_port:
         await serve_http(application(registry, identity), options.keys_port, closing)
     if options.rest_port:

@@ -47,6 +47,9 @@ BURY_TASKS = "INSERT OR REPLACE INTO tombstones SELECT name, ? FROM tasks WHERE 
 EXHUME = "DELETE FROM tombstones WHERE name = ?"
 EXPIRE = "DELETE FROM tombstones WHERE ends_at <= ?"
 
+COMPLETED_SECONDS_MAX = 0.02
+"""The time for which the removal of a task that is done waits for another write, to share its commit."""
+
 Row = tuple[str, tuple[Any, ...]]
 
 
@@ -62,6 +65,7 @@ class TaskStorage:
         self._rows: list[Row] = []
         self._collecting: asyncio.Future[None] | None = None
         self._committing = False
+        self._later: asyncio.TimerHandle | None = None
 
     def queues(self) -> Iterator[Message]:
         for (message,) in self._database.execute("SELECT message FROM queues"):
@@ -97,10 +101,13 @@ class TaskStorage:
 
     def remove_task(self, name: str, tombstone_ends_at: float | None) -> asyncio.Future[None]:
         """Remove a task. Its name stays reserved until the tombstone ends; a generated name needs none."""
-        removed: Row = (REMOVE_TASK, (name,))
-        if tombstone_ends_at is None:
-            return self._write(removed)
-        return self._write(removed, (BURY, (name, tombstone_ends_at)))
+        return self._write(*_rows_of_removal(name, tombstone_ends_at))
+
+    def complete_task(self, name: str, tombstone_ends_at: float | None) -> None:
+        """Remove a task that is done, with the next commit, or after `COMPLETED_SECONDS_MAX`."""
+        self._rows.extend(_rows_of_removal(name, tombstone_ends_at))
+        if self._collecting is None and self._later is None:
+            self._later = asyncio.get_running_loop().call_later(COMPLETED_SECONDS_MAX, self._write)
 
     def remove_tasks(self, queue_name: str, tombstone_ends_at: float) -> asyncio.Future[None]:
         """Remove every task of a queue."""
@@ -112,7 +119,7 @@ class TaskStorage:
 
     async def close(self) -> None:
         """Commit pending writes and close the file."""
-        if self._collecting or self._committing:
+        if self._rows or self._committing:
             await self._write()
         self._committer.shutdown()
         self._database.close()
@@ -120,6 +127,9 @@ class TaskStorage:
     def _write(self, *rows: Row) -> asyncio.Future[None]:
         """Add rows to the next commit, in order."""
         self._rows.extend(rows)
+        if self._later:
+            self._later.cancel()
+            self._later = None
         if self._collecting is None:
             loop = asyncio.get_running_loop()
             self._collecting = loop.create_future()
@@ -159,3 +169,9 @@ class TaskStorage:
             self._database.execute("ROLLBACK")
         done.set_exception(error)
         done.exception()  # retrieved, since it has been logged
+
+
+def _rows_of_removal(name: str, tombstone_ends_at: float | None) -> tuple[Row, ...]:
+    """Return the rows that remove a task. Its name stays reserved until the tombstone ends."""
+    removed: Row = (REMOVE_TASK, (name,))
+    return (removed,) if tombstone_ends_at is None else (removed, (BURY, (name, tombstone_ends_at)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from signalbox.catalogue.project import KIT
 from signalbox_tools import http_client
+from signalbox_tools.local import task_channel
 from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS
 from signalbox_tools.local.functions import gunicorn_hooks, spans
 from signalbox_tools.local.services.function_settings import environment_of
@@ -109,6 +110,8 @@ def _cloud_tasks(layout: StackLayout) -> Service:
         *ports,
         database,
         f"--queues={json.dumps(queues)}",
+        f"--functions-port={layout.ports['task-channel']}",
+        f"--functions-url={layout.base_url}",
         f"--chaos={layout.chaos}",
     )
     return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=_store_name(layout))
@@ -155,6 +158,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
+            task_channel.VARIABLE: f"127.0.0.1:{layout.ports['task-channel']}",
             spans.VARIABLE: str(layout.folder / spans.FILE),
             "SIGNALBOX_ARCHIVES": str(layout.databases / "archives"),
             **own_environment(layout.catalogue),
