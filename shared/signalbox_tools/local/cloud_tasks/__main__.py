@@ -18,6 +18,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from signalbox.adapters.sqlite.file import Synchronous
 from signalbox_tools.local.cloud_tasks import function_processes
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError
 from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
@@ -33,7 +34,8 @@ from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.rest_api import RestApi
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
-from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, StoreFile, TaskStorage
+from signalbox_tools.local.folder.running_stack import SYNCHRONOUS_LEVELS
 from signalbox_tools.local.injected_faults import Chaos, parse
 
 HOUSEKEEPING_SECONDS = 60
@@ -44,6 +46,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable Cloud Tasks emulator.")
     parser.add_argument("--port", type=int, required=True, help="gRPC port on 127.0.0.1")
     parser.add_argument("--database", type=Path, required=True, help="SQLite file; created if missing")
+    parser.add_argument(
+        "--store", choices=SYNCHRONOUS_LEVELS, help="the file is that of a SQLite store with this durability"
+    )
     parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
     parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
     parser.add_argument("--functions-port", type=int, help="port for the processes of the functions at --functions-url")
@@ -96,7 +101,7 @@ async def run(options: argparse.Namespace, ready: Callable[[], None] = _say_read
 
 async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
     """Start everything; `closing` stops it in reverse order."""
-    clock, storage = MovableClock(), TaskStorage(options.database)
+    clock, storage = MovableClock(), TaskStorage(_file(options.database, options.store))
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
     processes = FunctionProcesses(options.functions_url) if options.functions_port else None
@@ -127,6 +132,10 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
         await serve_http(RestApi(registry, methods, clock, identity, targets).application(), options.rest_port, closing)
     registry.begin()
     return registry
+
+
+def _file(path: Path, synchronous: Synchronous | None) -> SeparateFile | StoreFile:
+    return StoreFile(path, synchronous) if synchronous else SeparateFile(path)
 
 
 async def serve_http(app: web.Application, port: int, closing: AsyncExitStack) -> None:

@@ -45,6 +45,6 @@ def serve(
     data.parent.mkdir(parents=True, exist_ok=True)
     ports = {"port": port, "rest_port": rest_port, "keys_port": None, "functions_port": None}
     options = argparse.Namespace(
-        **ports, database=data, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
+        **ports, database=data, store=None, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
     )
     asyncio.run(run(options, ready))

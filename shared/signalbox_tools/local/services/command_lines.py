@@ -104,11 +104,13 @@ def _cloud_tasks(layout: StackLayout) -> Service:
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
     queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
     ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
-    database = f"--database={layout.databases / 'cloud-tasks.sqlite'}"
+    database: tuple[str, ...] = (f"--database={layout.store_file}", f"--store={layout.synchronous}")
+    if layout.emulator:
+        database = (f"--database={layout.databases / 'cloud-tasks.sqlite'}",)
     command = _module(
         "signalbox_tools.local.cloud_tasks",
         *ports,
-        database,
+        *database,
         f"--queues={json.dumps(queues)}",
         f"--functions-port={layout.ports['task-channel']}",
         f"--functions-url={layout.base_url}",
