@@ -45,6 +45,7 @@ class ChannelCreator:
         except TimeoutError:
             return list(repeat(google.DeadlineExceeded("the local Cloud Tasks did not respond"), len(requests)))
         except (OSError, BadFrame) as error:
+            self._idle.clear()  # they are those of the same process, which may have been restarted
             return list(repeat(google.ServiceUnavailable(str(error)), len(requests)))
 
     def _attempts(self, requests: Sequence[Mapping[str, Any]]) -> list[Exception | None]:
