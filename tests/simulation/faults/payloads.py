@@ -58,7 +58,7 @@ def _payloads_first(ports: Ports, address: FlowAddress, read: Snapshot, *more: A
 def _of_any_age(page: Sequence[StoredPayload], _: datetime) -> Iterator[Group]:
     for payload in page:
         if payload.owner:
-            yield Group(payload.owner, payload.key.split("/")[2], [payload.key])
+            yield Group(payload.owner, [payload.key])
 
 
 def _by_age(_: str, __: object) -> bool:
