@@ -131,15 +131,18 @@ class ObjectRoutes:
         status = service.get_object(ports, object_address(class_name, key))
         return Response(200, (ObjectWithStateShown if wanted else ObjectShown).of_status(status))
 
-    @declared.on(
-        "GET", f"{OBJECT}/payloads/{{sha256}}", answers={200: PayloadShown}, refuses=(NotFound, NoPayload)
-    )
+    @declared.on("GET", f"{OBJECT}/payloads/{{sha256}}", answers={200: PayloadShown}, refuses=(NotFound, NoPayload))
     def get_object_payload(
         self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey, sha256: Sha256
     ) -> Response:
-        """Return the large state of an object, which its status shows by size and hash. An open function refuses it."""
+        """Return the large state of an object, which its status shows by size and hash.
+
+        An open function refuses it.
+        """
         self._check_state(Access(request, "get", class_name, key), wanted=True)
-        return Response(200, PayloadShown(sha256, service.state_by_hash(ports, object_address(class_name, key), sha256)))
+        return Response(
+            200, PayloadShown(sha256, service.state_by_hash(ports, object_address(class_name, key), sha256))
+        )
 
     def _check_state(self, access: Access, *, wanted: bool) -> None:
         """Check that a caller may read an object, also its state if it is `wanted`."""

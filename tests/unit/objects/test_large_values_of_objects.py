@@ -1,13 +1,14 @@
-"""Large states, arguments and results of objects: they are payloads, which are removed with the records that name them."""
+"""Large states, arguments and results of objects: they are payloads, which are removed with what names them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Delete
@@ -23,6 +24,7 @@ from signalbox.payloads.model import opened
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.service import opening_those_of
 from signalbox.testing.replaced_limits import replaced
+from tests.unit.cost_table import row_cost
 from tests.unit.objects.accounts import Objects, error_of, function_of
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -49,6 +51,13 @@ class Counter:
 
     def same(self) -> int:
         return len(self.text)
+
+    def take(self) -> str:
+        return self.text
+
+    def same_and_count(self) -> int:
+        self.calls += 1
+        return self.calls
 
     def tell(self, other: str, text: str) -> None:
         send_post(Post(ObjectAddress("Counter", other), method_call("put", {"text": text}, receipt=False)))
@@ -79,6 +88,13 @@ def stored() -> Iterator[None]:
 @pytest.fixture
 def at() -> Objects:
     return Objects(OperationsPlatform(), CODE)
+
+
+def added(work: Callable[[str], Cost], large: str = LARGE) -> Cost:
+    """Return what an operation costs more with a large value than with a small one."""
+    more, less = work(large), work("x")
+    names = ("round_trips", "reads", "writes", "deletes", "tasks")
+    return Cost(**{name: getattr(more, name) - getattr(less, name) for name in names})
 
 
 def keys(at: Objects) -> list[str]:
@@ -196,7 +212,9 @@ def test_large_arguments_and_results_are_named_by_the_record_of_the_call(at: Obj
     call = at.call("a", "1", "echo", text=LARGE)
     assert result(at, call) == LARGE
     assert len(str(at.world.record("objects/Counter~a/mailbox/1"))) < 2_000
-    shown = CallDoneShown.of(at.get("a", "1").outcome or pytest.fail())
+    outcome = at.get("a", "1").outcome
+    assert outcome is not None
+    shown = CallDoneShown.of(outcome)
     assert shown.result["$payload"]["bytes"] == 200_002
     assert service.result_by_hash(at.ports, CallPlace(ADDRESS, "1"), shown.result["$payload"]["sha256"]) == LARGE
     with pytest.raises(NotFound):
@@ -241,7 +259,9 @@ def test_a_method_sends_a_large_message_before_its_next_one(at: Objects) -> None
     at.call("a", "1", "tell", other="b", text=HUGE)
     at.run_all()
     assert text_of(at, "b") == "last"
-    assert sum(b"yyy" in content for content in at.world.payloads.contents.values()) == 2, "that of the call, and its own"
+    assert sum(b"yyy" in content for content in at.world.payloads.contents.values()) == 2, (
+        "that of the call, and its own"
+    )
 
 
 def test_a_large_argument_is_copied_to_the_object_that_a_call_is_forwarded_to(at: Objects) -> None:
@@ -304,3 +324,48 @@ def test_a_delayed_call_keeps_its_large_argument_for_a_year(at: Objects) -> None
         at.world.pass_time(timedelta(days=60).total_seconds())
         sweep.sweep(at.ports)
     assert len(keys(at)) == 1
+
+
+# --- costs ---
+
+
+def test_a_large_argument_and_a_large_result_are_stored_once() -> None:
+    def posted(value: str) -> Cost:
+        here = Objects(OperationsPlatform(), CODE)
+        return here.world.cost_of(lambda: here.post("a", "1", method_call("put", {"text": value})))
+
+    def applied(value: str) -> Cost:
+        here = Objects(OperationsPlatform(), CODE)
+        here.call("a", "0", "put", text=value)
+        return here.world.cost_of(lambda: here.call("a", "1", "take"))
+
+    assert added(posted) == row_cost("payloads", "call")
+    assert added(applied) == row_cost("payloads", "result_of_call")
+
+
+def test_a_large_state_is_stored_by_each_turn_that_changes_it() -> None:
+    def replaced_state(value: str) -> Cost:
+        here = Objects(OperationsPlatform(), CODE)
+        here.call("a", "0", "put", text=value)
+        return here.world.cost_of(lambda: here.call("a", "1", "same_and_count"))
+
+    def opened_state(value: str) -> Cost:
+        here = Objects(OperationsPlatform(), CODE)
+        here.call("a", "0", "put", text=value)
+        forgotten(here)
+        return here.world.cost_of(lambda: here.call("a", "1", "same"))
+
+    assert added(replaced_state, HUGE) == row_cost("payloads", "state")
+    assert added(opened_state, HUGE) == row_cost("payloads", "opened")
+
+
+def test_the_sweeper_visits_each_object_whose_large_state_was_replaced_once(at: Objects) -> None:
+    at.call("a", "0", "put", text=HUGE)
+    sweep.sweep(at.ports)
+    idle = at.world.cost_of(lambda: sweep.sweep(at.ports))
+    for number in range(1, 4):
+        at.call("a", str(number), "put", text=f"{HUGE}{number}")
+    cost = at.world.cost_of(lambda: sweep.sweep(at.ports))
+    names = ("round_trips", "reads", "writes", "deletes", "tasks")
+    more = Cost(**{name: getattr(cost, name) - getattr(idle, name) for name in names})
+    assert more == row_cost("payloads", "swept_states")

@@ -37,7 +37,10 @@ class ObjectCall:
         self.id = id
 
     async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
-        """Wait for the method's result, also a large one. Raises `CallFailed` with the method's problem, and `TimeoutError`."""
+        """Wait for the method's result and return it, also a large one.
+
+        Raises `CallFailed` with the method's problem, and `TimeoutError`.
+        """
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
