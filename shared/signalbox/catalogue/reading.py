@@ -241,7 +241,8 @@ def parse(
         sections = _without_events_of_documents(sections)
     if not _are_documents_verified(sections):
         sections = _without_nightly_verifications(sections)
-    sections, places = _with_code(sections, root)
+    elsewhere = {name: other for name, other in databases.items() if other != database}
+    sections, places = _with_code(sections, root, elsewhere)
     parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
         uses = sorted(
@@ -274,7 +275,7 @@ def parse(
         kit=kit,
         examples=examples,
         database=database,
-        elsewhere={name: other for name, other in databases.items() if other != database},
+        elsewhere=elsewhere,
         invokers_elsewhere={
             name: callers
             for name in functions
@@ -352,9 +353,10 @@ def _entries_of(
     sections: Mapping[str, Any], kind: str, databases: Collection[str], chosen: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, entry in _entries(sections, kind):
-        database = entry.pop("database", "")
+        is_named, database = "database" in entry, entry.pop("database", "")
         refuse(
-            database not in databases and bool(database), f"{kind}.{name}: no function has the database {database!r}"
+            is_named and (not database or database not in databases),
+            f"{kind}.{name}: no function has the database {database!r}",
         )
         if database == chosen:
             yield name, entry
@@ -591,10 +593,13 @@ def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, An
     }
 
 
-def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
+def _with_code(
+    sections: Mapping[str, Any], root: Path, elsewhere: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
     """Return the sections with the keys that follow from the functions' code, and the places of these keys.
 
-    Raises `CatalogueError` if parsing cannot follow the code of a function whose entry omits these keys.
+    Raises `CatalogueError` if parsing cannot follow the code of a function whose entry omits these keys, or for code
+    that names a task of a function `elsewhere`, in another database.
     """
     functions = dict(_entries(sections, "functions"))
     schedules, triggers = (dict(_entries(sections, kind)) for kind in ("schedules", "triggers"))
@@ -623,6 +628,11 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
     queues = {queue for part in _called_parts(sections) for queue in PARTS[part].ended_by_tasks}
     for name, usage in read.items():
         where = f"functions.{name}"
+        for other in sorted(usage.called.keys() & elsewhere):
+            raise CatalogueError(
+                f"{where}: {usage.called[other]} names a task of {other}, which has another database: call one of its "
+                "routes with `invoke`"
+            )
         try:
             found = with_callers(name, usage, read, queues)
             functions[name], places[where] = completed(functions[name], found, scheduled=name in called)

@@ -20,6 +20,7 @@ from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Schedule, databases_of, load_all
 from signalbox_tools.cli.flow_replay import misfits_of
+from signalbox_tools.local.child_processes import free_port
 from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack, folder_of
 from signalbox_tools.local.kept_threads import kept_thread
@@ -74,7 +75,7 @@ def _run(
         data = DataFolder.of(project)
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
-    options = _Options(faults, store, synchronous)
+    options = Options(faults, store, synchronous)
     with _files_of_this_user_only(), contextlib.ExitStack() as others:
         served: dict[str, str] = {}
         for database in databases_of(project.catalogue):
@@ -89,7 +90,7 @@ def _run(
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class Options:
     """The options of the stacks of all databases."""
 
     faults: str
@@ -99,15 +100,25 @@ class _Options:
     def stack(self, port: int | None, folder: Path, data: Path | None, **more: Any) -> Stack:
         return Stack(port, folder, self.faults, data=data, store=self.store, synchronous=self.synchronous, **more)
 
+    def of_database(self, database: str, project: Project, data: Path | None) -> Stack:
+        """Return the stack of the functions of a database, at the port of its last one. Raises `StackError`."""
+        kept = DataFolder(data).of_database(database) if data else None
+        port = (DataFolder(kept).port if kept else None) or free_port()
+        try:
+            return self.stack(port, folder_of(project, database), kept, database=database)
+        except OSError as error:
+            raise StackError(
+                f"The port {port}, at which the database {database} is served, is taken ({error.strerror}), and stored "
+                "tasks call it: end the program that has it, or delete the data: signalbox data clear"
+            ) from error
+
 
 @contextlib.contextmanager
 def _of_database(
-    database: str, project: Project, data: Path | None, options: _Options, terminal: Terminal
+    database: str, project: Project, data: Path | None, options: Options, terminal: Terminal
 ) -> Iterator[Stack]:
     """Serve the functions of another database, reload them when they change, and show their logs."""
-    kept = DataFolder(data).of_database(database) if data else None
-    port = DataFolder(kept).port if kept else None
-    stack = options.stack(port, folder_of(project, database), kept, database=database)
+    stack = options.of_database(database, project, data)
     loop = DevLoop(stack, terminal.announce, misfits=misfits_of, database=database)
     loop.watch()
     with stack:

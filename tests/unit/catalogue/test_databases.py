@@ -10,7 +10,7 @@ from signalbox import Call, Function
 from signalbox.adapters import deployed_catalogue, settings
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load, load_all
 from signalbox.core.effects import Effect
 from signalbox.core.problems import BadCall
 from signalbox.testing import Harness
@@ -94,6 +94,17 @@ def test_only_functions_without_a_database_invoke_those_of_another_one(tmp_path:
         load(project(tmp_path, ENTRIES, ORDERS, back), database="payments")
 
 
+@pytest.mark.parametrize(("changed", "called"), [(ORDERS, "cards"), (CARDS, "orders")])
+def test_code_that_names_a_task_of_another_database_is_refused_before_it_runs(
+    changed: dict[str, str], called: str, tmp_path: Path
+) -> None:
+    calling = changed | {"work": f'Call("{called}", "work", {{}}).enqueue()', "imports": f"{changed['imports']}, Call"}
+    file = project(tmp_path, ENTRIES, calling, CARDS if called == "cards" else ORDERS)
+    message = rf"{changed['name']}: main.py:\d+ names a task of {called}, which has another database: .*`invoke`"
+    with pytest.raises(CatalogueError, match=message):
+        load_all(file)
+
+
 def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Path) -> None:
     entries = "functions:\n  orders: {}\n  cards: {database: payments, invoked_by: [queue]}\n"
     with pytest.raises(CatalogueError, match=r"functions\.cards: orders of another database invokes it"):
@@ -124,6 +135,10 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
         (
             "  cards: {database: payments}\nsemaphores:\n  till: {permits: 1, database: cash}",
             "no function has the database",
+        ),
+        (
+            "  cards: {database: payments}\nsemaphores:\n  till: {permits: 1, database: }",
+            "semaphores.till: no function has the database None",
         ),
         (
             "  cards: {database: payments}\nschedules:\n  nightly: {function: cards, task: ship, cron: 0 1 * * *}",

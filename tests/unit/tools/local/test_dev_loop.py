@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,13 +12,16 @@ from queue import SimpleQueue
 
 import pytest
 
+from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import load
+from signalbox_tools.local.child_processes import CHOSEN_PORTS
+from signalbox_tools.local.folder.data_folder import DataFolder
 from signalbox_tools.local.reloading.dev_loop import DevLoop, affected
 from signalbox_tools.local.reloading.reload import NotReloaded, checked_catalogue
 from signalbox_tools.local.reloading.source_errors import source_errors
 from signalbox_tools.local.services.function_settings import settings_of
 from signalbox_tools.local.services.ports_and_sockets import plan, with_catalogue
-from signalbox_tools.local.serving import announce_end
+from signalbox_tools.local.serving import Options, announce_end
 from signalbox_tools.local.stack import StackError
 from tests.unit.catalogue.test_databases import project
 from tests.unit.tools.local.test_local_command import SECONDS_MAX
@@ -211,3 +215,20 @@ def test_the_end_of_the_stack_of_a_database_is_announced() -> None:
     [(line, trace)] = lines
     assert line.startswith("the database payments is served no longer, so start `signalbox dev` again: functions ended")
     assert trace == "a traceback"
+
+
+def test_the_stack_of_a_database_has_a_port_that_no_connection_takes_and_names_it_if_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    data, options = tmp_path / "data", Options("", "sqlite", "NORMAL")
+    stack = options.of_database("payments", Project.find(), data)
+    port = stack._layout.ports["functions"]
+    assert port in CHOSEN_PORTS
+    kept = DataFolder(data).of_database("payments")
+    kept.mkdir(parents=True)
+    (kept / "saved.json").write_text(json.dumps({"port": port}))
+    with pytest.raises(StackError, match=f"The port {port}, at which the database payments is served, is taken"):
+        options.of_database("payments", Project.find(), data)
+    stack._layout.functions_socket.close()
