@@ -140,7 +140,7 @@ def write_settings(project: Project, **settings: Any) -> None:
     """Write settings into the file of a project's environment, which begins as that of the kit, if the kit has one."""
     file = project.folder / "environments" / f"{project.environment}.tfvars.json"
     kits = project.folder / "infra" / "environments" / file.name
-    there = next((json.loads(each.read_text("utf-8")) for each in (file, kits) if each.exists()), {})
+    there: dict[str, Any] = next((json.loads(each.read_text("utf-8")) for each in (file, kits) if each.exists()), {})
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(there | settings), "utf-8")
 
