@@ -24,7 +24,7 @@ def offered(place: deployment_target.Target, answer: str) -> tuple[str | None, l
 
 def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: deployment_target.Target) -> None:
     file = place.root / "environments" / "dev.tfvars.json"
-    before = place.settings or {}
+    before = dict(place.settings or {})
     assert offered(place, "ops@example.com")[0] == "ops@example.com"
     assert json.loads(file.read_text()) == {**before, "alert_email": "ops@example.com"}
     assert file.read_text().startswith('{\n  "environment": "dev",\n')
