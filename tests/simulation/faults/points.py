@@ -537,6 +537,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "tasks.start": "signalbox.tasks.service.starts:start",
     "tasks.unit_rate_wait": "signalbox.tasks.service.unit_runs:unit_rate_wait",
     "tasks.unit_wait": "signalbox.tasks.service.unit_runs:unit_wait",
+    "tasks.wait_first": "signalbox.tasks.service.unit_runs:wait_first",
     "tasks.wait_for_rate": "signalbox.tasks.service.unit_runs:wait_for_rate",
     "tasks.by_id": "signalbox.tasks.service.enqueues:by_id",
     "tasks.content_of": "signalbox.core.idempotency_keys:content_of",
