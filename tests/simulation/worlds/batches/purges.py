@@ -7,7 +7,6 @@ some worlds also the admit runs and the task that holds the permits. In some, an
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 TASKS_MAX, STEPS_MAX, STEPS_AFTER_RAISE_MAX = 14, 120, 6
 """A purge follows at most so many created tasks, or round trips, or round trips after a unit's code has raised."""
+
+OF_RETRIES_RATE, TASKS_OF_RETRIES_MAX = 0.5, 6
+"""The share of worlds with retries in which their tasks are purged, after at most so many were created."""
 
 RAISES_RATE = 0.3
 """The share of starts of units' code that raise, until the queues have been purged."""
@@ -39,6 +41,8 @@ class Purges:
         self.meets_operators = self._random.random() < 0.5
         self._functions = OF_UNITS + (OTHERS if self._random.random() < 0.5 else ())
         self._after_raise = self._random.random() < 0.6
+        self._take_one = world.queue.take
+        world.queue.take = self._take  # type: ignore[method-assign]  # the queues are purged between two tasks
         self._after_tasks(created.randint(1, TASKS_MAX))
 
     def beginnings(self) -> list[Callable[[], None]]:
@@ -56,6 +60,12 @@ class Purges:
     def end(self) -> None:
         """Purge nothing from now on: it is known when all must end."""
         self._after_raise = False
+        self._after_tasks(0)
+
+    def of_retries(self) -> None:
+        """Purge the queues once while units are retried, in some worlds."""
+        if self._random.random() < OF_RETRIES_RATE:
+            self._after_tasks(self._random.randint(1, TASKS_OF_RETRIES_MAX))
 
     def _later(self, steps: int) -> None:
         def work() -> None:
@@ -66,16 +76,15 @@ class Purges:
         self._world.start("purges the queues", work)
 
     def _after_tasks(self, count: int) -> None:
-        """Purge the queues when this many tasks were created."""
-        created, take = itertools.count(1), self._world.queue.take
+        """Purge the queues when this many more tasks were created; at 0, never."""
+        self._tasks_left = count
 
-        def take_until(effect: Effect) -> bool:
-            is_new = take(effect)
-            if next(created) == count:
-                self._purge()
-            return is_new
-
-        self._world.queue.take = take_until  # type: ignore[method-assign]  # the queues are purged once
+    def _take(self, effect: Effect) -> bool:
+        is_new = self._take_one(effect)
+        self._tasks_left -= 1
+        if self._tasks_left == 0:
+            self._purge()
+        return is_new
 
     def _purge(self) -> None:
         self._world.queue.purge(lambda effect: effect.function in self._functions)

@@ -119,7 +119,7 @@ class BatchesWorld:
         second = Random(f"second deliveries {seed}")
         self.second = second if second.random() < SECOND_RATE and self.world.versions is None else None
         kind = self.kind
-        plain = not (kind.from_outside or kind.hurried or kind.cancelled or kind.removed or kind.failing)
+        plain = not (kind.from_outside or kind.removed or self.unswept or self.keyed)
         self.emptied = plain and self.purged is None and self.own.random() < EMPTIED_RATE
         self.purges = Purges(self.world, self.own, seed) if self.emptied else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
@@ -399,10 +399,16 @@ class BatchesWorld:
         if self.keyed:
             self.world.run(self.keyed.calls(self.checks.loaded("b")))
         else:
+            if self.purges:
+                self.purges.of_retries()
             self.callers.retry()
             self.callers.retry()
             self.world.run()
         self.world.fault_rates.left = 0
+        if self.purges:  # units whose retry is lost are still failed: a person retries them when the names are free
+            self._sweep_after_purges()
+            self.callers.retry()
+            self.world.run()
         if limiter := self.permits or self.rated:
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
             self.sweep_later(1, limiter.sweep)
