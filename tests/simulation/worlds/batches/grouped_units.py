@@ -173,6 +173,8 @@ class GroupedWorld(BatchesWorld):
         if not self.helped:
             self.groups_under_way.begin(unit)
         self.starts[unit.path] += 1
+        if self.purges:
+            self.purges.may_raise(unit)
         self.world.step(f"runs unit {unit.index} of {unit.batch}")
         does = self.bad.get(unit.index, FINE) if unit.batch == "b" else FINE
         if does == DEADLY:
