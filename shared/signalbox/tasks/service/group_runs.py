@@ -66,7 +66,7 @@ def run_group(
     waits = bool(delivered.context.rate) and not delivered.context.has_permits
     if not is_live(group.units()[0]):
         return
-    if (not is_careful or waits) and is_complete_already(ports, delivered.context):
+    if (not is_careful or waits) and is_complete_already(ports, delivered):
         return
     if waits:
         wait_for_rate(ports, delivered)
@@ -97,12 +97,14 @@ def run_group(
     run.end()
 
 
-def is_complete_already(ports: Ports, context: OfGroup) -> bool:
-    """Return whether a group of a chain, or with a rate, is complete before its first delivery.
+def is_complete_already(ports: Ports, delivered: Delivered[OfGroup]) -> bool:
+    """Return whether a group is complete before its code runs. A first delivery of a group without a chain has no read.
 
-    Its units may be completed from outside, and the task of a grant may be enqueued again.
+    Units of a chain may be completed from outside, and the task of a grant may be enqueued again.
     """
-    return (context.group.concurrency is not None or bool(context.rate)) and groups.resume(ports, context.group)
+    context, group = delivered.context, delivered.context.group
+    may_be = group.concurrency is not None or context.has_permits or group.careful or delivered.is_repeated
+    return may_be and groups.resume(ports, group)
 
 
 def wait_for_rate(ports: Ports, delivered: Delivered[OfGroup]) -> None:
