@@ -96,7 +96,7 @@ class Rated:
         burst = FAST.burst if batches.may_have_permits else BURST_OF_GROUPS
         slow = RateSettings(SLOW.per_minute, self.weight)
         self._settings = slow if batches.kind.cancelled else RateSettings(FAST.per_minute, burst)
-        self._bursts = {self._settings.burst, SLOWER.burst, FAST.burst}
+        self._bursts = {self._settings.burst}
         service.put(self._world.reliable_ports(), NAME, self._settings)
         self._world.task_handlers["semaphore_admit"] = self._admit
         self._world.task_handlers[OPERATOR] = self._operate
@@ -194,6 +194,7 @@ class Rated:
         def act() -> None:
             with suppress(NoRate):
                 service.get(self._world.ports, NAME)
+                self._bursts.add(SLOWER.burst)
                 service.put(self._world.ports, NAME, SLOWER)
 
         self._later("lowers the rate", act)
@@ -226,6 +227,7 @@ class Rated:
             REACHED[RATES_AGAIN] += bool(self._waiting())
             with suppress(NoRate):
                 service.delete(self._world.ports, NAME)
+            self._bursts.add(FAST.burst)
             service.put(self._world.ports, NAME, FAST)
 
         self._later("deletes the rate and creates it again", act)
