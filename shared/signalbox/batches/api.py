@@ -69,7 +69,8 @@ class Batch:
         - `rate`: each unit takes `weight` permits of the rate of this name, which must exist, when it starts.
         - `weight`: a number, or the name of the argument that has it.
         - `per_task`, 2 to 100: one task runs that many units one after another and records their outcomes together,
-          which is faster and cheaper if units are short. `concurrency` then limits these tasks.
+          which is faster and cheaper if units are short. `concurrency` then limits these tasks, and with a `rate`, a
+          task takes the permits of all its units, at most the burst.
 
         A repeat with the same calls changes nothing. Raises `OtherBody` if the id is used with other calls, and
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a

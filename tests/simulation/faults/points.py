@@ -32,6 +32,8 @@ FAULT_POINTS: Mapping[str, str] = {
     "batches.ended_batch": "signalbox.batches.machine.lifecycle:ended_batch",
     "batches.ended_unit": "signalbox.batches.storage:ended_unit",
     "batches.enqueue_retries": "signalbox.batches.service.retries:enqueue_retries",
+    "batches.Page.weight_of_group": "signalbox.batches.model.pages:Page.weight_of_group",
+    "tasks.group_rate_wait": "signalbox.tasks.service.group_runs:group_rate_wait",
     "batches.find_group": "signalbox.batches.service.groups:find_group",
     "batches.empty_collection": "signalbox.batches.sweep:empty_collection",
     "batches.retried_since": "signalbox.batches.service.units:retried_since",

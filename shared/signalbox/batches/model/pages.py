@@ -18,6 +18,7 @@ from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import without_leases
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 
 
 class PageStart(NamedTuple):
@@ -87,12 +88,21 @@ class Page:
             "concurrency": self.concurrency,
             **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
-            **rated_record(self.rate, self.weight),
+            **rated_record(self.rate, self.weight, self.per_task),
         }
 
     def weight_of(self, payload: Mapping[str, Any]) -> Any:
         """Return the number of permits that the unit with this payload takes. The number is not checked."""
         return payload.get(self.weight) if isinstance(self.weight, str) else self.weight
+
+    def weight_of_group(self, payloads: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the number of permits that a task of units with these payloads takes: their sum.
+
+        If a unit's number is not an integer, it is returned, and refused as that of a single unit is.
+        """
+        weights = [self.weight_of(payload) for payload in payloads]
+        wrong = [weight for weight in weights if type(weight) is not int]
+        return wrong[0] if wrong else min(sum(weights), CORE_LIMITS.burst_max)
 
     @property
     def end(self) -> "PageStart":

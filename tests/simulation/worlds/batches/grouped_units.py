@@ -125,6 +125,8 @@ class GroupedWorld(BatchesWorld):
         def code(own: Delivered[OfUnit], _: TaskSubject | list[Unit] | None, __: Start) -> Any:
             if was_complete:
                 raise Violation(f"group {group.number} of page {group.page} is complete, and runs")
+            if self.rated:
+                self.rated.begin_group(effect)
             return self._code(own.context.unit, parts)
 
         def code_of_lists(own: Delivered[OfUnit], subject: TaskSubject | list[Unit] | None, start: Start) -> Any:
