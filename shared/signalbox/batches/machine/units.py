@@ -89,7 +89,7 @@ def unit_tasks(
     """
     payloads = {path: page.payloads() for path, page in pages.items()}
     return [
-        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
+        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **page.arguments_of(payload)}, page, now)
         for unit in units
         if (page := pages.get(unit.page_path)) and (call := page.call_of(unit.index))
     ]
@@ -100,15 +100,17 @@ def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: P
     permit = given(semaphore=page.semaphore or None)
     if page.rate:
         rated = rated_record(page.rate, page.weight_of(merged.payload))
-        return merged.effect(unit.operation, now, unit=unit.to_record() | rated, **{FORMAT: RATED_FORMAT})
-    return merged.effect(unit.operation, now, unit=unit.to_record() | permit, **format_of(unit.per_task))
+        formats = {FORMAT: RATED_FORMAT} | page.format
+        return merged.effect(unit.operation, now, unit=unit.to_record() | rated | page.named, **formats)
+    formats = format_of(unit.per_task) | page.format
+    return merged.effect(unit.operation, now, unit=unit.to_record() | permit | page.named, **formats)
 
 
 def group_tasks(groups: Sequence[Group], page: Page, now: datetime) -> list[Effect]:
     """Return the tasks that execute groups of a page, with the units' payloads if the page's payloads are small."""
     payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max else None
     return [
-        call.effect(group.task_name, now, **group.context(payloads))
+        call.effect(group.task_name, now, **group.context(payloads, page.named) | page.format)
         for group in groups
         if (call := page.call_of(group.ordinal))
     ]
