@@ -135,7 +135,7 @@ class GroupedWorld(BatchesWorld):
                 results = []
                 for unit in placed:
                     self._call_once(ports, unit)
-                    results.append(code(replace(own, context=of_unit(unit, own.context)), None, start))
+                    results.append(code(replace(own, context=of_unit(unit, delivered.context)), None, start))
                 return results if isinstance(subject, list) else results[0]
 
         pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
