@@ -143,13 +143,19 @@ def test(arguments: tuple[str, ...]) -> int:
 
 
 @cli.command("tasks-emulator")
-@click.option("--port", default=8123, show_default=True, help="Port of gRPC.")
-@click.option("--rest-port", type=int, help="Port of REST and of the page; by default the one after PORT.")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("cloud-tasks.sqlite"), show_default=True)
+@click.option("--port", type=click.IntRange(1, 65_534), default=8123, show_default=True, help="Port of gRPC.")
+@click.option("--rest-port", type=click.IntRange(1, 65_535), help="Port of REST and the page; by default PORT + 1.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path("cloud-tasks.sqlite"),
+    show_default=True,
+    help="The file with the queues and tasks, for one emulator at a time; created if it does not exist.",
+)
 @click.option("--queue", "queues", multiple=True, help="NAME or NAME=URL: create it; URL is for tasks without one.")
 @click.option("--project", default="demo-project", show_default=True, help="The project of short names of queues.")
 @click.option("--location", default="us-central1", show_default=True, help="Their location.")
-@click.option("--chaos", default="", help="Faults: twice=0.1,late=0.1,lost=0.1")
+@click.option("--chaos", default="", help="Faults: twice=0.1,late=0.1,reorder=0.1,lose_answers=0.1")
 def tasks_emulator(
     port: int, rest_port: int | None, data: Path, queues: tuple[str, ...], project: str, location: str, chaos: str
 ) -> None:

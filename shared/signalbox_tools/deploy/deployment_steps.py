@@ -131,7 +131,7 @@ class Deployment:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.queues]
+        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.shards]
         for other in databases_below(self.target):
             self.say(
                 f"The database {other.of_database} has a separate deployment: signalbox destroy -e {other.environment}"

@@ -22,6 +22,7 @@ import yaml
 
 import signalbox
 from signalbox.core.problems import Problem
+from signalbox_tools.console.actions import ACTIONS
 from signalbox_tools.costs.bill import Usage, bill_of, dollars, load_prices, load_rows, money_range, month_of, total
 from signalbox_tools.deploy.google_refusals import TABLE as REFUSALS
 from signalbox_tools.setup import api_description, client_types
@@ -265,6 +266,12 @@ def refusals() -> str:
     return _table(("refusal", "it means", "seconds to wait", "to do otherwise"), rows)
 
 
+def console_actions() -> str:
+    """Return the table of the console's buttons: each one's call and effect."""
+    rows = [(each.title, f"`{each.method} {each.path}`", each.effect) for each in ACTIONS.values()]
+    return _table(("button", "call", "effect"), rows)
+
+
 PROTOCOLS = sorted(path.stem for path in (PROJECT / "docs" / "protocols").glob("*.md") if path.stem != "README")
 CLAUSE = re.compile(r'^#+ +`?([\w-]+)|<a (?:id|name)="([\w-]+)"', re.MULTILINE)
 
@@ -343,6 +350,7 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "sizes": ("docs/deployment.md", environment_sizes),
     "limits": ("docs/reference/limits.md", limit_tables),
     "costs": ("docs/reference/costs.md", cost_tables),
+    "actions": ("docs/reference/console.md", console_actions),
     "bills": ("docs/costs.md", bills),
     "copies": ("docs/costs.md", copies),
     "licences": ("SECURITY.md", licences),

@@ -121,7 +121,7 @@ def test_a_missing_program_is_reported(program: str) -> None:
     ("place", "said"),
     [
         (deployment_target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
-        (deployment_target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars.json"),
+        (deployment_target.read(PROJECT, "nowhere"), "There is no environments/nowhere.tfvars.json"),
         (deployment_target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is not a region"),
         (with_settings(prefix="much-too-long-a-prefix"), "longer than 30 characters: fn-much-too-long-a-prefix-"),
         (with_settings(prefix="Dev_"), "The prefix 'Dev_' is not"),

@@ -54,6 +54,7 @@ def declared_by(catalogue: Catalogue, settings: Settings, others: Mapping[str, s
             name: Backoff(queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max)
             for name, queue in catalogue.queues.items()
         },
+        queue_shards=catalogue.queue_shards,
         timeouts={name: function.timeout_seconds for name, function in catalogue.functions.items()},
         origins=catalogue.origins,
         auth=catalogue.auth,
@@ -90,6 +91,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_DOCUMENT_WRITERS": settings.document_writers,
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "SIGNALBOX_QUEUE_BACKOFFS": json.dumps({name: astuple(each) for name, each in settings.queue_backoffs.items()}),
+        "SIGNALBOX_QUEUE_SHARDS": json.dumps(dict(settings.queue_shards)),
         "SIGNALBOX_TIMEOUT_SECONDS": str(settings.timeout_seconds),
         "SIGNALBOX_TIMEOUTS": json.dumps(dict(settings.timeouts)),
         "SIGNALBOX_OPEN": json.dumps(_sorted_names(settings.open_functions)),
