@@ -29,6 +29,7 @@ from tests.simulation.worlds import (
     forged_records,
     history,
     notices,
+    object_payloads,
     outbox,
     payloads,
     rates,
@@ -69,6 +70,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "links": links.run,
     "nested_flows": nested_flows.run,
     "notices": notices.run,
+    "object_payloads": object_payloads.run,
     "objects": objects.run,
     "outbox": outbox.run,
     "payloads": payloads.run,
@@ -90,7 +92,7 @@ OF_DRIVER = frozenset({"asked_runs", "flow_trees"})
 FORGED = frozenset({"forged_records"})
 """Worlds with records that the kit did not write."""
 
-OF_NEW_OPTIONS = frozenset({"payloads"})
+OF_NEW_OPTIONS = frozenset({"object_payloads", "payloads"})
 """Worlds of an option that a project turns on once all of its functions have this release."""
 
 CHUNK_SEEDS = 250

@@ -7,6 +7,7 @@ important ones above zero.
 from collections import Counter
 
 NAMES_REUSED = "task names used again after they became free"
+RESHARDED = "tasks created again in another shard while the number of shards changed"
 EVENTS_LATE = "events delivered more than an hour late"
 EVENTS_LOST = "events of large documents that did not arrive"
 DEAD_LETTERS = "events that became dead letters"

@@ -89,9 +89,9 @@ def unit_tasks(
     """
     payloads = {path: page.payloads() for path, page in pages.items()}
     return [
-        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
+        _unit_task(unit, page.task, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
         for unit in units
-        if (page := pages.get(unit.page_path)) and (call := page.call_of(unit.index))
+        if (page := pages.get(unit.page_path)) and page.task
     ]
 
 
@@ -109,13 +109,12 @@ def group_tasks(groups: Sequence[Group], page: Page, now: datetime, *, granted: 
 
     If the batch has a rate, they wait for permits first, and have no payloads, unless the permits are `granted`.
     """
+    if page.task is None:
+        return []
     waits = page.rate and not granted
     payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max and not waits else None
-    return [
-        call.effect(group.task_name, now, **_of_group(group, call, page, payloads, granted=granted))
-        for group in groups
-        if (call := page.call_of(group.ordinal))
-    ]
+    contexts = [_of_group(group, page.task, page, payloads, granted=granted) for group in groups]
+    return [page.task.effect(each.task_name, now, **of) for each, of in zip(groups, contexts, strict=True)]
 
 
 def _of_group(group: Group, call: Call, page: Page, payloads: Sequence[Any] | None, *, granted: bool) -> dict[str, Any]:
