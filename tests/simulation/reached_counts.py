@@ -7,6 +7,7 @@ important ones above zero.
 from collections import Counter
 
 NAMES_REUSED = "task names used again after they became free"
+RESHARDED = "tasks created again in another shard while the number of shards changed"
 EVENTS_LATE = "events delivered more than an hour late"
 EVENTS_LOST = "events of large documents that did not arrive"
 DEAD_LETTERS = "events that became dead letters"
@@ -17,6 +18,8 @@ RUN_AGAIN = "tasks that ran again because an old outbox record was handed over a
 CALLS_AWAY = "calls refused while the store was away"
 REWOUND = "rewinds of runs"
 ANSWERED = "runs at rest that have answered updates"
+UPDATES_REFUSED = "updates refused after they were accepted, since a run had too many"
+RUNS_REPLACED = "runs replaced by a message"
 RESUMED = "attempts under a permit that was waited for anew"
 LATE_WAITS = "waits created alone by a process that then died, of a semaphore that is gone"
 LEASES_OUTLIVED = "attempts of continuations that failed after their lease had expired"

@@ -6,7 +6,7 @@ ended batch ignores their outcomes.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from threading import Lock
 from typing import Any, TypedDict, Unpack
@@ -39,7 +39,6 @@ class BatchOptions(TypedDict, total=False):
     on_complete: Call | None
     failures_max: int | None
     concurrency: int | None
-    queues: Sequence[str]
     on_failure: Call | None
     semaphore: str
     per_task: int | None
@@ -62,7 +61,6 @@ class Batch:
         - `failures_max`: the batch ends early if more units than this have failed (None: no limit).
         - `deadline_seconds`: the batch ends early after this time.
         - `concurrency`: the number of units that run at once (None: no limit). The others wait, at no cost.
-        - `queues`: units use each of these queues in turn.
         - `then`: a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
           most `failures_max`.
         - `on_failure`: called otherwise, and if a batch that follows fails.
@@ -77,7 +75,7 @@ class Batch:
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
         call after those is refused, the batch stays open until a repeat loads the rest.
         """
-        units = _Units(calls, options.get("queues", ()))
+        units = _Units(calls)
         spec = _spec(units.task, options)
         return _shown(population.populate_whole(runtime.ports(), self.id, spec, units))
 
@@ -111,12 +109,12 @@ def sub_batch(calls: Iterable[Call], **options: Unpack[BatchOptions]) -> SubBatc
     The unit's result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     if no batch can have the calls.
     """
-    checked = _Units(calls, options.get("queues", ()))
+    checked = _Units(calls)
     units = list(checked)
     return replace(_spec(checked.task, options), units=units, sealed=True)
 
 
-OF_UNITS = ("concurrency", "queues", "semaphore", "per_task", "rate", "weight")
+OF_UNITS = ("concurrency", "semaphore", "per_task", "rate", "weight")
 """The options that need a unit: a batch without calls has no task."""
 
 
@@ -138,12 +136,10 @@ def _shown(status: BatchStatus, last_error: RetriedTaskShown | None = None) -> S
 class _Units:
     """The payloads of calls, which must all be of one task. Of an iterator, only the first call is kept in memory."""
 
-    def __init__(self, calls: Iterable[Call], queues: Sequence[str] = ()) -> None:
+    def __init__(self, calls: Iterable[Call]) -> None:
         self._calls = iter(calls)
         self.first = list(islice(self._calls, 1))
         self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
-        for queue in queues if self.first else ():
-            deployed(replace(self.first[0], queue=queue), "queues")
         for call in self.first:
             self._check(call)
 

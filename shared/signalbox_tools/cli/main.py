@@ -251,12 +251,12 @@ def lock(upgrade: bool) -> int:
 @_as_json("Print JSON: a list of {name, files, size_bytes, sha256}.")
 def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
     """Build the zips of the functions NAMES (default: all)."""
-    from signalbox.catalogue.reading import CatalogueError, databases_of, load
+    from signalbox.catalogue.reading import CatalogueError, load_all
     from signalbox_tools.packaging import zip_building
 
     with _refusals(CatalogueError):
         file = catalogue or Project.find().catalogue
-        contents = [load(file, database=each) for each in ("", *databases_of(file))]
+        contents = load_all(file)
         if unknown := sorted(set(names) - {name for each in contents for name in each.functions}):
             raise click.BadParameter(f"not in the catalogue: {', '.join(unknown)}", param_hint="NAMES")
         zips = zip_building.build_all(contents, names, out or contents[0].root / "dist")
@@ -518,14 +518,14 @@ def _still(name: str, text: str) -> None:
     def still(project: str, environment: str, region: str, queues: tuple[str, ...], schedules: tuple[str, ...]) -> None:
         from google.api_core.exceptions import GoogleAPICallError
 
-        from signalbox.catalogue.reading import CatalogueError, load
+        from signalbox.catalogue.reading import CatalogueError, database_in, load
         from signalbox_tools.deploy.programs import CommandFailed, run
         from signalbox_tools.deploy.queue_pauses import Stillness
         from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
         with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
             place = reachable(project, environment, region) if project else None
-            catalogue = place.catalogue if place else load(database=environment.partition(".")[2])
+            catalogue = place.catalogue if place else load(database=database_in(environment))
             is_chosen = bool(queues or schedules)
             chosen = (
                 _among("queue", catalogue.queues, queues) if is_chosen else tuple(catalogue.queues),
@@ -581,7 +581,7 @@ def _run(
     unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
         first = target_of(*place)
-        for target in (first, *(deployment_target.databases_below(first) if databases else ())):
+        for target in deployment_target.in_order(first) if databases else (first,):
             if databases and target is not first:
                 click.echo(f"--- the database {target.of_database} ---")
             try:

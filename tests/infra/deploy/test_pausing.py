@@ -79,6 +79,15 @@ def test_what_gcloud_refuses_ends_it(script: Script) -> None:
         stillness(script, print).pause()
 
 
+def test_a_queue_is_paused_with_all_shards_that_the_region_has(script: Script) -> None:
+    named = [
+        f"projects/{PROJECT}/locations/us-central1/queues/{each}" for each in ("dev-flows", "dev-flows-2", "flows-2")
+    ]
+    script.answers["gcloud tasks queues list"] = json.dumps([{"name": each, "state": "RUNNING"} for each in named])
+    Stillness(deployment_target.read(PROJECT, "dev"), ("flows",), (), print, script).pause()
+    assert changes(script) == ["tasks queues pause dev-flows", "tasks queues pause dev-flows-2"]
+
+
 @pytest.mark.parametrize(
     ("options", "changed", "said"),
     [

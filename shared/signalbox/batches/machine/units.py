@@ -89,9 +89,9 @@ def unit_tasks(
     """
     payloads = {path: page.payloads() for path, page in pages.items()}
     return [
-        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
+        _unit_task(unit, page.task, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
         for unit in units
-        if (page := pages.get(unit.page_path)) and (call := page.call_of(unit.index))
+        if (page := pages.get(unit.page_path)) and page.task
     ]
 
 
@@ -106,12 +106,10 @@ def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: P
 
 def group_tasks(groups: Sequence[Group], page: Page, now: datetime) -> list[Effect]:
     """Return the tasks that execute groups of a page, with the units' payloads if the page's payloads are small."""
+    if page.task is None:
+        return []
     payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max else None
-    return [
-        call.effect(group.task_name, now, **group.context(payloads))
-        for group in groups
-        if (call := page.call_of(group.ordinal))
-    ]
+    return [page.task.effect(group.task_name, now, **group.context(payloads)) for group in groups]
 
 
 # --- retries ---

@@ -17,7 +17,7 @@ from signalbox.core import json_values
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import without_leases
-from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.lazy_dataclasses import dataclass
 
 
 class PageStart(NamedTuple):
@@ -35,8 +35,8 @@ class PageStart(NamedTuple):
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an
-    expansion need not read the header. In a batch with grouped units, `first_group` is the number of its first group,
+    `task`, `concurrency`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an expansion
+    need not read the header. In a batch with grouped units, `first_group` is the number of its first group,
     counted through the batch.
     """
 
@@ -46,7 +46,6 @@ class Page:
     digest: str
     task: Call | None
     concurrency: int | None = None
-    queues: tuple[str, ...] = ()
     semaphore: str = ""
     per_task: int | None = None
     first_group: int = 0
@@ -58,7 +57,7 @@ class Page:
         """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
         settings = header.settings
-        of_header = settings.task, settings.concurrency, tuple(settings.queues), settings.semaphore, settings.per_task
+        of_header = settings.task, settings.concurrency, settings.semaphore, settings.per_task
         return cls(
             start.first,
             len(units),
@@ -74,7 +73,7 @@ class Page:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         task = record["task"] and Call.from_record(record["task"])
         own = record["first"], record["size"], record["units"], record["digest"]
-        dispatch = record.get("concurrency"), tuple(record.get("queues", ())), record.get("semaphore", "")
+        dispatch = record.get("concurrency"), record.get("semaphore", "")
         grouped = record.get("per_task"), record.get("first_group", 0)
         return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1))
 
@@ -86,7 +85,6 @@ class Page:
             "digest": self.digest,
             "task": self.task and self.task.to_record(),
             "concurrency": self.concurrency,
-            "queues": list(self.queues),
             **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
             **rated_record(self.rate, self.weight),
@@ -108,15 +106,6 @@ class Page:
     def holds(self, index: int) -> bool:
         """Return whether the unit with this index is on this page."""
         return self.first <= index < self.first + self.size
-
-    def call_of(self, index: int) -> Call | None:
-        """Return the call that executes the unit with this index, or the group with this number.
-
-        Calls use each of the page's queues in turn, if it has some.
-        """
-        if self.task is None or not self.queues:
-            return self.task
-        return replace(self.task, queue=self.queues[index % len(self.queues)])
 
     def payloads(self) -> list[Any]:
         payloads: list[Any] = json.loads(self.text)

@@ -112,10 +112,14 @@ class TaskMethods:
         self._queues = registry
 
     async def create_task(self, request: Message) -> Message:
-        spec = await self.add(request.parent, request.task)
+        await self.create(request.parent, request.task)
+        return task_view(request.task, new_progress(request.task), request.response_view)
+
+    async def create(self, queue_name: str, spec: Message) -> None:
+        """Add a task as `add` does. An injected fault may lose the response."""
+        await self.add(queue_name, spec)
         if self._queues.context.chaos.loses_answer():
             raise response_lost()
-        return task_view(spec, new_progress(spec), request.response_view)
 
     async def add(self, queue_name: str, spec: Message) -> Message:
         """Validate a task, add it to its queue and wait until it is on disk. The queue keeps the message."""

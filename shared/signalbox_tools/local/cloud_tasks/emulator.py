@@ -46,9 +46,9 @@ def serve(
     except ValueError as error:
         raise WrongOption(f"--chaos {chaos}: {error}") from error
     data.parent.mkdir(parents=True, exist_ok=True)
-    ports = {"port": port, "rest_port": rest_port, "keys_port": None}
+    ports = {"port": port, "rest_port": rest_port, "keys_port": None, "functions_port": None}
     options = argparse.Namespace(
-        **ports, database=data, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
+        **ports, database=data, store=None, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
     )
     try:
         asyncio.run(run(options, ready))

@@ -19,7 +19,7 @@ from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.request_validation import validate_queue, validate_task
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
-from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, TaskStorage
 from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Progress
 from signalbox_tools.local.injected_faults import Chaos
 
@@ -134,7 +134,7 @@ class HeldJournal(TaskStorage):
     """A storage whose disk answers only when the test allows it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(SeparateFile(path))
         self.disk = asyncio.get_running_loop().create_future()
 
     def add_task(self, *_: object) -> asyncio.Future[None]:
