@@ -385,6 +385,9 @@ class BatchesWorld:
             self.sweep_later(1, outbox.sweep)
             if limiter:
                 self.sweep_later(1, limiter.sweep)
+        if limiter and self.purges.meets_operators:  # the clean-up of one that was deleted may be lost
+            self.world.start("deletes again", limiter.delete_again)
+            self.world.run()
 
     def _complete_what_did_not_land(self) -> None:
         """A commit that did not land is its caller's to repeat; one that landed is not repeated."""
