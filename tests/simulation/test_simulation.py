@@ -53,11 +53,14 @@ from tests.simulation.reached_counts import (
     PERMITS_WAITED,
     QUERIED,
     RAISED_BEFORE_PURGES,
+    RATED_GROUPS,
+    RESHARDED,
     RESTORED,
     RESUMED,
     RETRIED_BY_KEY,
     REWOUND,
     RUN_AGAIN,
+    RUNS_REPLACED,
     SHARES_GRANTED,
     SHORTENED,
     SIDES_MISSING,
@@ -70,6 +73,7 @@ from tests.simulation.reached_counts import (
     THRESHOLDS,
     TREES_IN_TURNS,
     UNITS_FAILED_BY_HAND,
+    UPDATES_REFUSED,
     UPGRADED,
     WRITTEN_BACK,
     WRITTEN_BACK_DEEP,
@@ -77,9 +81,11 @@ from tests.simulation.reached_counts import (
 from tests.simulation.world_lengths import long_worlds, operations_max
 
 SEEDS = {
+    "asked_runs": 3_000,
     "history": 200,
     "links": 600,
     "notices": 150,
+    "object_payloads": 80,
     "objects": 300,
     "outbox": 300,
     "payloads": 80,
@@ -115,6 +121,7 @@ LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
+    "asked_runs": (ANSWERED, RUNS_REPLACED, UPDATES_REFUSED),
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
     "forged_records": tuple(FORGED.values()),
     "flows": (
@@ -125,6 +132,7 @@ REACHED_IN = {
         FLOWS_STUCK,
         NAMES_REUSED,
         OUTAGES,
+        RESHARDED,
         STARTED_AGAIN,
         TASKS_PURGED,
         UPGRADED,
@@ -135,8 +143,9 @@ REACHED_IN = {
     "composed_flows": (MODELLED, INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES, SUSPENDED, FORKED, QUERIED),
     "history": (EVENTS_LATE, RESTORED, SHORTENED),
     "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED, WRITTEN_BACK, WRITTEN_BACK_DEEP),
-    "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, TASKS_PURGED, UPGRADED),
-    "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
+    "object_payloads": (EXPIRED, ORPHANS, PAYLOADS, TASKS_REFUSED),
+    "objects": (NAMES_REUSED, OUTAGES, RESHARDED, SLOW_CALLS, CALLS_GIVEN_UP, TASKS_PURGED, UPGRADED),
+    "outbox": (NAMES_REUSED, OUTAGES, RESHARDED, RUN_AGAIN, TASKS_REFUSED),
     "payloads": (ORPHANS, PAYLOADS, TASKS_REFUSED),
     "rates": (BURST_LOWERED, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
     "resources": (DELETIONS_REFUSED, DEPENDENTS_DELETED, EVENTS_LATE, LISTED_BY_COPIES, OUTAGES, TASKS_REFUSED),
@@ -172,6 +181,7 @@ REACHED_IN = {
         NAMES_REUSED,
         OUTAGES,
         RAISED_BEFORE_PURGES,
+        RATED_GROUPS,
         TASKS_PURGED,
         TASKS_REFUSED,
     ),

@@ -197,14 +197,15 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
         if found and (found.incarnation == incarnation or found.state != "waiting"):
             return Decision((), machine.repeated_wait(name, found, request, own.read_time))
         rate = rate_of(name, snapshot)
-        machine.check_weight(rate, request.weight)
+        weight = min(request.weight, rate.settings.burst) if request.at_most_burst else request.weight
+        machine.check_weight(rate, weight)
         if found:  # its rate was deleted; if overwritten, it would keep its create time, and so its place
             return Decision((Delete(own.path, own.guard),), None)
         waiting = RateWait(
             request.id,
             incarnation,
             request.continuation,
-            request.weight,
+            weight,
             unit=request.unit,
             batch=request.batch,
         )

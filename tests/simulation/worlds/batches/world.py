@@ -125,8 +125,8 @@ class BatchesWorld:
         self.purges = Purges(self.world, self.own, seed) if self.emptied else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
-        has_none = self.kind.from_outside or self.purged is not None or not self.may_have_permits
-        permits = 0 if has_none else permits_of(seed)
+        has_none = self.kind.from_outside or self.purged is not None
+        permits = 0 if has_none or not self.may_have_permits else permits_of(seed)
         self.permits = Permits(self, seed, permits) if permits else None
         self.callers.semaphore = NAME if permits else ""
         has_no_rate = has_none or permits or self.world.versions is not None  # the last release has no rates
