@@ -23,6 +23,7 @@ from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.payloads.model import opened
@@ -124,6 +125,7 @@ def sub_batch(calls: Iterable[Call], **options: Unpack[BatchOptions]) -> SubBatc
     """
     checked = _Units(calls)
     units = list(checked)
+    warn_if_dropped("sub_batch", "return it from the code of a unit")
     return replace(_spec(checked.task, options), units=units, sealed=True)
 
 

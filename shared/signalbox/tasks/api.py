@@ -13,6 +13,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls, flow_hooks
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.effects import receipt_path
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key, is_repeated
@@ -26,6 +27,8 @@ from signalbox.tasks.model.contexts import TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature, WrongArguments
 from signalbox.tasks.service import enqueues
+
+ENQUEUE = "write `.enqueue()` behind it, or pass it to a wait or a batch"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +46,7 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
     def after(self, delay_seconds: float) -> "Call[R]":
         """Return the same call with a delay of `delay_seconds`. Raises `BadCall`."""
         later = calls.Call.after(self, delay_seconds)
+        warn_if_dropped(f"{self.task}.call().after", ENQUEUE)
         flow_hooks.note_created(later, f"{self.task}.call()", self)
         return later
 
@@ -109,6 +113,7 @@ class Task(Generic[P, R]):
             flow_hooks.note_refused()
             raise
         flow_hooks.note_created(call, f"{self.name}.call()")
+        warn_if_dropped(f"{self.name}.call", ENQUEUE)
         return call
 
     @property
