@@ -58,6 +58,7 @@ from tests.simulation.reached_counts import (
     RETRIED_BY_KEY,
     REWOUND,
     RUN_AGAIN,
+    RUNS_REPLACED,
     SHARES_GRANTED,
     SHORTENED,
     SIDES_MISSING,
@@ -70,6 +71,7 @@ from tests.simulation.reached_counts import (
     THRESHOLDS,
     TREES_IN_TURNS,
     UNITS_FAILED_BY_HAND,
+    UPDATES_REFUSED,
     UPGRADED,
     WRITTEN_BACK,
     WRITTEN_BACK_DEEP,
@@ -77,9 +79,11 @@ from tests.simulation.reached_counts import (
 from tests.simulation.world_lengths import long_worlds, operations_max
 
 SEEDS = {
+    "asked_runs": 3_000,
     "history": 200,
     "links": 600,
     "notices": 150,
+    "object_payloads": 80,
     "objects": 300,
     "outbox": 300,
     "payloads": 80,
@@ -115,6 +119,7 @@ LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
+    "asked_runs": (ANSWERED, RUNS_REPLACED, UPDATES_REFUSED),
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
     "forged_records": tuple(FORGED.values()),
     "flows": (
@@ -135,6 +140,7 @@ REACHED_IN = {
     "composed_flows": (MODELLED, INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES, SUSPENDED, FORKED, QUERIED),
     "history": (EVENTS_LATE, RESTORED, SHORTENED),
     "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED, WRITTEN_BACK, WRITTEN_BACK_DEEP),
+    "object_payloads": (EXPIRED, ORPHANS, PAYLOADS, TASKS_REFUSED),
     "objects": (NAMES_REUSED, OUTAGES, RESHARDED, SLOW_CALLS, CALLS_GIVEN_UP, TASKS_PURGED, UPGRADED),
     "outbox": (NAMES_REUSED, OUTAGES, RESHARDED, RUN_AGAIN, TASKS_REFUSED),
     "payloads": (ORPHANS, PAYLOADS, TASKS_REFUSED),

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 from google.api_core import exceptions as google
@@ -129,6 +129,13 @@ def _log(errors: Sequence[Exception], log: Log) -> None:
             log.error("task refused", reason=str(error))
 
 
+class Creator(Protocol):
+    """What creates the tasks of requests. Thread-safe."""
+
+    def attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
+        """Send each request once, all concurrently. Return for each request its error, or None."""
+
+
 class TaskCreator:
     """Cloud Tasks' CreateTask over the channel of the generated client. Thread-safe. Creating it imports that client.
 
@@ -196,13 +203,13 @@ def _transport(emulator: str) -> "CloudTasksGrpcTransport":
 
 
 class CloudTasksQueue:
-    """`TaskQueue` on Cloud Tasks or its local emulator. Thread-safe."""
+    """`TaskQueue` on Cloud Tasks, on its local emulator, or with another `creator` of tasks. Thread-safe."""
 
-    def __init__(self, settings: Settings, log: Log) -> None:
+    def __init__(self, settings: Settings, log: Log, creator: Creator | None = None) -> None:
         self._settings = settings
         self._log = log
         self._connecting = threading.Lock()
-        self._connected: TaskCreator | None = None
+        self._connected = creator
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Enqueue all tasks, even if one fails; return the names that were taken.
@@ -238,7 +245,7 @@ class CloudTasksQueue:
             return [error] * len(requests)
 
     @property
-    def _creator(self) -> TaskCreator:
+    def _creator(self) -> Creator:
         with self._connecting:
             if self._connected is None:
                 self._connected = TaskCreator(self._settings.tasks_emulator)

@@ -68,7 +68,6 @@ from signalbox.flows.problems import (
     FlowRunning,
     NoCallback,
     NoFlow,
-    NoPayload,
     NoQuery,
     NotAnswered,
     NotArchived,
@@ -93,7 +92,6 @@ from signalbox.flows.requests import (
     QueryName,
     ReasonRequest,
     RunId,
-    Sha256,
     UpdateId,
 )
 from signalbox.flows.service import lists, messages, queries, reads, retries, sends, starts, suspensions
@@ -123,7 +121,9 @@ from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.service import opening_those_of
+from signalbox.payloads.shown import Sha256
 
 RUN = "/flows/{flow}/{id}"
 

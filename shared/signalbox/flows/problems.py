@@ -14,10 +14,6 @@ class NoFlow(NotFound):
     title = "Flow not found"
 
 
-class NoPayload(NotFound):
-    title = "Large value not found"
-
-
 class FlowEnded(Problem):
     status = 409
     title = "The flow has ended"

@@ -93,7 +93,7 @@ def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimit
 
 
 def opened_subject(subject: TaskSubject | list[Unit] | None) -> TaskSubject | list[Unit] | None:
-    """Return what a task runs for. The outcome of a flow has the value of its payload. Raises `PayloadUnread`."""
-    if isinstance(subject, Outcome) and "flow" in subject.called:
+    """Return what a task runs for. An outcome has the value of its payload. Raises `PayloadUnread`."""
+    if isinstance(subject, Outcome):
         return replace(subject, result=opened(subject.result))
     return subject

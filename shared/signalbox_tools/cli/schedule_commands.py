@@ -25,10 +25,10 @@ def schedules() -> None:
 def list_schedules() -> None:
     """List the schedules of the catalogue: cron expression, time zone and next time."""
     from signalbox.catalogue.cron import next_time
-    from signalbox.catalogue.reading import load
+    from signalbox.catalogue.reading import load_all
 
     now = datetime.now(UTC)
-    for each in load().schedules.values():
+    for each in (schedule for catalogue in load_all() for schedule in catalogue.schedules.values()):
         at = next_time(each.cron, now, each.time_zone)
         shown = f"next {at:%Y-%m-%d %H:%M} UTC" if at else "never"
         click.echo(visible(f"{each.name}  {each.cron}  {each.time_zone}  {each.function} {each.task}  {shown}"))
@@ -78,9 +78,16 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
 
 def _of_a_task(name: str) -> "Schedule":
     """Return a schedule of the catalogue that enqueues a task. Raises `ClickException`."""
-    from signalbox.catalogue.reading import load
+    from signalbox.catalogue.reading import load_all
 
-    known = {each.name: each for each in load().schedules.values() if each.task}
+    first, *others = load_all()
+    known = {each.name: each for each in first.schedules.values() if each.task}
+    for other in others:
+        if name in other.schedules:
+            raise click.ClickException(
+                f"{name} is a schedule of the database {other.database}, whose function `tasks` only schedules call: "
+                f"add a route to {other.schedules[name].function} that enqueues the task."
+            )
     if name not in known:
         raise click.ClickException(
             f"The catalogue has no schedule {name!r} of a task. It has: {', '.join(sorted(known)) or 'none'}."

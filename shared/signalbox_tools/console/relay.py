@@ -178,7 +178,8 @@ class Relay:
 
     def _sent_with(self, token: str, path: str, request: Request) -> httpx.Response:
         headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
-        headers |= {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}  # a stream is not to be buffered
+        headers |= {"Accept-Encoding": "identity"}  # a stream is not to be buffered
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
         content = None
         if request.method != "GET" and (content := request.get_data()):
             headers["Content-Type"] = JSON

@@ -26,7 +26,7 @@ def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: depl
     file = place.root / "environments" / "dev.tfvars.json"
     before = dict(place.settings or {})
     assert offered(place, "ops@example.com")[0] == "ops@example.com"
-    assert json.loads(file.read_text()) == before | {"alert_email": "ops@example.com"}
+    assert json.loads(file.read_text()) == {**before, "alert_email": "ops@example.com"}
     assert file.read_text().startswith('{\n  "environment": "dev",\n')
     assert offered(place, "other@example.com") == ("ops@example.com", [])
 

@@ -416,6 +416,7 @@ def test_a_plan_names_the_parts_that_it_removes() -> None:
 @pytest.mark.parametrize(
     ("catalogue", "call"),
     [
+        ("functions: {orders: {invoked_by: [people], public: true}}\n", ["http://x/orders"]),
         ("api: [documents]\nfunctions: {orders: {invoked_by: [people]}}\n", ["http://x/orders"]),
         ("api: [documents]\nfunctions: {}\n", ["http://x/documents"]),
         ("functions: {}\n", []),
@@ -433,6 +434,7 @@ def test_the_first_call_is_one_of_a_function_that_is_deployed(
     assert Deployment(project, said.append, lambda _: "y", Script(), NO_WAIT, base_url="http://x/").smoke()
     [works] = [each for each in said if each.startswith("Everything works.")]
     assert re.findall(r'"(http://[^"]+)"', works) == call
+    assert ("Bearer" in works) == bool(call and "public" not in catalogue), "code of an open function would have it"
 
 
 def now() -> datetime:

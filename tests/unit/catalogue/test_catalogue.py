@@ -434,6 +434,15 @@ def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize(
+    "bucket",
+    ["p-signalbox-state", "p-dev-signalbox-sources", "p-signalbox-payloads", "gcf-v2-sources-1-us-central1"],
+)
+def test_no_archive_is_in_a_bucket_that_has_code_state_or_data_of_deployments(root: Path, bucket: str) -> None:
+    with pytest.raises(CatalogueError, match="whose objects are the code, the state or the data of deployments"):
+        parse(function(archives=[bucket]), root)
+
+
 @pytest.mark.parametrize("cron", ["0 3 * * *", "*/15 8-18/2 1,15 jan-MAR mon-fri", "59 23 31 12 6", "* * * * *"])
 def test_a_cron_expression_that_the_scheduler_takes_is_accepted(cron: str) -> None:
     assert not cron_error(cron)

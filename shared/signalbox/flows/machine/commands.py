@@ -302,7 +302,7 @@ class ObjectCall(Command[Any]):
     result: Codec = JSON
 
     def __post_init__(self) -> None:
-        _check_arguments(self.arguments, CORE_LIMITS.task_bytes_max)
+        _check_arguments(self.arguments, value_bytes_max(CORE_LIMITS.task_bytes_max))
 
     @property
     def name(self) -> str:

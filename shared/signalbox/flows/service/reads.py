@@ -11,12 +11,11 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message, payload_of, sub_flow_address
 from signalbox.flows.model.waits import Wait
-from signalbox.flows.problems import NoFlow, NoPayload
+from signalbox.flows.problems import NoFlow
 from signalbox.flows.storage.commits import header_of
 from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
-from signalbox.payloads.model import opened, payloads_in
-from signalbox.payloads.service import opens_payloads
+from signalbox.payloads.service import value_of
 
 
 def get(ports: Ports, address: FlowAddress) -> FlowHeader:
@@ -71,7 +70,6 @@ def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Mess
     return read_log(store, header).entries[count:]
 
 
-@opens_payloads
 def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> Any:
     """Return a large value that the records of a run name by its hash.
 
@@ -79,11 +77,8 @@ def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> Any:
     """
     header, entries = get_log(ports.store, address)
     stored = [*header.arguments.values(), *([header.end.outcome.result] if header.end else [])]
-    named = [*payloads_in(*stored), *filter(None, map(payload_of, entries))]
-    for payload in named:
-        if payload.sha256 == sha256:
-            return opened(payload.to_json())
-    raise NoPayload(f"The run {address.key!r} has no large value with this hash.", field="sha256")
+    named = [payload.to_json() for payload in map(payload_of, entries) if payload]
+    return value_of(ports, [*stored, *named], sha256)
 
 
 def read_header(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
 from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
-from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.effects import Backoff
 from signalbox.core.records.composite_indexes import Index
 
@@ -31,11 +31,13 @@ def settings_of(catalogue: Catalogue) -> Settings:
     )
 
 
-def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
+def declared_by(catalogue: Catalogue, settings: Settings, others: Mapping[str, str] | None = None) -> Settings:
     """Return settings with all values that follow from a catalogue. A reload applies them to a running stack.
 
-    These values include triggers and indexes, which in the cloud are resources.
+    These values include triggers and indexes, which in the cloud are resources. `others` has the base URLs of the
+    stacks of other databases.
     """
+    served = {database: f"{url}{{}}" for database, url in (others or {}).items()}
     return replace(
         settings,
         triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
@@ -59,7 +61,10 @@ def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
         open_functions=catalogue.open_functions,
         split_functions=catalogue.split_functions,
         parts=frozenset(catalogue.parts),
-        elsewhere={name: settings.elsewhere.get(name, NOT_SERVED) for name in catalogue.elsewhere},
+        elsewhere={
+            name: served.get(database, NOT_SERVED).format(url_segment(name))
+            for name, database in catalogue.elsewhere.items()
+        },
     )
 
 

@@ -56,6 +56,7 @@ AFTER: dict[str, Any] = {
     "documents": {"written_by": "kit"},
     "api": [],
 }
+OTHERS = {"cellar": "http://127.0.0.1:7/"}
 OF_THE_MACHINE = {
     "firestore_emulator",
     "function_url",
@@ -102,9 +103,9 @@ def layouts(tmp_path: Path) -> tuple[StackLayout, StackLayout, Settings]:
     """Return a running stack's layout, the same one reloaded, and the settings of one that starts with the latter."""
     before = catalogue_of(tmp_path, BEFORE)
     file = tmp_path / "infra" / "catalogue.yaml"
-    layout = plan(file, before, tmp_path, None, None, settings_of(before), None, "")
+    layout = plan(file, before, tmp_path, None, None, settings_of(before), None, "", others=OTHERS)
     after = catalogue_of(tmp_path, AFTER)
-    fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "")
+    fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "", others=OTHERS)
     for opened in (layout, fresh):
         opened.functions_socket.close()
     return layout, with_catalogue(layout, after), fresh.settings
@@ -117,6 +118,13 @@ def test_a_reload_applies_every_setting_that_a_start_would(layouts: tuple[StackL
             assert getattr(reloaded.settings, field.name) == getattr(fresh, field.name), field.name
         changes = getattr(before.settings, field.name) != getattr(reloaded.settings, field.name)
         assert changes == (field.name not in OF_NO_CATALOGUE), field.name
+
+
+def test_a_function_that_a_running_stack_of_another_database_gets_is_invoked_without_a_restart(
+    layouts: tuple[StackLayout, StackLayout, Settings],
+) -> None:
+    before, reloaded, _ = layouts
+    assert (before.settings.elsewhere, reloaded.settings.elsewhere) == ({}, {"stored": "http://127.0.0.1:7/stored"})
 
 
 def test_a_reload_restarts_the_services_whose_part_of_the_catalogue_has_changed(
