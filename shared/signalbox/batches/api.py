@@ -153,9 +153,9 @@ class _Units:
     def __init__(self, calls: Iterable[Call], queues: Sequence[str] = ()) -> None:
         self._calls = iter(calls)
         self.first = list(islice(self._calls, 1))
-        self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
+        self.task = replace(deployed(self.first[0], "task", may_be_large=True), payload={}) if self.first else None
         for queue in queues if self.first else ():
-            deployed(replace(self.first[0], queue=queue), "queues")
+            deployed(replace(self.first[0], queue=queue), "queues", may_be_large=True)
         for call in self.first:
             self._check(call)
 

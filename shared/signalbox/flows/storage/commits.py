@@ -294,7 +294,7 @@ def end_tasks(header: FlowHeader, outgoing: Outgoing | None = None) -> Iterator[
         yield wake_flow(header.parent.base, header.parent.function)
     if header.end and header.on_complete:
         ends = {"rewinds": header.rewinds} if header.rewinds else {}
-        ended = _copied(header.end.outcome, place_of_tasks(f"{header.end.at:%Y-%m}"), outgoing)
+        ended = _copied(header.end.outcome, place_of_tasks(header.end.at), outgoing)
         outcome = {
             "called": header.address.to_json(),
             "call": header.address.key,
