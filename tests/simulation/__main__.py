@@ -41,6 +41,7 @@ from tests.simulation.worlds import (
     verify,
     watch,
 )
+from tests.simulation.worlds.asked_runs import compared as asked_runs
 from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flow_trees import compared as flow_trees
@@ -53,6 +54,7 @@ from tests.simulation.worlds.objects import world as objects
 from tests.simulation.worlds.semaphores import world as semaphores
 
 WORLDS: dict[str, Callable[..., None]] = {
+    "asked_runs": asked_runs.run,
     "attempts": attempts.run,
     "batches": batches.run,
     "bulk_acts": bulk_acts.run,
@@ -86,8 +88,8 @@ WORLDS: dict[str, Callable[..., None]] = {
     "watch": watch.run,
 }
 
-OF_DRIVER = frozenset({"flow_trees"})
-"""Worlds that compare the driver of flows alone with a model: few of their programs have a store."""
+OF_DRIVER = frozenset({"asked_runs", "flow_trees"})
+"""Worlds that compare flows with a model of the pages: no process of theirs runs at the same time as another."""
 
 FORGED = frozenset({"forged_records"})
 """Worlds with records that the kit did not write."""

@@ -37,6 +37,7 @@ from tests.simulation.faults import (
 )
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows import (
+    asked_runs,
     begun_commands,
     inline_steps,
     locks_and_sub_flows,
@@ -51,6 +52,7 @@ from tests.simulation.faults.flows import updates as updates
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
+    "asked_runs": asked_runs.FAULTS,
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,
     "bulk_acts": bulk_acts.FAULTS,

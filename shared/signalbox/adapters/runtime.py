@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from signalbox.adapters.known_requests import REQUESTS
 from signalbox.adapters.logs import JsonLog, log_forgotten_awaits
 from signalbox.adapters.settings import SQLITE, Settings, settings
 from signalbox.core.ports import Log, PayloadStore, Ports, Store
 from signalbox.core.problems import Problem
+
+if TYPE_CHECKING:
+    from signalbox.adapters.cloud_tasks import Creator
 
 BUCKETS = "gs://"
 """The beginning of the setting `payloads` that names a bucket."""
@@ -76,7 +80,8 @@ def ports() -> Ports:
 def load() -> None:
     """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
     if _ports is None and settings().firestore_emulator != SQLITE:
-        from signalbox.adapters.firestore import store  # noqa: F401  imported for its time, not for its names
+        from signalbox.adapters import cloud_tasks_types  # noqa: F401  imported for its time, not for its names
+        from signalbox.adapters.firestore import store  # noqa: F401
 
 
 def bind(chosen: Ports | None) -> Ports | None:
@@ -96,15 +101,18 @@ def log() -> Log:
     return _ports.log if _ports is not None else JsonLog(settings().project, settings().database)
 
 
-def connect(chosen: Settings, store: Store | None = None) -> Ports:
-    """Return metered ports for these settings. A `store` given here takes the place of Firestore."""
+def connect(chosen: Settings, store: Store | None = None, creator: "Creator | None" = None) -> Ports:
+    """Return metered ports for these settings.
+
+    A `store` given here takes the place of Firestore, and a `creator` that of Google's client of Cloud Tasks.
+    """
     from signalbox.adapters.cloud_tasks import CloudTasksQueue
     from signalbox.adapters.cost_meter import metered
     from signalbox.adapters.system_clock import SystemClock
 
     lines = JsonLog(chosen.project, chosen.database)
     log_forgotten_awaits(lines)
-    queue = CloudTasksQueue(chosen, lines)
+    queue = CloudTasksQueue(chosen, lines, creator)
     return metered(Ports(store or firestore(chosen), queue, SystemClock(), lines, payload_store(chosen)))
 
 

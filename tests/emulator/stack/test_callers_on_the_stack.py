@@ -96,11 +96,8 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def signer(stack: Stack) -> bytes:
-    """Return the private key of the stack's queues, from a copy of their database, which they have locked."""
-    copy = stack.folder / "copy.sqlite"
-    for end in ("", "-wal"):
-        copy.with_name(copy.name + end).write_bytes((stack.folder / f"cloud-tasks.sqlite{end}").read_bytes())
-    with sqlite3.connect(copy) as database:
+    """Return the private key of the stack's queues, from the file of its store."""
+    with sqlite3.connect(stack.folder / "store.sqlite") as database:
         [(private_pem,)] = database.execute("SELECT value FROM secrets WHERE name = ?", (PRIVATE_KEY,))
     return bytes(private_pem)
 

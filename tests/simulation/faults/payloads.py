@@ -21,7 +21,7 @@ from signalbox.objects.machine.large_values import claimed, place_of_call
 from signalbox.objects.model import Message
 from signalbox.payloads.model import REMOVALS, Outgoing, Place, place_of_tasks
 from signalbox.payloads.service import removal, store
-from signalbox.payloads.sweep import Group, sweep
+from signalbox.payloads.sweep import Group
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import batch_payloads, object_payloads, payloads
@@ -97,7 +97,6 @@ def _removal_before_the_commit(ports: Ports, commit: Commit) -> Committed:
     early = [write for write in commit.writes if write.path.startswith(f"{REMOVALS}/")]
     if early:
         ports.store.commit(early)
-        sweep(ports)  # it may run between the two commits, and seldom does
     committed: Committed = commit_turn(ports, commit)
     return committed
 

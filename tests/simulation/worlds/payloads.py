@@ -61,6 +61,9 @@ from tests.simulation.worlds.named_payloads import DAY_SECONDS, LARGE, SMALL, WA
 FUNCTION = "shop"
 ENDS_SECONDS = 33 * DAY_SECONDS
 IDS = ("1", "2")
+SWEPT_AT_ONCE = 0.3
+"""The share of removals that a sweeper finds while the process that has committed them still runs."""
+
 IF_EXISTS = (REPLACE, REPLACE_ENDED)
 
 
@@ -146,6 +149,7 @@ class PayloadsWorld:
         self.values: set[str] = set()
         self.keys = 0
         self.failures = self.world.random.choice((0, 0, 1))
+        self.sweeping = Random(f"sweeping {seed}")
 
     def run(self) -> None:
         random = self.world.random
@@ -333,8 +337,10 @@ class PayloadsWorld:
             if read.data is not None:
                 yield FlowHeader.from_record(address, read.data)
 
-    def _observe(self, path: str, _: Snapshot, after: Snapshot) -> None:
-        base, __, name = path.partition("/mailbox/")
+    def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        if path.startswith(f"{REMOVALS}/") and before.data is None and self.sweeping.random() < SWEPT_AT_ONCE:
+            self._begin("sweep", partial(payloads_sweep.sweep, self.ports))
+        base, _, name = path.partition("/mailbox/")
         if after.data is None or not base.startswith(f"{FlowAddress.COLLECTION}/"):
             return
         if name == HEADER:

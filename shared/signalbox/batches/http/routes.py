@@ -71,7 +71,7 @@ def populate_batch(ports: Ports, request: Request) -> Response:
     check_calls(request, **spec.calls())
     check_unit_calls(request, **spec.unit_calls())
     spec.check_arguments()
-    batch = spec.id or request.header("Idempotency-Key") or ports.store.new_id()
+    batch = spec.id or request.caller_key or ports.store.new_id()
     populated = population.populate(ports, batch, spec)
     return Response(201 if populated.created else 200, BatchShown.of(populated.status))
 
@@ -253,5 +253,5 @@ def retry_units(ports: Ports, request: Request, id: BatchId) -> Response:
     """Retry units that failed, the named ones or all."""
     read_parameters()
     asked = RetryRequest.from_request(request.json_object())
-    retries.retry(ports, id, asked, request.header("Idempotency-Key") or "")
+    retries.retry(ports, id, asked, request.caller_key)
     return Response(202, RetriedUnitsShown(id))

@@ -18,6 +18,7 @@ from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import without_leases
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.records.formats import FORMAT
 from signalbox.payloads.model import NAMED, PAYLOADS_FORMAT, escaped
 
@@ -37,7 +38,7 @@ class PageStart(NamedTuple):
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an
+    `task`, `concurrency`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an
     expansion need not read the header. In a batch with grouped units, `first_group` is the number of its first group,
     counted through the batch. `has_payloads` is whether a unit has an argument that is the name of a payload.
     """
@@ -48,7 +49,6 @@ class Page:
     digest: str
     task: Call | None
     concurrency: int | None = None
-    queues: tuple[str, ...] = ()
     semaphore: str = ""
     per_task: int | None = None
     first_group: int = 0
@@ -66,7 +66,7 @@ class Page:
         """
         text = json_text(list(units if stored is None else stored))
         settings = header.settings
-        of_header = settings.task, settings.concurrency, tuple(settings.queues), settings.semaphore, settings.per_task
+        of_header = settings.task, settings.concurrency, settings.semaphore, settings.per_task
         return cls(
             start.first,
             len(units),
@@ -83,7 +83,7 @@ class Page:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         task = record["task"] and Call.from_record(record["task"])
         own = record["first"], record["size"], record["units"], record["digest"]
-        dispatch = record.get("concurrency"), tuple(record.get("queues", ())), record.get("semaphore", "")
+        dispatch = record.get("concurrency"), record.get("semaphore", "")
         grouped = record.get("per_task"), record.get("first_group", 0)
         has_payloads = record.get(FORMAT) == PAYLOADS_FORMAT
         return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1), has_payloads)
@@ -96,10 +96,9 @@ class Page:
             "digest": self.digest,
             "task": self.task and self.task.to_record(),
             "concurrency": self.concurrency,
-            "queues": list(self.queues),
             **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
-            **rated_record(self.rate, self.weight),
+            **rated_record(self.rate, self.weight, self.per_task),
             **self.format,
         }
 
@@ -121,6 +120,15 @@ class Page:
         """Return the number of permits that the unit with this payload takes. The number is not checked."""
         return payload.get(self.weight) if isinstance(self.weight, str) else self.weight
 
+    def weight_of_group(self, payloads: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the number of permits that a task of units with these payloads takes: their sum.
+
+        If a unit's number is not an integer, it is returned, and refused as that of a single unit is.
+        """
+        weights = [self.weight_of(payload) for payload in payloads]
+        wrong = [weight for weight in weights if type(weight) is not int]
+        return wrong[0] if wrong else min(sum(weights), CORE_LIMITS.burst_max)
+
     @property
     def end(self) -> "PageStart":
         """Where the next page begins."""
@@ -134,15 +142,12 @@ class Page:
         """Return whether the unit with this index is on this page."""
         return self.first <= index < self.first + self.size
 
-    def call_of(self, index: int) -> Call | None:
-        """Return the call that executes the unit with this index, or the group with this number.
-
-        Calls use each of the page's queues in turn, if it has some.
-        """
-        if self.task is None or not (self.queues or self.has_payloads):
+    @property
+    def call(self) -> Call | None:
+        """The call that executes a unit or a group, with its arguments as tasks contain them."""
+        if self.task is None or not self.has_payloads:
             return self.task
-        queue = self.queues[index % len(self.queues)] if self.queues else self.task.queue
-        return replace(self.task, queue=queue, payload=self.arguments_of(self.task.payload))
+        return replace(self.task, payload=self.arguments_of(self.task.payload))
 
     def payloads(self) -> list[Any]:
         payloads: list[Any] = json.loads(self.text)

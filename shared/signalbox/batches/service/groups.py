@@ -158,12 +158,15 @@ def units_to_run(ports: Ports, group: Group) -> list[PlacedUnit]:
 
 
 def enqueue_rest(ports: Ports, group: Group, units: Sequence[PlacedUnit], *, careful: bool) -> None:
-    """Enqueue a task for the units of a group for which the group's delivery had no time."""
+    """Enqueue a task for the units of a group for which the group's delivery had no time.
+
+    The task has the group's permits.
+    """
     [read] = ports.store.read(group.page_path)
     page = loaded(read.data)
     if isinstance(page, Page):
         rest = group.with_rest(units, careful=careful)
-        ports.queue.create(machine.group_tasks([rest], page, read.read_time))
+        ports.queue.create(machine.group_tasks([rest], page, read.read_time, granted=bool(page.rate)))
 
 
 # --- chains ---

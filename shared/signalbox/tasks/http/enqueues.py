@@ -43,9 +43,7 @@ def enqueue_task(ports: Ports, request: Request) -> Response:
     task runs.
     """
     body = request.json_object(value_bytes_max(BODY_BYTES_MAX))
-    enqueue_request = EnqueueRequest.from_request(
-        body, request.header("Idempotency-Key") or "", schedule=request.schedule or ""
-    )
+    enqueue_request = EnqueueRequest.from_request(body, request.caller_key, schedule=request.schedule or "")
     named = replace(enqueue_request.call, payload=dict.fromkeys(enqueue_request.call.payload))  # values may be large
     check_calls(request, **{"": named})
     enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time

@@ -18,7 +18,11 @@ from pathlib import Path
 
 from aiohttp import web
 
+from signalbox.adapters.sqlite.file import Synchronous
+from signalbox_tools.local.cloud_tasks import function_processes
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError
+from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
+from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.grpc_server import methods_of, serve
 from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.http_endpoints import application
@@ -30,7 +34,8 @@ from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.rest_api import RestApi
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
-from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, StoreFile, TaskStorage
+from signalbox_tools.local.folder.running_stack import SYNCHRONOUS_LEVELS
 from signalbox_tools.local.injected_faults import Chaos, parse
 
 HOUSEKEEPING_SECONDS = 60
@@ -41,8 +46,13 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable Cloud Tasks emulator.")
     parser.add_argument("--port", type=int, required=True, help="gRPC port on 127.0.0.1")
     parser.add_argument("--database", type=Path, required=True, help="SQLite file; created if missing")
+    parser.add_argument(
+        "--store", choices=SYNCHRONOUS_LEVELS, help="the file is that of a SQLite store with this durability"
+    )
     parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
     parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
+    parser.add_argument("--functions-port", type=int, help="port for the processes of the functions at --functions-url")
+    parser.add_argument("--functions-url", default="", help="beginning of the addresses of these functions")
     parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
     parser.add_argument(
         "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
@@ -91,10 +101,12 @@ async def run(options: argparse.Namespace, ready: Callable[[], None] = _say_read
 
 async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
     """Start everything; `closing` stops it in reverse order."""
-    clock, storage = MovableClock(), TaskStorage(options.database)
+    storage = TaskStorage(_file(options.database, options.store))
+    clock = MovableClock(storage.ahead_seconds())
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
-    dispatcher = await closing.enter_async_context(Dispatcher(identity))
+    processes = FunctionProcesses(options.functions_url) if options.functions_port else None
+    dispatcher = await closing.enter_async_context(Dispatcher(identity, processes))
     registry = QueueRegistry(
         QueueContext(
             storage=storage,
@@ -103,6 +115,7 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
             clock=clock,
             chaos=options.chaos,
             tombstone_seconds=options.tombstone_seconds,
+            targets={name: url for name, url in options.targets.items() if url},
         )
     )
     registry.restore()
@@ -111,14 +124,19 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
     methods, operations = methods_of(registry)
     server = await serve(methods, operations, options.port)
     closing.push_async_callback(server.stop, None)
+    if processes:
+        await function_processes.serve(processes, TaskMethods(registry).create, options.functions_port, closing)
     if options.keys_port:
         await serve_http(application(registry, identity), options.keys_port, closing)
     if options.rest_port:
         await registry.ensure(options.targets)
-        targets = {name: url for name, url in options.targets.items() if url}
-        await serve_http(RestApi(registry, methods, clock, identity, targets).application(), options.rest_port, closing)
+        await serve_http(RestApi(registry, methods, clock, identity).application(), options.rest_port, closing)
     registry.begin()
     return registry
+
+
+def _file(path: Path, synchronous: Synchronous | None) -> SeparateFile | StoreFile:
+    return StoreFile(path, synchronous) if synchronous else SeparateFile(path)
 
 
 async def serve_http(app: web.Application, port: int, closing: AsyncExitStack) -> None:

@@ -1,7 +1,8 @@
 """Deliver a task: one HTTP request with the headers that Cloud Tasks sends, and its result.
 
-A delivery never raises: a failed connection is a `DispatchResult` without a status. Redirects are not followed: like
-every response outside 200 to 299, they are failures.
+Tasks of the stack's own functions are sent over the connections of their processes (`function_processes`), if there
+are any. A delivery never raises: a failed connection is a `DispatchResult` without a status. Redirects are not
+followed: like every response outside 200 to 299, they are failures.
 """
 
 import logging
@@ -10,11 +11,13 @@ from types import TracebackType
 
 import aiohttp
 
+from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, seconds_of
 from signalbox_tools.local.cloud_tasks.queue_rules import retry_after_seconds
 from signalbox_tools.local.cloud_tasks.request_validation import METHODS
 from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Progress
+from signalbox_tools.local.task_channel import task_frame
 
 USER_AGENT = "Google-Cloud-Tasks"
 KEEP_ALIVE_SECONDS = 1.0
@@ -27,10 +30,11 @@ REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudtasks-")
 
 
 class Dispatcher:
-    """Delivers tasks over HTTP. Use as an asynchronous context manager."""
+    """Delivers tasks. Use as an asynchronous context manager."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, processes: FunctionProcesses | None = None) -> None:
         self._identity = identity
+        self._processes = processes
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> "Dispatcher":
@@ -51,6 +55,11 @@ class Dispatcher:
         request = spec.http_request
         try:
             headers = headers_of(spec, progress) | self._authorization(request)
+            if self._processes and self._processes.serve(request.url):
+                sent = task_frame(METHODS[request.http_method], request.url, headers, request.body)
+                result = await self._processes.deliver(sent, seconds_of(spec.dispatch_deadline))
+                if result is not None:
+                    return result
             async with self._session.request(
                 METHODS[request.http_method],
                 request.url,

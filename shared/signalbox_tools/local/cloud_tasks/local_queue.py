@@ -94,13 +94,7 @@ class LocalQueue:
 
     def remove(self, name: str) -> asyncio.Future[None]:
         """Remove a task; the result of a delivery in progress is ignored."""
-        task = self.tasks.pop(name)
-        self._due.remove(task)
-        if not task.named:
-            return self._context.storage.remove_task(name, None)
-        ends_at = self._context.clock() + self._context.tombstone_seconds
-        self._context.tombstones.add(name, ends_at)
-        return self._context.storage.remove_task(name, ends_at)
+        return self._context.storage.remove_task(name, self._end(name))
 
     def clear(self) -> asyncio.Future[None]:
         """Remove all tasks."""
@@ -137,6 +131,19 @@ class LocalQueue:
         self._dispatching = False
         for delivery in self._deliveries:
             delivery.cancel()
+
+    def _end(self, name: str) -> float | None:
+        """Remove a task from memory. If its caller named it, reserve the name, and return the time until then."""
+        task = self.tasks.pop(name)
+        self._due.remove(task)
+        if not task.named:
+            return None
+        ends_at = self._context.clock() + self._context.tombstone_seconds
+        self._context.tombstones.add(name, ends_at)
+        return ends_at
+
+    def _complete(self, name: str) -> None:
+        self._context.storage.complete_task(name, self._end(name))
 
     def _put(self, spec: Message, progress: Progress, named: bool) -> QueuedTask:
         task = self.tasks[spec.name] = QueuedTask(spec, progress, named)
@@ -208,7 +215,7 @@ class LocalQueue:
             answer = DispatchResult(None, UNAVAILABLE)
         if answer.succeeded:
             self.counts.done += 1
-            self.remove(task.spec.name)
+            self._complete(task.spec.name)
         else:
             self._retry(task, answer, began_at if began_at is not None else now, now)
 
@@ -218,7 +225,7 @@ class LocalQueue:
         task.progress = task.progress.failed(answer, retries, began_at, now)
         if task.progress.expired(retries, seconds_of(task.spec.create_time), now):
             self.counts.dropped += 1
-            self.remove(task.spec.name)
+            self._complete(task.spec.name)
             return
         self._context.storage.advance_task(task.spec.name, task.progress)
         self._enqueue(task)

@@ -4,12 +4,16 @@ The report is a file, at ``SIGNALBOX_LOADED``, since an older version may be ser
 in it shows which version has loaded. `load_error` reads it.
 """
 
+import gc
 import json
 import os
+import signal
 import threading
 import traceback
 from pathlib import Path
 from typing import Any
+
+from signalbox_tools.local import task_channel
 
 VARIABLE = "SIGNALBOX_LOADED"
 EXIT_CODE = 3
@@ -31,6 +35,7 @@ def on_starting(server: Any) -> None:
     """Load the functions before the workers are forked; report an error and exit."""
     try:
         server.app.wsgi()
+        gc.freeze()  # the workers share these objects, and no collection visits them
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is reported where the user looks
         _report(os.getpid(), "".join(traceback.format_exception(error)))
         raise SystemExit(EXIT_CODE) from None
@@ -44,6 +49,31 @@ def post_fork(_: Any, worker: Any) -> None:
     functions_server.connect()
     mark_output()
     _report(worker.ppid, "")
+
+
+def post_worker_init(worker: Any) -> None:
+    """Receive tasks over connections to the local Cloud Tasks, until the worker is told to end."""
+    address = os.environ.get(task_channel.VARIABLE)
+    if not address:
+        return
+    from signalbox_tools.local.functions.task_threads import TaskThreads
+
+    worker.task_threads = TaskThreads(address, worker.wsgi, worker.cfg.threads)
+
+    def leave(number: int, frame: Any) -> None:
+        worker.task_threads.leave()
+        worker.handle_exit(number, frame)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.siginterrupt(signal.SIGTERM, False)
+    worker.task_threads.start()
+
+
+def worker_exit(_: Any, worker: Any) -> None:
+    """Finish the tasks that run, as gunicorn finishes the requests."""
+    if threads := getattr(worker, "task_threads", None):
+        threads.leave()
+        threads.join(worker.cfg.graceful_timeout)
 
 
 def _report(pid: int, error: str) -> None:

@@ -34,12 +34,14 @@ from signalbox.core.problems import NotFound
 from signalbox.testing import simulated_cloud
 from signalbox_tools.console.routes import own_answer
 from signalbox_tools.function_deployments import Deployment, deployments_of
+from signalbox_tools.local import task_channel
 from signalbox_tools.local.functions import spans
 from signalbox_tools.local.functions.api_pages import OwnRoutes, api_page
 from signalbox_tools.local.functions.console import actions_logged, local_console
 from signalbox_tools.local.functions.iam import AuthorizedQueue, check_may_invoke, invokers_enforced
 from signalbox_tools.local.functions.other_sites import guarded
 from signalbox_tools.local.functions.request_labels import LabelledLog, labelled
+from signalbox_tools.local.functions.task_threads import ChannelCreator
 from signalbox_tools.local.functions.time_outs import TimeOuts
 from signalbox_tools.local.functions.unread_bodies import read_to_their_end
 from signalbox_tools.local.store.local_store import local_store
@@ -91,7 +93,8 @@ def connect() -> None:
     with _connecting:
         if not _connected:
             chosen = settings()
-            ports = runtime.connect(chosen, local_store(chosen))
+            address = os.environ.get(task_channel.VARIABLE)
+            ports = runtime.connect(chosen, local_store(chosen), ChannelCreator(address) if address else None)
             if (file := os.environ.get(spans.VARIABLE)) and not chosen.spans_endpoint:
                 tracing.bind(spans.SpanFile(Path(file)))
             log = LabelledLog(ports.log)
@@ -171,7 +174,10 @@ def _index(catalogue: Catalogue, own: OwnRoutes) -> "WSGIApplication":
             return done(environ, start_response)
         if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
             return _unknown(environ)(environ, start_response)
-        missing = absent(request.path.split("/")[1]) or "No function at this address; GET / lists those for people"
+        missing = (
+            absent(request.path.split("/")[1], catalogue.database)
+            or "No function at this address; GET / lists those for people"
+        )
         refusal = NotFound(missing)
         return problem_response(refusal)(environ, start_response)
 

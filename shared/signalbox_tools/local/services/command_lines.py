@@ -9,6 +9,7 @@ from typing import Any
 
 from signalbox.catalogue.project import KIT
 from signalbox_tools import http_client
+from signalbox_tools.local import task_channel
 from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS
 from signalbox_tools.local.functions import gunicorn_hooks, spans
 from signalbox_tools.local.services.function_settings import environment_of
@@ -101,21 +102,25 @@ def functions_environment(layout: StackLayout) -> dict[str, str]:
 def _cloud_tasks(layout: StackLayout) -> Service:
     settings = layout.settings
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
-    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
+    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.shards.items()}
     ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
-    database = f"--database={layout.databases / 'cloud-tasks.sqlite'}"
+    database: tuple[str, ...] = (f"--database={layout.store_file}", f"--store={layout.synchronous}")
+    if layout.emulator:
+        database = (f"--database={layout.databases / 'cloud-tasks.sqlite'}",)
     command = _module(
         "signalbox_tools.local.cloud_tasks",
         *ports,
-        database,
+        *database,
         f"--queues={json.dumps(queues)}",
+        f"--functions-port={layout.ports['task-channel']}",
+        f"--functions-url={layout.base_url}",
         f"--chaos={layout.chaos}",
     )
     return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=_store_name(layout))
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in queue.items() if name != "name"}
+    return {name: value for name, value in queue.items() if name not in ("name", "shards")}
 
 
 def _events_receive(layout: StackLayout, listening_fd: int) -> Service:
@@ -155,6 +160,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
+            task_channel.VARIABLE: f"127.0.0.1:{layout.ports['task-channel']}",
             spans.VARIABLE: str(layout.folder / spans.FILE),
             "SIGNALBOX_ARCHIVES": str(layout.databases / "archives"),
             **own_environment(layout.catalogue),

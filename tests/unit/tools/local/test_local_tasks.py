@@ -19,7 +19,7 @@ from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.request_validation import validate_queue, validate_task
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
-from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, TaskStorage
 from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Progress
 from signalbox_tools.local.injected_faults import Chaos
 
@@ -89,7 +89,19 @@ def test_a_retry_configuration_of_a_tasks_own_gets_the_services_defaults() -> No
         ({"http_request": {"url": "http://x", "http_method": 2, "body": b"x"}}, "GET"),
         ({"http_request": {"url": "http://x", "body": b"x" * 1_000_000}}, "too large"),
         ({"http_request": {"url": "http://x", "headers": {"a": "x" * 80_000}}}, "80KB"),
-        ({"http_request": {"url": "http://x", "headers": {"a": "x\r\nb: y"}}}, "invalid_argument header"),
+        ({"http_request": {"url": "http://x", "headers": {"a": "x\r\nb: y"}}}, "invalid header"),
+        ({"http_request": {"url": "http://x", "headers": {"a b": "x"}}}, "invalid header"),
+        ({"http_request": {"url": "http://x", "headers": {"a:": "x"}}}, "invalid header"),
+        ({"http_request": {"url": "http://"}}, "not a valid address"),
+        ({"http_request": {"url": "http://[x"}}, "not a valid address"),
+        ({"http_request": {"url": "http://x:99999/"}}, "not a valid address"),
+        ({"http_request": {"url": "http://x/a b"}}, "not a valid address"),
+        ({"http_request": {"url": "http://x", "http_method": 99}}, "httpMethod"),
+        ({"http_request": {"url": "http://x", "oidc_token": {"audience": "x"}}}, "serviceAccountEmail"),
+        ({"schedule_time": {"seconds": 10**18}}, "720h"),
+        ({"retry_config": {"min_backoff": {"seconds": -1}}}, "negative"),
+        ({"retry_config": {"max_retry_duration": {"seconds": -1}}}, "negative"),
+        ({"retry_config": {"max_backoff": {"seconds": 2**62}}}, "too long"),
         ({"schedule_time": {"seconds": int(NOW) + 30 * 86400 + 1}}, "720h"),
         ({"dispatch_deadline": {"seconds": 14}}, "15s"),
         ({"dispatch_deadline": {"seconds": 1801}}, "30m"),
@@ -122,7 +134,7 @@ class HeldJournal(TaskStorage):
     """A storage whose disk answers only when the test allows it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(SeparateFile(path))
         self.disk = asyncio.get_running_loop().create_future()
 
     def add_task(self, *_: object) -> asyncio.Future[None]:
