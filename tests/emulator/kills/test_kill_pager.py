@@ -46,8 +46,8 @@ shop = app.entry_point()
 """
 CATALOGUE = """
 functions:
-  shop: {{folder: {folder}, invoked_by: [people, queue], enqueues: [batches, flows, tasks], tasks: [pack], flows: [ship],
-    on_failure: true}}
+  shop: {{folder: {folder}, invoked_by: [people, queue], enqueues: [batches, flows, tasks], tasks: [pack],
+    flows: [ship], on_failure: true}}
   documents: {{folder: {root}/functions/documents, invoked_by: [people], enqueues: []}}
   sweep: {{folder: {root}/functions/sweep, invoked_by: [schedule], enqueues: [batches, flows, tasks]}}
 queues:
