@@ -270,7 +270,7 @@ def stable_names(subject: object) -> Mapping[Any, str]:
 
 def of_unit(unit: PlacedUnit, group: OfGroup | None = None) -> OfUnit:
     """Return the context of one unit of a group."""
-    record = unit.to_record() | ({NAMED: True} if group and is_named(group) else {})
+    record = unit.to_record() | (named_member(group) if group else {})
     return OfUnit({"unit": record}, unit, record=record)
 
 
@@ -284,6 +284,11 @@ def is_named(context: Context) -> bool:
         case OfGroup(members={"group": group}):
             return NAMED in group
     return NAMED in context.members
+
+
+def named_member(context: Context) -> dict[str, bool]:
+    """Return the member of a unit or a group in a record or a task by which its arguments are named (`is_named`)."""
+    return {NAMED: True} if is_named(context) else {}
 
 
 def is_of_completion(members: Members) -> bool:
