@@ -15,7 +15,9 @@ from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.units import succeeded
 from signalbox.batches.service.units import complete_by_index
+from signalbox.core import effects
 from signalbox.core.limits import DECLARED
+from signalbox.core.ports import Query
 from signalbox.core.problems import TooLarge
 from signalbox.payloads import sweep
 from signalbox.testing import Harness
@@ -165,6 +167,29 @@ def test_no_unit_opens_the_payload_that_its_arguments_seem_to_name(at: Harness, 
     assert results("b") == dict.fromkeys(range(3), value)
     assert isinstance(page, Page)
     assert page.has_payloads == bool(large)
+
+
+@pytest.mark.parametrize("options", [{"rate": "r"}, {"rate": "r", "per_task": 2}, {"semaphore": "s"}])
+def test_waits_of_units_with_large_arguments_and_their_tasks_have_the_format_of_payloads(
+    at: Harness, options: Any
+) -> None:
+    app: Any = painter(at)
+    rate("r").ensure(600, burst=2)
+    semaphore("s").ensure(permits=1)
+    limiter: Any = rate("r") if "rate" in options else semaphore("s")
+    limiter.pause()
+    batch("b").populate([app.paint.call(text=f"{LARGE}{number}") for number in range(4)], **options)
+    contexts = list[Any]()
+    with mock.patch.object(effects, "check_task", lambda _, context: contexts.append(context)):
+        at.travel(5)
+        collection = "rate_waits" if "rate" in options else "waiters"
+        waits = [wait.data for wait in at.ports.store.query(Query(collection, group=True))]
+        limiter.resume()
+        at.travel(60)
+    tasks = [context for context in contexts if not context.keys().isdisjoint({"unit", "group", "lease"})]
+    count = 2 if "per_task" in options else 4
+    assert [wait and wait["format"] for wait in waits] == [5] * count
+    assert [context["format"] for context in tasks] == [5] * 2 * count
 
 
 def test_a_sub_batch_has_its_own_payloads(at: Harness) -> None:

@@ -99,7 +99,6 @@ class Page:
             **grouped_record(self.per_task, first_group=self.first_group),
             **rated_record(self.rate, self.weight, self.per_task),
             **self.named,
-            **self.format,
         }
 
     @property
@@ -108,9 +107,9 @@ class Page:
         return {FORMAT: PAYLOADS_FORMAT} if self.has_payloads else {}
 
     @property
-    def named(self) -> dict[str, bool]:
-        """The member of the page, and of its units and groups in tasks, if arguments are as records contain them."""
-        return {NAMED: True} if self.has_payloads else {}
+    def named(self) -> dict[str, Any]:
+        """The members of the page, and of its units and groups in tasks, if arguments are as records contain them."""
+        return {NAMED: True, **self.format} if self.has_payloads else {}
 
     def arguments_of(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that are not of the page's units as its tasks contain them."""
