@@ -1,7 +1,8 @@
 """Batches whose units have large arguments and results, while calls fail, processes die, and the sweeper removes.
 
 People populate two batches, some repeat it, add pages, complete units, retry failed ones, cancel, and use the id again
-after the batch was removed. Tasks with large arguments are enqueued. The sweeper runs among all that.
+after the batch was removed. Some batches have grouped units, a rate, or both, and some small values look like the name
+of a payload. Tasks with large arguments are enqueued. The sweeper runs among all that.
 
 Checked whenever a record is written or a payload is deleted: what a page or a unit names is its run's, and is in the
 store. Checked at rest, after the walk: each payload has a batch. After the removal of all batches none is left. What a
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -21,6 +23,7 @@ from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.large_values import stored_result
+from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec, RetryRequest
 from signalbox.batches.service import lifecycle, population, retries
 from signalbox.batches.tasks import run_batch_task
@@ -30,13 +33,18 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Problem
-from signalbox.payloads.model import opened, opened_members
+from signalbox.payloads.model import OF_TASKS, opened, opened_members
 from signalbox.payloads.service import opening_those_of
+from signalbox.rates import service as rates_service
+from signalbox.rates import sweep as rates_sweep
+from signalbox.rates.model import RateSettings
+from signalbox.rates.tasks import TASKS as RATE_TASKS
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
-from signalbox.tasks.model.contexts import TaskSubject, is_named, parsed
+from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, is_named, parsed
 from signalbox.tasks.requests.enqueues import EnqueueRequest
-from signalbox.tasks.service import enqueues, runs
+from signalbox.tasks.service import enqueues, group_runs, runs
+from signalbox.tasks.service.group_runs import GroupTime
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import ORPHANS, REACHED
@@ -45,6 +53,10 @@ from tests.simulation.worlds.named_payloads import DAY_SECONDS, SMALL, WALK_SECO
 
 FUNCTION = "painter"
 IDS = ("x", "y")
+RATE = "r"
+LOOK_ALIKE = {"$payload": {"value": "another value"}}
+"""A small value that looks like one of a record, which would be read as another value."""
+
 KEPT_SECONDS = 2 * LIMITS.batch_keep_seconds
 
 
@@ -57,10 +69,15 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class OfBatches(NamedPayloads):
-    """The payloads of batches: records below a header name those of its run."""
+    """The payloads of batches: records below a header name those of its run, and so do the tasks of granted units."""
 
     def owns(self, path: str, owner: str) -> bool:
-        return path.startswith(f"{owner}/")
+        return path.startswith((f"{owner}/", "outbox/"))
+
+    def is_over(self, path: str, key: str) -> bool:
+        """Return whether a task's batch was removed: the task is dropped."""
+        runs_left = {(header.data or {}).get("incarnation") for header in self.world.store.query(Query("batches"))}
+        return path.startswith("outbox/") and not key.startswith(f"{OF_TASKS}/") and key.split("/")[2] not in runs_left
 
     def check_owners(self) -> None:
         for key, stored in self.kept.stored.items():
@@ -76,10 +93,13 @@ class BatchPayloadsWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         rates = FaultRates(abort=0.05, lose_answer=0.05, kill=0.08, duplicate=0.1, left=6)
         self.world = World(seed, rates, trace)
-        self.payloads = OfBatches(self.world, (batches_sweep.sweep,), "pages", "units", "outbox")
+        self.payloads = OfBatches(self.world, (batches_sweep.sweep, rates_sweep.sweep), "pages", "units", "outbox")
         self.world.task_handlers["batch_expand"] = lambda ports, task: run_batch_task(ports, task.task, task.payload)
         self.world.task_handlers[FUNCTION] = self._deliver
+        self.world.task_handlers["semaphore_admit"] = lambda ports, task: RATE_TASKS[task.task](ports, task.payload)
         self.deliveries: Counter[str] = Counter()
+        self._own = Random(f"groups, rates and small values {seed}")
+        rates_service.put(self.world.reliable_ports(), RATE, RateSettings(6_000.0, 4))
         self.failures = self.world.random.choice((0, 1, 3))
         self.keys = 0
 
@@ -124,9 +144,16 @@ class BatchPayloadsWorld:
 
     def _populate(self, id_: str) -> Callable[[], None]:
         random = self.world.random
-        texts = [self.payloads.value() if random.random() < 0.7 else "small" for _ in range(random.choice((1, 2, 3)))]
+        texts = [self._value() for _ in range(random.choice((1, 2, 3)))]
         units, concurrency = [{"text": text} for text in texts], random.choice((None, 1))
-        spec = BatchSpec(task=Call(FUNCTION, "paint", {}), units=units, sealed=True, concurrency=concurrency)
+        spec = BatchSpec(
+            task=Call(FUNCTION, "paint", {}),
+            units=units,
+            sealed=True,
+            concurrency=concurrency,
+            per_task=self._own.choice((None, 2)),
+            rate=self._own.choice(("", RATE)),
+        )
         return self.payloads.beginning("person", lambda: population.populate(self.payloads.ports, id_, spec))
 
     def _retry(self, id_: str) -> None:
@@ -146,8 +173,15 @@ class BatchPayloadsWorld:
         def code(_: TaskSubject | None, __: Start) -> Any:
             return self._work(delivered)
 
+        def code_of_unit(own: Delivered[OfUnit], _: TaskSubject | list[Unit] | None, __: Start) -> Any:
+            return self._work(own)
+
         with opening_those_of(ports):
-            runs.run(ports, delivered, RetryLimits(50), lambda _: True, code)
+            if isinstance(delivered.context, OfGroup):
+                pace = GroupTime(lambda: self._own.random() < 0.2, lambda: lambda: self._own.random() < 0.2)
+                group_runs.run_group(ports, delivered, RetryLimits(50), lambda _: True, code_of_unit, pace)
+            else:
+                runs.run(ports, delivered, RetryLimits(50), lambda _: True, code)
 
     def _work(self, delivered: Any) -> Any:
         arguments = opened_members(delivered.payload) if is_named(delivered.context) else delivered.payload
@@ -156,10 +190,15 @@ class BatchPayloadsWorld:
         if delivered.task == "paint" and self.failures:
             self.failures -= 1
             raise Problem("no paint")
-        return self.payloads.value() if self.world.random.random() < 0.7 else "small"
+        return self._value()
+
+    def _value(self) -> Any:
+        if self.world.random.random() < 0.7:
+            return self.payloads.value()
+        return self._own.choice(("small", LOOK_ALIKE))
 
     def _check(self, value: Any) -> None:
-        if value != "small":
+        if value not in ("small", LOOK_ALIKE):
             self.payloads.check_value(value)
 
     def _check_results(self) -> None:
