@@ -16,6 +16,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
+from signalbox.core.idempotency_keys import has_leases
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.polling import poll, poll_again
@@ -126,6 +127,7 @@ def call_at_once(ports: Ports, code: Code, place: CallPlace, message: Message) -
 def claimed_message(ports: Ports, place: CallPlace, message: Message) -> Message:
     """Return a message as its record contains it. Large arguments are stored, unless the message is a repeat.
 
+    A repeat with values of the running task's leases, which differ in each delivery, has the body of the first message.
     Raises `TooLarge`, `Unavailable`.
     """
     outgoing = Outgoing()
@@ -133,7 +135,10 @@ def claimed_message(ports: Ports, place: CallPlace, message: Message) -> Message
     if outgoing:
         [stored] = ports.store.read(message_path(place.address.base, place.id))
         if stored.data is not None:
-            return repeated(own, Message.from_record(stored.data), place.address, place.id)
+            first = Message.from_record(stored.data)
+            if has_leases(message.body):
+                return replace(own, body=first.body)
+            return repeated(own, first, place.address, place.id)
         store_payloads(ports, outgoing)
     return own
 

@@ -12,6 +12,7 @@ import pytest
 from signalbox import Function, objects
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
+from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Delete
 from signalbox.core.problems import NotFound, OtherBody, Unavailable
@@ -259,6 +260,15 @@ def test_a_repeat_of_a_large_call_stores_nothing_and_another_one_under_its_id_is
         at.post("a", "1", method_call("put", {"text": "y"}))
     at.run_all()
     assert text_of(at) == LARGE
+
+
+def test_a_large_argument_with_the_token_of_a_lease_differs_in_each_delivery_and_makes_one_call(at: Objects) -> None:
+    for lease in ("first-lease-1", "other-lease-2"):
+        with idempotent_calls("task"):
+            hold({lease: "the lease"})
+            at.post("a", "1", method_call("put", {"text": LARGE + lease}))
+    at.run_all()
+    assert text_of(at) == f"{LARGE}first-lease-1"
 
 
 def test_two_that_store_the_arguments_of_one_call_at_once_make_one_call(at: Objects) -> None:
