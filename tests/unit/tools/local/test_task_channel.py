@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 from google.api_core import exceptions as google
 
 from signalbox.adapters.cloud_tasks import task_request
 from signalbox.adapters.settings import from_environment
+from signalbox.adapters.sqlite.file import StoreFileError, Synchronous
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
@@ -398,6 +400,41 @@ def test_a_process_that_responds_wrongly_loses_its_connection_and_no_task(file: 
 
     asyncio.run(run())
     assert set(functions.seen("HTTP_X_CLOUDTASKS_TASKNAME")) == {"greet-2"} | ({"greet-1"} if has_task else set())
+
+
+@pytest.mark.parametrize("level", ["NORMAL", "FULL"])
+def test_a_full_disk_refuses_tasks_and_leaves_no_part_of_them(tmp_path: Path, level: Synchronous) -> None:
+    path = tmp_path / "store.sqlite"
+
+    async def run() -> list[str]:
+        file = StoreFile(path, level)
+        async with queues(file) as running:
+            running.queue.message.state = 2  # paused
+            assert await running.create("before") == [None]
+            [pages] = file.database.execute("PRAGMA page_count").fetchone()
+            file.database.execute(f"PRAGMA max_page_count = {pages}")
+            full = request("full", "x" * 50_000)
+            creator = ChannelCreator(running.address)
+            [refused] = await asyncio.to_thread(creator.attempts, [full])
+            assert isinstance(refused, google.ServiceUnavailable)
+            store.commit([Put("documents/a", {"n": 1})])  # the lock is free
+            file.database.execute("PRAGMA max_page_count = 1000000")
+            assert await asyncio.to_thread(creator.attempts, [full, request("before")]) == [None, ANY]
+        async with queues(StoreFile(path, level)) as running:
+            return sorted(name.rpartition("/")[2] for name in running.queue.tasks)
+
+    store = SqliteStore(path)
+    assert asyncio.run(run()) == ["before", "full"]
+    store.close()
+
+
+def test_a_second_server_of_the_queues_in_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    first = StoreFile(path, "NORMAL")
+    with pytest.raises(StoreFileError, match="Another process delivers the tasks"):
+        StoreFile(path, "NORMAL")
+    first.close()
+    StoreFile(path, "NORMAL").close()
 
 
 def test_tasks_are_kept_in_the_file_of_the_documents(tmp_path: Path) -> None:
