@@ -29,6 +29,7 @@ class OperationsPlatform(Platform):
         self.told = self.log.infos
         self.reported = self.log.errors
         self.info = self.log.info
+        self.warning = self.log.warning
         self.error = self.log.error
         self.note = self.log.note
         self.span = self.log.span
