@@ -29,6 +29,10 @@ class Till:
         self.total += amount
 
 
+@app.flow
+async def close() -> None: ...
+
+
 def calls() -> None:
     mail.call(to="ann")
 
