@@ -31,6 +31,7 @@ class OperationsPlatform(Platform):
         self.info = self.log.info
         self.warning = self.log.warning
         self.error = self.log.error
+        self.warning = self.log.warning
         self.note = self.log.note
         self.span = self.log.span
         self.jitter = self.clock.jitter

@@ -154,7 +154,7 @@ class _Units:
     def __init__(self, calls: Iterable[Call]) -> None:
         self._calls = iter(calls)
         self.first = list(islice(self._calls, 1))
-        self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
+        self.task = replace(deployed(self.first[0], "task", may_be_large=True), payload={}) if self.first else None
         for call in self.first:
             self._check(call)
 

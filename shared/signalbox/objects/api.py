@@ -450,7 +450,7 @@ def later(seconds: float) -> Methods:
 
 def send(call: Call) -> None:
     """Send a task from inside a method: it runs if and only if the method's call takes effect."""
-    send_task(deployed(call, "send"))
+    send_task(deployed(call, "send", may_be_large=True))
 
 
 def _checked_seconds(name: str, seconds: float) -> float:

@@ -62,8 +62,9 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
         `id` identifies a repeat for 32 days. In a task the kit derives an id, which a second delivery repeats. Raises
         `BadCall` for an invalid call or time, `OtherBody` if the id was used for another call.
         """
-        call = self if delay_seconds is None else replace(self, delay_seconds=delay_seconds).checked("call")
-        request = EnqueueRequest(deployed(call, "call"), id or "", at)
+        bytes_max = value_bytes_max(CORE_LIMITS.task_bytes_max)
+        call = self if delay_seconds is None else replace(self, delay_seconds=delay_seconds).checked("call", bytes_max)
+        request = EnqueueRequest(deployed(call, "call", may_be_large=True), id or "", at)
         ports = runtime.ports()
         if id:
             return enqueues.by_id(ports, request)
@@ -106,9 +107,7 @@ class Task(Generic[P, R]):
                 arguments = signature.encode(arguments)
             call: Call[R] = Call(self._function, self.name, arguments, self.queue, result=signature.result)
             if not replayed:
-                task_bytes_max = CORE_LIMITS.task_bytes_max
-                bytes_max = value_bytes_max(task_bytes_max) if flow_hooks.is_in_flow() else task_bytes_max
-                call = call.checked(self.name, bytes_max)
+                call = call.checked(self.name, value_bytes_max(CORE_LIMITS.task_bytes_max))
         except Exception:
             flow_hooks.note_refused()
             raise

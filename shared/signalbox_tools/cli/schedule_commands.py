@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.function_commands import of_a_place, on_each, opened, time_of
 from signalbox_tools.terminal_text import counted, visible
 
@@ -16,7 +17,7 @@ TIMES_MAX = 1_000
 """Times that one backfill makes up for. More are probably a mistake in --since."""
 
 
-@click.group()
+@click.group(cls=Group)
 def schedules() -> None:
     """List schedules, run one now, make up for missed times. (`signalbox pause --schedule NAME` pauses one.)"""
 
