@@ -29,7 +29,6 @@ class OperationsPlatform(Platform):
         self.told = self.log.infos
         self.reported = self.log.errors
         self.info = self.log.info
-        self.warning = self.log.warning
         self.error = self.log.error
         self.warning = self.log.warning
         self.note = self.log.note
