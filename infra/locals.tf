@@ -18,6 +18,9 @@ locals {
   schedules = { for name, schedule in local.catalogue.schedules : name => schedule if contains(local.functions, schedule.function) }
   queues    = local.catalogue.queues
 
+  # The other databases of the environment: names of their resources also begin with this prefix.
+  databases = local.of_database == "" ? [for name in fileset(path.module, "catalogue.*.lock.yaml") : split(".", name)[1]] : []
+
   name_prefix       = var.prefix == "" ? "" : "${var.prefix}-"
   first_prefix      = trimsuffix(local.name_prefix, "${local.of_database}-") # of the functions without a database
   database          = coalesce(var.database, "signalbox-${var.environment}")

@@ -6,7 +6,13 @@ locals {
   jobs          = concat([for name in keys(local.schedules) : "${local.name_prefix}${name}"], [for export in local.exports : local.export_job])
   job_groups    = [for names in chunklist(local.jobs, 30) : join(" OR ", [for name in names : "\"${name}\""])]
   pausable      = [for names in chunklist(concat([for name in keys(local.queues) : "${local.name_prefix}${name}"], local.jobs), 30) : join("|", names)]
-  errors        = "resource.type=\"cloud_run_revision\" AND severity=\"ERROR\" AND jsonPayload.database=\"${local.database}\""
+  errors        = "resource.type=\"cloud_run_revision\" AND severity=\"ERROR\" AND jsonPayload.database=\"${local.database}\"${local.own_services}"
+
+  # A function can log a line with any database in it, so lines of services with names of other databases do not count.
+  own_services = join("", concat(
+    var.prefix == "" ? [] : [" AND resource.labels.service_name=~\"^${local.name_prefix}\""],
+    length(local.databases) == 0 ? [] : [" AND NOT resource.labels.service_name=~\"^${local.name_prefix}(${join("|", local.databases)})-\""],
+  ))
 
   # CRITICAL: work has stopped, or an intrusion was attempted. ERROR: some work waits for a person. WARNING: it can wait for a week.
   error_lines = {

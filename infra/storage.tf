@@ -13,7 +13,7 @@ resource "google_storage_bucket_object" "catalogue" {
   content_type = "application/json"
 }
 
-# Large values of flows, with `payloads: true` in the catalogue. No rule deletes those of runs by their age, since a run may wait for
+# Large values, with `payloads: true` in the catalogue. No rule deletes those of runs by their age, since a run may wait for
 # years: the sweeper deletes them with their run. What was deleted can be restored for as long as the database can (7 days).
 resource "google_storage_bucket" "payloads" {
   count                       = local.catalogue.payloads ? 1 : 0

@@ -12,8 +12,8 @@ terraform {
 provider "google" {
   project = var.project_id
   region  = var.region
-  default_labels = {
-    app         = "signalbox"
-    environment = var.environment
-  }
+  default_labels = merge(
+    { app = "signalbox", environment = var.environment },
+    local.of_database == "" ? {} : { database = local.of_database },
+  )
 }

@@ -72,7 +72,7 @@ def rows_of(catalogue: Catalogue) -> dict[str, Any]:
             for function in catalogue.functions.values()
             for deployment in deployments_of(function)
         },
-        "queues": {name: _queue(queue) for name, queue in catalogue.queues.items()},
+        "queues": {name: _queue(queue) for name, queue in catalogue.shards.items()},
         "triggers": {name: _trigger(catalogue, trigger) for name, trigger in catalogue.triggers.items()},
         "schedules": {name: _schedule(schedule) for name, schedule in catalogue.schedules.items()},
         "indexes": {name: _index(index) for name, index in catalogue.indexes.items()},
@@ -90,6 +90,9 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
     others = {"": (), PEOPLE: ("queue", "event"), TASKS: ("people", "schedule")}[part]
     callers = [caller for caller in function.invoked_by if caller not in others]
     is_open = function.open_to_all and part != TASKS
+    # Tasks that were created before the function was open have the address of people: they are enqueued again.
+    enqueues = {*function.enqueues, *(queues if part == PEOPLE else ())}
+    shards = {name: number for name, number in catalogue.queue_shards.items() if name in enqueues}
     return {
         "function": function.name,
         "segment": deployment.segment,
@@ -100,8 +103,7 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
         "queues": queues,
         "public": function.public and is_open,
         "open": is_open,
-        # Tasks that were created before the function was open have the address of people: they are enqueued again.
-        "enqueues": sorted({*function.enqueues, *(queues if part == PEOPLE else ())}),
+        "enqueues": catalogue.shards_of(enqueues),
         "invokes": list(function.invokes),
         "invokers_elsewhere": [] if part == TASKS else list(catalogue.invokers_elsewhere.get(function.name, ())),
         "roles": list(function.roles),
@@ -110,7 +112,11 @@ def _deployment(catalogue: Catalogue, function: Function, deployment: Deployment
         "isolated": function.isolated,
         "vpc": {**VPC, **function.vpc} if function.vpc else None,
         "resources": {name: getattr(function, name) for name in RESOURCES},
-        "env": {**function.env, **_kit_variables(catalogue, function, queues, is_open, "queue" in callers, part)},
+        "env": {
+            **function.env,
+            **_kit_variables(catalogue, function, queues, is_open, "queue" in callers, part),
+            **({"SIGNALBOX_QUEUE_SHARDS": _json(shards)} if shards else {}),
+        },
     }
 
 

@@ -1,14 +1,14 @@
 """Measure batches of growing size on the local stack, compared with Celery, DBOS, durabletask and Restate.
 
-python -m tests.bench.batches --sizes 100 1000 5000 20000 --queues 2 --rivals 100 1000 5000
+python -m tests.bench.batches --sizes 100 1000 5000 20000 --shards 2 --rivals 100 1000 5000
 
 Each batch has a line: the seconds from the first call until it is completed, and milliseconds of processor time a unit,
 by part of the stack: the functions, the queue, and Google's emulator, if `STORE` names it. The line after the last
 batch says how the time grows. With `--per-task`, the last batch runs once more with one unit a task. Then as many bare
 tasks run, each with one commit of the store.
 
-Units go through `--queues` queues in turn, as batches may name several. One delivers 500 units a second here as in the
-cloud, and 500 at once: 5,000 units through one cannot end in less than 9 s, whatever the functions take.
+The queue of units has `--shards` shards. One delivers 500 units a second here as in the cloud, and 500 at once: 5,000
+units through one cannot end in less than 9 s, whatever the functions take.
 
 The rivals are a Celery chord on Redis, a queue of DBOS on SQLite, the activities of a durabletask orchestration (in
 memory), and calls of Restate. A rival that needs longer than `--rival-seconds` is stopped, and larger batches are not
@@ -32,6 +32,7 @@ import yaml
 
 from examples.demo.batches import order
 from signalbox.catalogue import reading as catalogues
+from signalbox.core.kit_names import shard_names
 from tests.bench import bare_task_function, restate_server
 from tests.bench.bare_tasks import FUNCTION, BareTasks
 from tests.bench.bench_stack import Stage, staged
@@ -47,7 +48,7 @@ LOOK_SECONDS = 0.1
 WARM_UP = 200
 LINES = {"Content-Type": "application/x-ndjson"}
 
-QUEUE, UNITS_QUEUE = "tasks", "tasks-{}"
+QUEUE = "tasks"
 """The queue of tasks in the catalogue, and the names of others like it that the bench adds."""
 
 
@@ -70,10 +71,10 @@ class BatchTime:
         return f"{self.units:>7,} units {self.seconds:>8.2f} s {self.rate:>7.0f}/s   ms a unit: {shares}"
 
 
-def run_batch(stage: Stage, units: int, queues: Sequence[str] = (), per_task: int | None = None) -> BatchTime:
+def run_batch(stage: Stage, units: int, per_task: int | None = None) -> BatchTime:
     """Load a batch as lines, seal it, and wait until it is completed. Raises `TimeoutError`."""
     batch = f"bench-{uuid.uuid4().hex[:8]}"
-    body = order(batch, units) | {"queues": list(queues), "per_task": per_task}
+    body = order(batch, units) | {"per_task": per_task}
     lines = b"\n".join(json.dumps(unit).encode() for unit in body["units"])
     before, began = processor_seconds(), time.monotonic()
     stage.http.post("batches", json=body | {"units": [], "sealed": False}).raise_for_status()
@@ -107,33 +108,31 @@ def growth(runs: Sequence[BatchTime]) -> float:
     return math.log(last.seconds / first.seconds) / math.log(last.units / first.units)
 
 
-def measured(
-    stage: Stage, sizes: Sequence[int], queues: Sequence[str] = (), per_task: int | None = None
-) -> list[BatchTime]:
+def measured(stage: Stage, sizes: Sequence[int], per_task: int | None = None) -> list[BatchTime]:
     """Run batches, print the lines of the table, and return the runs. A first batch warms everything up."""
-    run_batch(stage, min(sizes), queues, per_task)
+    run_batch(stage, min(sizes), per_task)
     runs = []
     for units in sizes:
-        runs.append(run_batch(stage, units, queues, per_task))
+        runs.append(run_batch(stage, units, per_task))
         _print(runs[-1].line())
     if len(runs) > 1:
         _print(f"growth: time grows as units to the power of {growth(runs):.2f} (1 is linear)")
     return runs
 
 
-def one_a_task(stage: Stage, grouped: BatchTime, per_task: int, queues: Sequence[str] = ()) -> BatchTime:
+def one_a_task(stage: Stage, grouped: BatchTime, per_task: int) -> BatchTime:
     """Run a grouped batch once more with one unit a task; print its line, and the figure that compares the two."""
-    alone = run_batch(stage, grouped.units, queues)
+    alone = run_batch(stage, grouped.units)
     _print(f"{alone.line()}   one a task")
     what = f"{alone.units:,} units, {per_task} a task"
     _print(Figure(what, grouped.rate, "units/s", "one a task", alone.rate).line())
     return alone
 
 
-def compare_with_bare_tasks(stage: Stage, alone: BatchTime, queues: Sequence[str]) -> None:
+def compare_with_bare_tasks(stage: Stage, alone: BatchTime, shards: int) -> None:
     """Run as many bare tasks as a batch has units; print their line, and the figure that compares the two."""
     stage.wait_until_idle()
-    with BareTasks(stage, queues) as bare:
+    with BareTasks(stage, shard_names(QUEUE, shards)) as bare:
         bare.run(WARM_UP)
         seconds = bare.run(alone.units)
     _print(f"{alone.units:>7,} tasks {seconds:>8.2f} s {alone.units / seconds:>7.0f}/s   bare")
@@ -159,20 +158,14 @@ def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: 
             _print(Figure(f"{units:,} units", own[units].rate, "units/s", "restate", units / seconds).line())
 
 
-def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
-    """Write a catalogue with `queues` queues for units, each like the first, and with the function of `bare_tasks`.
-
-    Returns the file and the queues' names.
-    """
+def catalogue_with(folder: Path, shards: int) -> Path:
+    """Write a catalogue whose queue for units has `shards`, and with the function of `bare_tasks`. Return the file."""
     content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     del content["api"]  # the entries are complete, so the bare function may import the store
-    names = [QUEUE, *(UNITS_QUEUE.format(number) for number in range(2, queues + 1))]
     functions = catalogues.load().functions
     for name, function in functions.items():
         content["functions"][name]["folder"] = str(function.folder)
-    content["queues"] |= {name: dict(content["queues"][QUEUE]) for name in names}
-    for name in ("batch_expand", "quilt"):
-        content["functions"][name]["enqueues"] = [*functions[name].enqueues, *names[1:]]
+    content["queues"][QUEUE]["shards"] = shards
     code = folder / FUNCTION
     code.mkdir(parents=True)
     (code / "main.py").write_bytes(Path(bare_task_function.__file__).read_bytes())
@@ -180,23 +173,23 @@ def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
     (folder / "infra").mkdir()
     path = folder / "infra" / "catalogue.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
-    return path, names
+    return path
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.batches", description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000, 5_000, 20_000])
-    parser.add_argument("--queues", type=int, default=2, help="that units go through (default: %(default)s)")
+    parser.add_argument("--shards", type=int, default=2, help="of the queue of units (default: %(default)s)")
     parser.add_argument("--per-task", type=int, help="units that one task runs (default: one)")
     parser.add_argument("--rivals", type=int, nargs="*", help="run the rivals too (with 100, 1,000 and 5,000 units)")
     parser.add_argument("--rival-seconds", type=float, default=90.0, help="for one batch (default: %(default)s)")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        catalogue, queues = catalogue_with(Path(name) / "project", chosen.queues)
+        catalogue = catalogue_with(Path(name) / "project", chosen.shards)
         with staged(Path(name) / "state", catalogue) as stage:
-            runs = measured(stage, chosen.sizes, queues, chosen.per_task)
-            alone = one_a_task(stage, runs[-1], chosen.per_task, queues) if chosen.per_task else runs[-1]
-            compare_with_bare_tasks(stage, alone, queues)
+            runs = measured(stage, chosen.sizes, chosen.per_task)
+            alone = one_a_task(stage, runs[-1], chosen.per_task) if chosen.per_task else runs[-1]
+            compare_with_bare_tasks(stage, alone, chosen.shards)
     if chosen.rivals is not None:
         beside_rivals(runs, chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -147,3 +147,26 @@ def test_refusals_and_endless_loops_are_shown(opened: Page, harness: Harness) ->
     shows(opened, "#problem", "TimeoutError")
     shows(opened, "#drafts", "New")
     assert opened.evaluate(USES) == []
+
+
+def test_the_editor_numbers_its_lines_as_they_are_written(opened: Page) -> None:
+    numbers = "[...document.querySelectorAll('.editor pre')].map((each) => each.textContent.split('\\n').length)"
+    assert opened.evaluate(numbers) == [2, 1, 1]
+    opened.fill("#code", "\n" * 39)
+    assert opened.evaluate(numbers) == [40, 1, 1]
+    opened.evaluate("document.querySelector('#code').scrollTop = 60")
+    opened.wait_for_function("document.querySelector('.editor pre').scrollTop === 60")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_graph_is_as_wide_as_the_page_and_its_names_are_whole(
+    opened: Page, scheme: Literal["light", "dark"]
+) -> None:
+    opened.emulate_media(color_scheme=scheme)
+    opened.set_viewport_size({"width": 1200, "height": 800})
+    opened.wait_for_function("document.querySelector('#graph').clientWidth > 800")
+    texts = opened.locator("#graph a text").all_text_contents()
+    assert sorted(texts) == ["✓ Add", "✓ Four", "✓ Twice"]
+    ground = opened.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (max(ground) < 80) == (scheme == "dark")
+    assert opened.evaluate(FITS)

@@ -64,6 +64,7 @@ def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPath
 def choose(catalogue: dict[str, Any]) -> None:
     catalogue["functions"]["documents"].update(public=True, cors=["https://app.example.com"])
     catalogue["functions"]["quilt"].update(SMALL)
+    catalogue["queues"]["flows"].update(shards=3, concurrent_max=50)
     catalogue["indexes"] = {"near": NEAR}
     catalogue["history"] = KEPT
     catalogue["schedules"]["painting"] = PAINTING
@@ -118,6 +119,25 @@ def test_an_instance_gets_the_size_in_the_catalogue(chosen: Planned) -> None:
     assert (service["available_memory"], service["available_cpu"]) == ("1Gi", "0.5")
     assert (service["max_instance_request_concurrency"], service["timeout_seconds"]) == (1, 30)
     assert service["max_instance_count"] == 2
+
+
+def test_a_queue_is_made_in_shards_each_with_its_rates_and_its_rights(chosen: Planned) -> None:
+    shards = [each for each in chosen.resources if each.startswith('google_cloud_tasks_queue.queue["flows')]
+    assert shards == [f'google_cloud_tasks_queue.queue["{name}"]' for name in ("flows", "flows-2", "flows-3")]
+    rates = [chosen.resources[each].values["rate_limits"][0] for each in shards]
+    assert [(each["max_concurrent_dispatches"], each["max_dispatches_per_second"]) for each in rates] == [(50, 500)] * 3
+    rights = [f'google_cloud_tasks_queue_iam_binding.enqueuers["{name}"]' for name in ("flows", "flows-2", "flows-3")]
+    assert [chosen.resources[each].values["name"] for each in rights] == ["flows", "flows-2", "flows-3"]
+
+
+def test_functions_that_enqueue_to_a_queue_know_its_shards_and_no_other_function_is_deployed_for_them(
+    chosen: Planned,
+) -> None:
+    functions = load().functions.values()
+    counts = {each.name: variables_of(chosen.resources[FUNCTION.format(each.name)]) for each in functions}
+    known = {name for name, variables in counts.items() if from_environment(variables).queue_shards == {"flows": 3}}
+    assert known == {each.name for each in functions if "flows" in each.enqueues}
+    assert {"shop", "sweep"} <= known
 
 
 def test_the_documents_whose_versions_are_kept_are_a_setting_of_every_function(chosen: Planned) -> None:

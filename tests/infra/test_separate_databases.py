@@ -36,7 +36,8 @@ def resources(folder: Path, file: Path, database: str, google: GoogleProvider) -
     target = deployment_target.read("demo-project", f"dev.{database}".rstrip("."), root=file.parent)
     workspace = Workspace(folder / "copy", google, empty_zips(target.catalogue, folder / "zips"), "dev", examples=False)
     workspace._given |= dict(target.settings or {}) if database else {}
-    (workspace.infra / lock_of(Path("catalogue.yaml"), database).name).write_text(lock_of(file, database).read_text())
+    for each in DATABASES:
+        (workspace.infra / lock_of(Path("catalogue.yaml"), each).name).write_text(lock_of(file, each).read_text())
     workspace.initialise()
     workspace.apply()
     return workspace.resources()
@@ -119,6 +120,26 @@ def test_each_database_has_its_own_rules_sweeper_triggers_and_list_of_functions(
         if each.kind == "google_firestore_database"
     }
     assert databases == {"signalbox-dev", "signalbox-dev-payments"}
+
+
+def test_a_line_of_a_function_raises_no_alert_of_another_database(applied: Applied) -> None:
+    """A line names a database itself, so a function could raise any alert, and hide others: one is sent each hour."""
+    filters = {
+        each: [
+            conditions["condition_matched_log"][0]["filter"]
+            for resource in applied[each].values()
+            if resource.address.startswith("google_monitoring_alert_policy.logged")
+            for conditions in resource.values["conditions"]
+            if "jsonPayload.database" in conditions["condition_matched_log"][0]["filter"]
+        ]
+        for each in DATABASES
+    }
+    for each, expected in (
+        ("", 'service_name=~"^dev-" AND NOT resource.labels.service_name=~"^dev-(payments)-"'),
+        ("payments", 'service_name=~"^dev-payments-"'),
+    ):
+        assert filters[each]
+        assert [text for text in filters[each] if expected not in text] == []
 
 
 def test_the_function_that_invokes_has_the_others_address(applied: Applied) -> None:

@@ -29,6 +29,7 @@ from tests.simulation.worlds import (
     forged_records,
     history,
     notices,
+    object_payloads,
     outbox,
     payloads,
     rates,
@@ -39,6 +40,7 @@ from tests.simulation.worlds import (
     verify,
     watch,
 )
+from tests.simulation.worlds.asked_runs import compared as asked_runs
 from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flow_trees import compared as flow_trees
@@ -51,6 +53,7 @@ from tests.simulation.worlds.objects import world as objects
 from tests.simulation.worlds.semaphores import world as semaphores
 
 WORLDS: dict[str, Callable[..., None]] = {
+    "asked_runs": asked_runs.run,
     "attempts": attempts.run,
     "batches": batches.run,
     "bulk_acts": bulk_acts.run,
@@ -67,6 +70,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "links": links.run,
     "nested_flows": nested_flows.run,
     "notices": notices.run,
+    "object_payloads": object_payloads.run,
     "objects": objects.run,
     "outbox": outbox.run,
     "payloads": payloads.run,
@@ -82,13 +86,13 @@ WORLDS: dict[str, Callable[..., None]] = {
     "watch": watch.run,
 }
 
-OF_DRIVER = frozenset({"flow_trees"})
-"""Worlds that compare the driver of flows alone with a model: few of their programs have a store."""
+OF_DRIVER = frozenset({"asked_runs", "flow_trees"})
+"""Worlds that compare flows with a model of the pages: no process of theirs runs at the same time as another."""
 
 FORGED = frozenset({"forged_records"})
 """Worlds with records that the kit did not write."""
 
-OF_NEW_OPTIONS = frozenset({"payloads"})
+OF_NEW_OPTIONS = frozenset({"object_payloads", "payloads"})
 """Worlds of an option that a project turns on once all of its functions have this release."""
 
 CHUNK_SEEDS = 250

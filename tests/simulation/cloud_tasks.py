@@ -3,20 +3,27 @@
 A name stays taken while its task waits or runs, and for an hour to a day afterwards, chosen by the seed. Then the name
 is free: a create under it succeeds, and the task runs again. Google documents up to 24 hours, and promises no minimum;
 the kit counts on one hour.
+
+A queue may have several shards, each with its own names. While a deployment changes their number, each process counts
+them as its deployment does, so a task that is enqueued again may find its name free in another shard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+from signalbox.core import effects
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import queue_of, shard_names
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Unavailable
 from tests.compatibility.last_release import TODAY
-from tests.simulation.reached_counts import NAMES_REUSED, REACHED, TASKS_PURGED
+from tests.simulation.reached_counts import NAMES_REUSED, REACHED, RESHARDED, TASKS_PURGED
 from tests.simulation.versions import Versions, library_of_process
 
 if TYPE_CHECKING:
@@ -27,6 +34,12 @@ RETRY_SECONDS = 0.5
 
 NAME_KEPT_SECONDS = (3_600, 4 * 3_600, 24 * 3_600)
 """How long a name stays taken after its task."""
+
+SHARDS, OTHER_SHARDS = 3, (1, 2, 5)
+"""The shards of a queue that has several, and their numbers in another deployment."""
+
+SHARDED_SHARE, RESHARDED_SHARE = 0.5, 0.5
+"""Of the worlds whose queue may have shards, those where it has some; and of these, those that change their number."""
 
 
 class TaskQueue:
@@ -45,6 +58,42 @@ class TaskQueue:
         self.retry_seconds = 0.0
         self._retry_at: dict[str, datetime] = {}
         self._enqueued_by: dict[str, str] = {}
+        self._sharded: tuple[str, ...] = ()
+        self._shards: tuple[int, ...] = ()
+        self._draw = Random(0)
+        self.resharded = 0
+
+    def shard(self, queue: str, seed: int) -> None:
+        """Give a queue shards in half of the worlds. In half of these, a deployment changes their number."""
+        self._draw = Random(f"shards {seed}")
+        if self._draw.random() < SHARDED_SHARE:
+            changed = (self._draw.choice(OTHER_SHARDS),) if self._draw.random() < RESHARDED_SHARE else ()
+            self._sharded, self._shards = (queue,), (SHARDS, *changed)
+
+    @staticmethod
+    def key(effect: Effect) -> str:
+        """Return the key in `names` of a task that waits or has run."""
+        return f"{effect.queue}/{effect.name}"
+
+    def _placed(self, effect: Effect) -> Effect:
+        """Return a task in its shard, as the process counts them that enqueues it."""
+        if effect.queue not in self._sharded:
+            return effect
+        last = self._world.fault_rates.left <= 0
+        counted = self._shards[-1] if last else self._draw.choice(self._shards)
+        return replace(effect, queue=effects.shard_of(effect, counted))
+
+    def _note_others(self, effect: Effect) -> None:
+        """Count a second creation in another shard as a fault, which only a change of their number causes."""
+        others = {self.key(replace(effect, queue=each)) for each in self._all_shards(effect)} - {self.key(effect)}
+        if len(self._shards) > 1 and others & self.names.keys():
+            self._world.log("  FAULT: its name is taken in another shard only")
+            self._world.faults += 1
+            self.resharded += 1
+            REACHED[RESHARDED] += 1
+
+    def _all_shards(self, effect: Effect) -> tuple[str, ...]:
+        return shard_names(queue_of(effect.queue), max(self._shards, default=1))
 
     def take(self, effect: Effect) -> bool:
         """Create a task, or return False if its name is taken. Raises `Unavailable` when the queue refuses."""
@@ -53,18 +102,21 @@ class TaskQueue:
         if self.refuses(effect):
             self._world.log("  the queue refuses")
             raise Unavailable("the queue refuses")
-        if effect.name in self.names:
-            free_at = self.names[effect.name]
+        placed = self._placed(effect)
+        if self.key(placed) in self.names:
+            free_at = self.names[self.key(placed)]
             if free_at is None or self._world.now() < free_at:
                 self._world.log("  the name is taken: no second task")
                 return False
             self._world.log(f"  the name {effect.name[:6]} was free again")
             REACHED[NAMES_REUSED] += 1
             self.on_reuse(effect)
+        else:
+            self._note_others(placed)
         self.faults_before[effect.name] = self._world.faults
-        self.names[effect.name] = None
+        self.names[self.key(placed)] = None
         self._enqueued_by[effect.name] = library_of_process()
-        self.waiting.append(effect)
+        self.waiting.append(placed)
         return True
 
     def due(self) -> list[Effect]:
@@ -94,13 +146,14 @@ class TaskQueue:
         self._handling(versions.carried(task, self._enqueued_by.get(task.name, TODAY)))()
 
     def _handling(self, task: Effect) -> Callable[[], None]:
+        task = replace(task, queue=queue_of(task.queue))
         if task.function in self.task_handlers:
             return partial(self.task_handlers[task.function], self._world.ports, task)
         return partial(self.handlers[task.function], self._world.ports, dict(task.payload))
 
     def purge(self, is_lost: Callable[[Effect], bool]) -> None:
         """Lose tasks that wait, as a purge of their queue does. Their names stay taken, as after their end."""
-        lost = [task for task in self.waiting if is_lost(task)]
+        lost = [task for task in self.waiting if is_lost(replace(task, queue=queue_of(task.queue)))]
         self._world.log(f"{len(lost)} tasks are purged")
         REACHED[TASKS_PURGED] += len(lost)
         for task in lost:
@@ -110,7 +163,7 @@ class TaskQueue:
 
     def _free_later(self, task: Effect) -> None:
         kept = timedelta(seconds=self._world.random.choice(NAME_KEPT_SECONDS))
-        self.names[task.name] = self._world.now() + kept
+        self.names[self.key(task)] = self._world.now() + kept
 
     def _ended(self, task: Effect, done: bool) -> None:
         if done:

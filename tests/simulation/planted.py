@@ -37,6 +37,7 @@ from tests.simulation.faults import (
 )
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows import (
+    asked_runs,
     begun_commands,
     inline_steps,
     locks_and_sub_flows,
@@ -51,6 +52,7 @@ from tests.simulation.faults.flows import updates as updates
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
+    "asked_runs": asked_runs.FAULTS,
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,
     "bulk_acts": bulk_acts.FAULTS,
@@ -67,6 +69,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "nested_flows": (*nested_programs.FAULTS, *lost_messages.FAULTS, *turns.NESTED, *locks_and_sub_flows.NESTED),
     "flow_trees": trees.FAULTS,
     "notices": notices.FAULTS,
+    "object_payloads": payloads.OF_OBJECTS,
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,
     "payloads": payloads.FAULTS,

@@ -101,6 +101,10 @@ class Versions:
         process.version = process.library
         return " (last release)" if process.library == LAST else ""
 
+    def end_deployment(self) -> None:
+        """Let all further processes be of today."""
+        self._left = 0
+
     def carried(self, effect: Effect, enqueued_by: str) -> Effect:
         """Return a task as this process reads the body that the library of another process has written."""
         library = library_of_process()

@@ -1,4 +1,4 @@
-"""The rows of docs/costs.yaml: what operations cost. The tests of costs assert them, and docs/costs.md shows them."""
+"""The rows of docs/costs.yaml: what operations cost. Tests of costs assert them; docs/reference/costs.md shows them."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -147,6 +147,11 @@ async function objects(): Promise<void> {
   await ok(client.POST("/{function}/objects/{class_name}/{key}/calls/{call_id}/object/{method}", of));
   await ok(client.GET("/{function}/objects/{class_name}", { params: { path: lamp } }));
   await ok(client.GET("/{function}/objects/{class_name}/{key}", { params: { path: lamp } }));
+  const none = { ...lamp, sha256: "0".repeat(64) };
+  const large = "/{function}/objects/{class_name}/{key}/payloads/{sha256}";
+  assert.equal((await client.GET(large, { params: { path: none } })).response.status, 404);
+  const result = "/{function}/objects/{class_name}/{key}/calls/{call_id}/payloads/{sha256}";
+  assert.equal((await client.GET(result, { params: { path: { ...path, sha256: none.sha256 } } })).response.status, 404);
   await ok(client.DELETE("/{function}/objects/{class_name}/{key}", { params: { path: lamp } }));
 }
 

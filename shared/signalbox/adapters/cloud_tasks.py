@@ -30,7 +30,7 @@ from signalbox.adapters.google_apis import CLOUD_PLATFORM, secure_channel
 from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings
-from signalbox.core.effects import Effect, TaskEnvelope, name_of
+from signalbox.core.effects import Effect, TaskEnvelope, name_of, shard_of
 from signalbox.core.given import given
 from signalbox.core.ports import Log
 from signalbox.core.problems import (
@@ -245,7 +245,8 @@ class CloudTasksQueue:
 
 def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
     """Return the request that creates the task of an effect."""
-    queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{effect.queue}"
+    shard = shard_of(effect, settings.queue_shards.get(effect.queue, 1))
+    queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{shard}"
     # Tasks of databases other than the project's default one have digits of their database in their names.
     suffix = "" if settings.database == DEFAULT_DATABASE else f"-{name_of(settings.database)[:DATABASE_DIGITS]}"
     task: dict[str, Any] = {

@@ -55,6 +55,7 @@ class Settings:
     - ``history``: the documents whose versions are kept, as JSON.
     - ``document_writers``: the clients that write documents, ``anyone`` or only the ``kit``.
     - ``queue_backoffs``: the backoff of each queue.
+    - ``queue_shards``: the number of shards of each queue that has several.
     - ``parts``: the kit's parts that are deployed, which the sweeper visits; None: all.
     - ``archives``: the folder of the archives of flows, outside of the cloud.
     - ``payloads``: where large values are stored, ``gs://BUCKET`` or a folder; empty: they are refused.
@@ -118,6 +119,7 @@ class Settings:
     indexes: tuple[Index, ...] | None = None
     calling_queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
     queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    queue_shards: Mapping[str, int] = field(default_factory=dict)
     timeout_seconds: float = TIMEOUT_SECONDS
     origins: Mapping[str, frozenset[str]] = field(default_factory=dict)
     auth: Mapping[str, str] = field(default_factory=dict)
@@ -241,6 +243,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
         timeouts=json.loads(get("SIGNALBOX_TIMEOUTS") or "{}"),
         queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
+        queue_shards=json.loads(get("SIGNALBOX_QUEUE_SHARDS") or "{}"),
         origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
         auth=json.loads(get("SIGNALBOX_AUTH") or "{}"),
         user_keys_url=get("SIGNALBOX_USER_KEYS_URL") or FIREBASE_KEYS_URL,

@@ -6,7 +6,7 @@ ended batch ignores their outcomes.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from threading import Lock
 from typing import Any, TypedDict, Unpack
@@ -15,7 +15,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.adapters.http.json_bodies import json_of, shown_members
 from signalbox.batches.model.headers import BatchStatus
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.large_values import stored_result
+from signalbox.batches.model.units import PlacedUnit, UnitRecord
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import lifecycle, lists, population, units
@@ -24,6 +25,8 @@ from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.shown import RetriedTaskShown
+from signalbox.payloads.model import opened
+from signalbox.payloads.service import opening_those_of
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""
@@ -39,7 +42,6 @@ class BatchOptions(TypedDict, total=False):
     on_complete: Call | None
     failures_max: int | None
     concurrency: int | None
-    queues: Sequence[str]
     on_failure: Call | None
     semaphore: str
     per_task: int | None
@@ -62,7 +64,6 @@ class Batch:
         - `failures_max`: the batch ends early if more units than this have failed (None: no limit).
         - `deadline_seconds`: the batch ends early after this time.
         - `concurrency`: the number of units that run at once (None: no limit). The others wait, at no cost.
-        - `queues`: units use each of these queues in turn.
         - `then`: a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
           most `failures_max`.
         - `on_failure`: called otherwise, and if a batch that follows fails.
@@ -71,13 +72,14 @@ class Batch:
         - `rate`: each unit takes `weight` permits of the rate of this name, which must exist, when it starts.
         - `weight`: a number, or the name of the argument that has it.
         - `per_task`, 2 to 100: one task runs that many units one after another and records their outcomes together,
-          which is faster and cheaper if units are short. `concurrency` then limits these tasks.
+          which is faster and cheaper if units are short. `concurrency` then limits these tasks, and with a `rate`, a
+          task takes the permits of all its units, at most the burst.
 
         A repeat with the same calls changes nothing. Raises `OtherBody` if the id is used with other calls, and
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
         call after those is refused, the batch stays open until a repeat loads the rest.
         """
-        units = _Units(calls, options.get("queues", ()))
+        units = _Units(calls)
         spec = _spec(units.task, options)
         return _shown(population.populate_whole(runtime.ports(), self.id, spec, units))
 
@@ -93,11 +95,20 @@ class Batch:
         Raises `NotFound` or `BadQuery`.
         """
         query = UnitsQuery.of_results({"state": state})
-        return (shown_members(unit_shown(unit)) for unit in lists.outcomes_of(runtime.ports(), self.id, query))
+        return map(_with_result, lists.outcomes_of(runtime.ports(), self.id, query))
 
     def cancel(self) -> Status:
         """End the batch and return its status. Units that have not started do not run. Raises `NotFound`."""
         return _shown(lifecycle.cancel(runtime.ports(), self.id))
+
+
+def _with_result(record: UnitRecord) -> Mapping[str, Any]:
+    """Return a unit with an outcome as its JSON, also with a large result."""
+    members: dict[str, Any] = shown_members(unit_shown(record))
+    if record.outcome.state == "succeeded":
+        with opening_those_of(runtime.ports()):
+            members["result"] = opened(stored_result(record.outcome))
+    return members
 
 
 def batch(id: str) -> Batch:
@@ -111,12 +122,12 @@ def sub_batch(calls: Iterable[Call], **options: Unpack[BatchOptions]) -> SubBatc
     The unit's result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     if no batch can have the calls.
     """
-    checked = _Units(calls, options.get("queues", ()))
+    checked = _Units(calls)
     units = list(checked)
     return replace(_spec(checked.task, options), units=units, sealed=True)
 
 
-OF_UNITS = ("concurrency", "queues", "semaphore", "per_task", "rate", "weight")
+OF_UNITS = ("concurrency", "semaphore", "per_task", "rate", "weight")
 """The options that need a unit: a batch without calls has no task."""
 
 
@@ -138,12 +149,10 @@ def _shown(status: BatchStatus, last_error: RetriedTaskShown | None = None) -> S
 class _Units:
     """The payloads of calls, which must all be of one task. Of an iterator, only the first call is kept in memory."""
 
-    def __init__(self, calls: Iterable[Call], queues: Sequence[str] = ()) -> None:
+    def __init__(self, calls: Iterable[Call]) -> None:
         self._calls = iter(calls)
         self.first = list(islice(self._calls, 1))
         self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
-        for queue in queues if self.first else ():
-            deployed(replace(self.first[0], queue=queue), "queues")
         for call in self.first:
             self._check(call)
 

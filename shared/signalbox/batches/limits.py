@@ -15,10 +15,6 @@ class BatchLimits(Limits):
     concurrency_max: int = 5_000
     """Units that run at once, where a batch limits them: as many tasks as one queue of Cloud Tasks dispatches."""
 
-    batch_queues_max: int = 20
-    """Queues of one batch: 20 queues dispatch 10,000 tasks a second, which is more than the records of one batch
-    sustain."""
-
     then_bytes_max: int = 200 * 1024
     """Bytes of the batches that follow a batch, with their units: its header contains them, and three payloads."""
 

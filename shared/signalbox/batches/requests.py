@@ -18,6 +18,7 @@ from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
 from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, RequestBody, check_fields
 from signalbox.core.surface.paging import Listing
@@ -75,14 +76,13 @@ class BatchFollowing(BatchSettings):
         if not isinstance(then, dict | None):
             raise request.refuse("then", "`then` must be an object that defines the batch that follows.")
         request.items("units", default=())
-        queues = tuple(request.items("queues", default=()))
         for name in ("semaphore", "rate"):
             request.text(name, "")
         before = f"{at}." if at else ""
         values = {name: value for name, value in body.items() if value is not None}
         calls = {name: Call.from_request(values[name], f"{before}{name}") for name in CALLS if name in values}
         follows = {} if then is None else {"then": BatchFollowing.parse(then, f"{before}then")}
-        return cls(**values | calls | follows | {"queues": queues})
+        return cls(**values | calls | follows)
 
     @staticmethod
     def from_then(text: str) -> "BatchFollowing":
@@ -96,7 +96,6 @@ class BatchFollowing(BatchSettings):
         then = None if self.then is None else self.then.to_request()
         return {
             "units": list(self.units),
-            "queues": list(self.queues),
             **calls,
             **numbers,
             **given(then=then, semaphore=self.semaphore or None, per_task=self.per_task or None),
@@ -111,8 +110,7 @@ class BatchFollowing(BatchSettings):
     def unit_calls(self, at: str = "") -> dict[str, Call]:
         """Return the calls of the units of this batch and of those that follow it, by their places in the request."""
         own = {} if self.task is None else {f"{at}task": self.task}
-        queued = {f"{at}queues[{number}]": call for number, call in enumerate(self.calls_by_queue())}
-        return own | queued | (self.then.unit_calls(f"{at}then.") if self.then else {})
+        return own | (self.then.unit_calls(f"{at}then.") if self.then else {})
 
     def check_arguments(self, at: str = "") -> None:
         """Check the arguments of all units of this batch and of those that follow it. Raises `BadArgument`."""
@@ -140,7 +138,6 @@ class BatchFollowing(BatchSettings):
         calls = [_canonical(self.task), _canonical(self.on_complete)]
         options = {
             "concurrency": self.concurrency,
-            "queues": list(self.queues),
             "then": self.then and self.then.digest(),
             "on_failure": _canonical(self.on_failure),
             "semaphore": self.semaphore,
@@ -206,8 +203,9 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
             raise BadBatch(
                 "A unit of a batch with a task must be an object: the task's arguments.", field=f"units[{index}]"
             )
-        if task_bytes + len(json_text(unit)) > CORE_LIMITS.task_bytes_max:
-            raise TooLarge(f"A unit has at most {CORE_LIMITS.task_bytes_max:,} bytes.", field=f"units[{index}]")
+        if task_bytes + len(json_text(unit)) > (bytes_max := value_bytes_max(CORE_LIMITS.task_bytes_max)):
+            limit = f"A unit has at most {bytes_max:,} bytes.{larger_values()}"
+            raise TooLarge(limit, field=f"units[{index}]")
 
 
 def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: int | str) -> None:

@@ -22,14 +22,15 @@ The arguments of a task with a decorator from elsewhere are unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from functools import lru_cache
+from dataclasses import field, fields, replace
+from functools import lru_cache, reduce
 from typing import Any
 
+from signalbox.catalogue import declared_in_code, used_in_code
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.declared_in_code import Module, parsed, with_apps
 from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.catalogue.parts import FUNCTIONS as OF_THE_KIT
+from signalbox.catalogue.source_file import SourceFile, parsed, with_apps
 from signalbox.core.given import given
 from signalbox.core.kit_names import (
     ADMIT_QUEUE,
@@ -53,13 +54,13 @@ class Usage:
     `never_run` names the tasks whose code a call would not run, with the reason.
     """
 
-    tasks: Mapping[str, str]
-    queues: Mapping[str, str]
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    queues: Mapping[str, str] = field(default_factory=dict)
     otherwise: str = ""
     objects: Mapping[str, str] = field(default_factory=dict)
     flows: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
-    never_run: Sequence[str] = ()
+    never_run: Sequence[str] = field(default_factory=list)
     named: Mapping[str, str] = field(default_factory=dict)
     """The places of ``Function("NAME")``, by NAME."""
     main_names: frozenset[str] | None = None
@@ -109,86 +110,60 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
 @lru_cache(maxsize=128)
 def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
     """Return the declarations in files. Cached: a process reads the catalogue many times."""
-    tasks: dict[str, str] = {}
-    queues: dict[str, str] = {}
-    objects: dict[str, str] = {}
-    flows: dict[str, str] = {}
-    rules: dict[str, str] = {}
-    never_run: list[str] = []
-    named: dict[str, str] = {}
-    main_names: frozenset[str] | None = None
-    routes: dict[str, str] = {}
-    events: dict[str, str] = {}
-    handlers: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    each_user = ""
-    parameters: dict[str, Sequence[str]] = {}
-    invokes: dict[str, str] = {}
-    rights: dict[str, str] = {}
-    archives: dict[str, str] = {}
-    called: dict[str, str] = {}
-    hidden: dict[str, str] = {}
-    through: dict[str, str] = {}
-    callbacks = ""
-    otherwise = ""
-    modules = with_apps([Module(path, parsed(path, source)) for path, source in sources])
-    for (path, _), module in zip(sources, modules, strict=True):
-        parameters = {**module.parameters(), **parameters}
-        tasks = _joined("task", tasks, module.tasks())
-        queues = {**module.queues(), **queues}
-        objects = _joined("class of objects", objects, module.objects())
-        flows = _joined("flow", flows, module.flows())
-        rules = {**module.rules(), **rules}
-        never_run += module.never_run()
-        named = {**module.named_functions(), **named}
-        main_names = module.names() if path == MAIN else main_names
-        routes = {**module.routes(), **routes}
-        events = {**module.events(), **events}
-        handlers = {**module.handlers(), **handlers}
-        for name, schedule in module.schedules().items():
-            if name in schedules:
-                raise CatalogueError(f"{schedule[0]} is a second schedule {name}: give it a name=")
-            schedules[name] = schedule
-        each_user = each_user or module.each_user()
-        invokes = {**module.invoked(), **invokes}
-        rights = {**module.rights(), **rights}
-        archives = {**module.archives(), **archives}
-        called = {**module.called(), **called}
-        hidden = {**module.hidden(), **hidden}
-        through = {**module.through(), **through}
-        callbacks = callbacks or module.callbacks()
-        otherwise = otherwise or module.made_otherwise()
+    files = with_apps([SourceFile(path, parsed(path, source)) for path, source in sources])
+    return reduce(_joined, map(_usage_in, files), Usage())
+
+
+def _usage_in(file: SourceFile) -> Usage:
+    """Return the declarations in one file."""
     return Usage(
-        tasks,
-        queues,
-        otherwise,
-        objects,
-        flows,
-        rules,
-        never_run,
-        named,
-        main_names,
-        routes,
-        events,
-        handlers,
-        schedules,
-        each_user,
-        parameters,
-        invokes,
-        rights,
-        through,
-        callbacks,
-        archives,
-        called,
-        hidden,
+        tasks=declared_in_code.tasks(file),
+        queues=used_in_code.queues(file),
+        otherwise=declared_in_code.made_otherwise(file),
+        objects=declared_in_code.objects(file),
+        flows=declared_in_code.flows(file),
+        rules=declared_in_code.rules(file),
+        never_run=declared_in_code.never_run(file),
+        named=declared_in_code.named_functions(file),
+        main_names=declared_in_code.names(file) if file.path == MAIN else None,
+        routes=declared_in_code.routes(file),
+        events=declared_in_code.events(file),
+        handlers=declared_in_code.handlers(file),
+        schedules=declared_in_code.schedules(file),
+        each_user=declared_in_code.each_user(file),
+        parameters=declared_in_code.parameters(file),
+        invokes=used_in_code.invoked(file),
+        rights=used_in_code.rights(file),
+        through=used_in_code.through(file),
+        callbacks=declared_in_code.callbacks(file),
+        archives=declared_in_code.archives(file),
+        called=used_in_code.called(file),
+        hidden=used_in_code.hidden(file),
     )
 
 
-def _joined(kind: str, before: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Return the places in several files. Raises `CatalogueError` for a name that two of the files declare."""
-    for name in sorted(before.keys() & more.keys()):
-        raise CatalogueError(f"{more[name]} declares {name}, a second {kind} of this name ({before[name]}): rename one")
-    return {**before, **more}
+def _joined(before: Usage, more: Usage) -> Usage:
+    """Return the declarations of some files and of one more; the first place of each name counts.
+
+    Raises `CatalogueError` for a name that must be declared once.
+    """
+    for kind, names in (("task", "tasks"), ("class of objects", "objects"), ("flow", "flows")):
+        known, new = getattr(before, names), getattr(more, names)
+        for name in sorted(known.keys() & new.keys()):
+            raise CatalogueError(
+                f"{new[name]} declares {name}, a second {kind} of this name ({known[name]}): rename one"
+            )
+    for name in more.schedules.keys() & before.schedules.keys():
+        raise CatalogueError(f"{more.schedules[name][0]} is a second schedule {name}: give it a name=")
+    values = {each.name: (getattr(before, each.name), getattr(more, each.name)) for each in fields(Usage)}
+    return Usage(**{name: _both(known, new) for name, (known, new) in values.items()})
+
+
+def _both(known: Any, new: Any) -> Any:
+    """Return what two files declare of one kind."""
+    if isinstance(known, Mapping):
+        return {**known, **{name: where for name, where in new.items() if name not in known}}
+    return [*known, *new] if isinstance(known, list) else known or new
 
 
 FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")

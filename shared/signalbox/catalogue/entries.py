@@ -17,7 +17,7 @@ from signalbox.catalogue.function_entries import ENQUEUING
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.given import given
-from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
+from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH, queue_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.core.records import composite_indexes
@@ -33,13 +33,17 @@ EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("writte
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, like the next two
 CONCURRENT_MAX = 5_000
 DOUBLINGS_MAX = 16
+SHARDS_MAX = 20  # 10,000 dispatches a second; a project may have 1,000 queues in a region
 
 QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A Cloud Tasks queue. With ``attempts_max`` -1 it retries without a limit."""
+    """A queue: as many queues of Cloud Tasks as it has `shards`, each with these rates.
+
+    With ``attempts_max`` -1 it retries without a limit.
+    """
 
     name: str
     dispatches_per_second: float
@@ -48,9 +52,15 @@ class Queue:
     backoff_min_seconds: float
     backoff_max_seconds: float
     doublings_max: int
+    shards: int = 1
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        refuse(
+            queue_of(self.name) != self.name,
+            f"the name ends as that of a shard: for more queues of this kind, give {queue_of(self.name)} shards",
+        )
+        check_between("shards", self.shards, 1, SHARDS_MAX)
         check_between("dispatches_per_second", self.dispatches_per_second, 0.001, DISPATCHES_PER_SECOND_MAX)
         check_between("concurrent_max", self.concurrent_max, 1, CONCURRENT_MAX)
         check_between("doublings_max", self.doublings_max, 0, DOUBLINGS_MAX)

@@ -51,6 +51,11 @@ BROAD_ROLE = re.compile(
 )
 """Roles that can change the project, its permissions or the deployment, and roles that the kit itself grants."""
 
+BUCKET_OF_THE_KIT = re.compile(
+    r"(.*-)?signalbox-(exports|payloads|sources|state)|gcf-.*|.*[_.]cloudbuild|run-sources-.*"
+)
+"""Buckets of deployments. An account that may write their objects could replace code of any function."""
+
 VPC_KEYS = ("network", "subnetwork", "egress")
 EGRESS = ("private-ranges", "all-traffic")
 NETWORK = re.compile(r"(projects/[^/]+/(global|regions/[a-z0-9-]+)/(sub)?networks?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -209,6 +214,11 @@ class Function:
     def _archives_are_buckets(self) -> None:
         for bucket in self.archives:
             refuse(not BUCKET.fullmatch(f"gs://{bucket}"), f"archives names {bucket!r}, which is not a bucket's name")
+            refuse(
+                bool(BUCKET_OF_THE_KIT.fullmatch(bucket)),
+                f"archives names {bucket!r}, whose objects are the code, the state or the data of deployments: name "
+                "another bucket",
+            )
 
     def _needs_no_right_if_isolated(self) -> None:
         refuse(

@@ -128,8 +128,8 @@ class Project:
 
     @property
     def environments(self) -> Path:
-        """The folder with the settings of the project's deployments, NAME.tfvars.json."""
-        return self.root / "environments" if self.own else self.root / "infra" / "environments"
+        """The folder with the settings of the project's deployments, NAME.tfvars.json. No wheel has it."""
+        return self.root / "environments"
 
     @property
     def infra(self) -> Path:
@@ -142,7 +142,7 @@ class Project:
         If the project has none, it is the kit's file of the same name.
         """
         file = self.environments / f"{environment}{SETTINGS}"
-        return file if file.is_file() or not self.own else self.kit.infra / "environments" / file.name
+        return file if file.is_file() else self.kit.infra / "environments" / file.name
 
 
 REQUIREMENTS = "requirements.txt"

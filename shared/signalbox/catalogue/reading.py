@@ -67,8 +67,10 @@ __all__ = [
     "Schedule",
     "Semaphore",
     "Trigger",
+    "database_in",
     "databases_of",
     "load",
+    "load_all",
     "parse",
     "url_segment",
 ]
@@ -118,6 +120,24 @@ def databases_of(path: Path) -> Sequence[str]:
         return sorted({str(entry["database"]) for _, entry in _entries(sections, "functions") if "database" in entry})
     except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
+
+
+def load_all(path: Path | None = None) -> Sequence[Catalogue]:
+    """Return the catalogue of each database, the first one first. Raises as `load` does."""
+    return [load(path, database=each) for each in ("", *databases_of(path or Project.find().catalogue))]
+
+
+def database_in(environment: str) -> str:
+    """Return the database that the name of an environment has, as ``dev.payments``, or an empty text.
+
+    Raises `CatalogueError` if it has a dot, and no environment before it or no database's name behind it.
+    """
+    name, dot, database = environment.partition(".")
+    refuse(
+        bool(dot) and not (name and DATABASE.fullmatch(database)),
+        f"{environment!r} names no environment: write dev, or dev.payments for its database payments",
+    )
+    return database
 
 
 def _without_examples(content: object) -> Mapping[str, Any]:
@@ -221,7 +241,8 @@ def parse(
         sections = _without_events_of_documents(sections)
     if not _are_documents_verified(sections):
         sections = _without_nightly_verifications(sections)
-    sections, places = _with_code(sections, root)
+    elsewhere = {name: other for name, other in databases.items() if other != database}
+    sections, places = _with_code(sections, root, elsewhere)
     parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
         uses = sorted(
@@ -254,7 +275,7 @@ def parse(
         kit=kit,
         examples=examples,
         database=database,
-        elsewhere={name: other for name, other in databases.items() if other != database},
+        elsewhere=elsewhere,
         invokers_elsewhere={
             name: callers
             for name in functions
@@ -280,6 +301,11 @@ def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
             f"functions.{name}: database is {database!r}, which is the prefix of an environment: choose another name",
         )
         refuse(
+            database in TAKEN,
+            f"functions.{name}: database is {database!r}, which names of the kit or of Google contain: choose another "
+            "name, or leave it out for the first database",
+        )
+        refuse(
             bool(database) and name in FUNCTIONS,
             f"functions.{name}: each database has the parts of the kit that it uses",
         )
@@ -291,6 +317,9 @@ def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
 ENVIRONMENTS = ("dev", "prod", "staging")
 """Environments whose names are usual prefixes. A database's name is also a prefix."""
 
+TAKEN = ("default", "kit", "signalbox")
+"""A database `kit` with a queue `workers` would have the account of the first database's queue of workers."""
+
 OF_ONE_DATABASE = ("indexes", "history", "semaphores", "rates")
 """The sections whose entries name their database. Triggers and schedules have that of the function that they call."""
 
@@ -298,9 +327,11 @@ OF_ONE_DATABASE = ("indexes", "history", "semaphores", "rates")
 def _of_database(sections: Mapping[str, Any], databases: Mapping[str, str], chosen: str) -> Mapping[str, Any]:
     """Return the sections with the entries of one database. Raises `CatalogueError`.
 
-    The functions of the kit are in each of them, and callers over HTTP (`api`) use the first one.
+    The functions of the kit are in each of them. Callers over HTTP (`api`) use the first one, or the one that is named
+    before the part, as ``payments.failures``.
     """
     _check_names(sections, set(databases.values()) - {""})
+    _check_keys(sections, databases)
     refuse(
         "" not in databases.values() and not sections.get("api"),
         "functions: each names a database: leave it out in those of one database, which is then the first one",
@@ -315,17 +346,31 @@ def _of_database(sections: Mapping[str, Any], databases: Mapping[str, str], chos
             for kind in ("triggers", "schedules")
         },
         **{kind: dict(_entries_of(sections, kind, databases.values(), chosen)) for kind in OF_ONE_DATABASE},
-        **({"api": []} if chosen else {}),
+        **({"api": _api_of(sections["api"], set(databases.values()), chosen)} if "api" in sections else {}),
     }
+
+
+def _api_of(content: Any, databases: Collection[str], chosen: str) -> Any:
+    """Return the value of `api` for one database. Raises `CatalogueError`."""
+    if not isinstance(content, list):
+        return [] if chosen else content
+    parts = []
+    for each in content:
+        database, dot, part = each.partition(".") if isinstance(each, str) and "." in each else ("", "", each)
+        unknown = f"api names {each!r}: no function has the database {database!r}{closest(database, databases)}"
+        refuse(bool(dot) and not (database and database in databases), unknown)
+        parts += [part] if database == chosen else []
+    return parts
 
 
 def _entries_of(
     sections: Mapping[str, Any], kind: str, databases: Collection[str], chosen: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, entry in _entries(sections, kind):
-        database = entry.pop("database", "")
+        is_named, database = "database" in entry, entry.pop("database", "")
         refuse(
-            database not in databases and bool(database), f"{kind}.{name}: no function has the database {database!r}"
+            is_named and (not database or database not in databases),
+            f"{kind}.{name}: no function has the database {database!r}",
         )
         if database == chosen:
             yield name, entry
@@ -335,11 +380,30 @@ def _check_names(sections: Mapping[str, Any], databases: Collection[str]) -> Non
     """Refuse a name that begins with that of a database: names of its resources also begin with it."""
     for kind in ("functions", "queues", "triggers", "schedules"):
         for name, _ in _entries(sections, kind):
-            taken = next((each for each in databases if f"{url_segment(name)}-".startswith(f"{each}-")), "")
+            taken = joins_a_database(name, databases)
             refuse(
                 bool(taken),
                 f"{kind}.{name}: resources of the database {taken} have names that begin with {taken}-: rename one",
             )
+
+
+def joins_a_database(name: str, databases: Collection[str]) -> str:
+    """Return the database whose resources have names that begin as this one, or an empty text."""
+    return next((each for each in databases if each and f"{url_segment(name)}-".startswith(f"{each}-")), "")
+
+
+def _check_keys(sections: Mapping[str, Any], databases: Mapping[str, str]) -> None:
+    """Refuse one key of callbacks in two databases: code of one could sign events of the runs of the other."""
+    first: dict[str, str] = {}
+    for name, entry in _entries(sections, "functions"):
+        secrets = entry.get("secrets")
+        key = str(secrets.get(CALLBACK_KEYS, "")).partition(":")[0] if isinstance(secrets, dict) else ""
+        other = first.setdefault(key, name)
+        refuse(
+            bool(key) and databases.get(name, "") != databases.get(other, ""),
+            f"functions.{name}: its key of callbacks, {key}, is that of {other}, which has another database: name a "
+            f"separate secret as {CALLBACK_KEYS}",
+        )
 
 
 def _without_unused_queues(sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -543,10 +607,13 @@ def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, An
     }
 
 
-def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
+def _with_code(
+    sections: Mapping[str, Any], root: Path, elsewhere: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
     """Return the sections with the keys that follow from the functions' code, and the places of these keys.
 
-    Raises `CatalogueError` if parsing cannot follow the code of a function whose entry omits these keys.
+    Raises `CatalogueError` if parsing cannot follow the code of a function whose entry omits these keys, or for code
+    that names a task of a function `elsewhere`, in another database.
     """
     functions = dict(_entries(sections, "functions"))
     schedules, triggers = (dict(_entries(sections, kind)) for kind in ("schedules", "triggers"))
@@ -575,6 +642,11 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
     queues = {queue for part in _called_parts(sections) for queue in PARTS[part].ended_by_tasks}
     for name, usage in read.items():
         where = f"functions.{name}"
+        for other in sorted(usage.called.keys() & elsewhere):
+            raise CatalogueError(
+                f"{where}: {usage.called[other]} names a task of {other}, which has another database: call one of its "
+                "routes with `invoke`"
+            )
         try:
             found = with_callers(name, usage, read, queues)
             functions[name], places[where] = completed(functions[name], found, scheduled=name in called)

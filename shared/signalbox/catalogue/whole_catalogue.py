@@ -5,7 +5,7 @@ function has at most one trigger without a handler, and a class of objects or a 
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
 from signalbox.catalogue.entries import Declared, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import ENQUEUING, Function
 from signalbox.core.calls import Call, check_arguments
-from signalbox.core.kit_names import ANYONE, CALL_OBJECT, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
+from signalbox.core.kit_names import ANYONE, CALL_OBJECT, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE, shard_names
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
 from signalbox.history.model import HistoryRule
@@ -168,6 +168,20 @@ class Catalogue:
         )
 
     @property
+    def shards(self) -> Mapping[str, Queue]:
+        """The queues of Cloud Tasks, by name: the queue of which each is a shard."""
+        return {name: queue for queue in self.queues.values() for name in shard_names(queue.name, queue.shards)}
+
+    def shards_of(self, queues: Collection[str]) -> list[str]:
+        """Return the names of the queues of Cloud Tasks of some queues, sorted."""
+        return sorted(name for name, queue in self.shards.items() if queue.name in queues)
+
+    @property
+    def queue_shards(self) -> Mapping[str, int]:
+        """The number of shards of each queue that has several."""
+        return {name: queue.shards for name, queue in self.queues.items() if queue.shards > 1}
+
+    @property
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
         """The queues that call a function, by function; only functions that queues invoke."""
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
@@ -240,9 +254,11 @@ class Catalogue:
             for queue in calling & self.queues.keys():
                 handled[queue] += self.functions[name].instances_max * self.functions[name].concurrency
         for name, at_once in handled.items():
+            settings = self.queues[name]
+            each = f" in each of {settings.shards} shards" if settings.shards > 1 else ""
             refuse(
-                0 < at_once < self.queues[name].concurrent_max,
-                f"queues.{name}: concurrent_max is {self.queues[name].concurrent_max}, and the functions that it calls "
+                0 < at_once < settings.concurrent_max * settings.shards,
+                f"queues.{name}: concurrent_max is {settings.concurrent_max}{each}, and the functions that it calls "
                 f"handle {at_once} requests at once: lower it, or raise their instances_max or concurrency",
             )
 

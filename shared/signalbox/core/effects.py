@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
 from signalbox.core.given import given
+from signalbox.core.kit_names import shard_names
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadTaskEnvelope, NotInCatalogue
 from signalbox.core.records.formats import check_task
@@ -94,6 +95,17 @@ class Effect:
             raise NotInCatalogue(f"a record has a task at {names['path']!r}, which is not a path")
         texts = {"payload": json.loads(record["payload"]), "context": json.loads(record["context"])}
         return cls(**{**record, **texts})
+
+
+def shard_of(effect: Effect, shards: int) -> str:
+    """Return the Cloud Tasks queue that takes a task, if the task's queue has this number of shards.
+
+    It follows from the task's name, since Cloud Tasks accepts a name once in each of its queues: whoever enqueues the
+    task again must find its name in the same one.
+    """
+    if shards == 1:
+        return effect.queue
+    return shard_names(effect.queue, shards)[int(name_of("shard", effect.name), 16) % shards]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,16 @@ ACCOUNTS_OF_QUEUES = {
 A task keeps the account of its queue for up to 31 days, so these names never change."""
 
 
+def shard_names(queue: str, shards: int) -> tuple[str, ...]:
+    """Return the names of the Cloud Tasks queues of a catalogue's queue: ``flows``, ``flows-2``, ``flows-3``."""
+    return (queue, *(f"{queue}-{number}" for number in range(2, shards + 1)))
+
+
+def queue_of(shard: str) -> str:
+    """Return the catalogue's queue of one of its Cloud Tasks queues. No queue's own name ends as that of a shard."""
+    return re.sub(r"-[0-9]+$", "", shard)
+
+
 def queue_account(queue: str) -> str:
     """Return the name of the account as which a queue calls. A queue that a catalogue declares has its own account."""
     return ACCOUNTS_OF_QUEUES.get(queue, queue)

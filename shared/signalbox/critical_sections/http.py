@@ -29,7 +29,7 @@ def call_critical_section(ports: Ports, request: Request, key: SectionKey) -> Re
     At most one run per key is in progress. Calls that arrive during it, or before a debounced run starts, share one
     run. It has the arguments of the last call and, in the list that `collect` names, the items of all calls.
     """
-    asked = SectionRequest.from_request(request.json_object(), id=request.header("Idempotency-Key") or "")
+    asked = SectionRequest.from_request(request.json_object(), id=request.caller_key)
     check_calls(request, continuation=asked.continuation)
     return Response(202, SectionCalledShown(service.call(ports, key, asked)))
 

@@ -180,7 +180,7 @@ def load_documents(ports: Ports, request: Request) -> Response:
     if isinstance(parsed, BulkPutRequest):
         results = bulk.put_each(ports, parsed, documents_wanted=False)
         return Response(200, PutResultsShown(tuple(map(_result, results))))
-    idempotency_key = request.header("Idempotency-Key")
+    idempotency_key = request.caller_key
     stored = (
         single_documents.put_once(ports, parsed, idempotency_key)
         if idempotency_key
@@ -334,7 +334,7 @@ def post_request(request: Request, new_key: str) -> PutRequest | BulkPutRequest:
     """
     bodies = _bodies(request)
     if not isinstance(bodies, list):
-        new_key = request.header("Idempotency-Key") or new_key
+        new_key = request.caller_key or new_key
         return PutRequest.from_body(bodies, new_key, Precondition.from_headers(request.entity_tags))
     if Precondition.from_headers(request.entity_tags) != UNCONDITIONAL:
         raise BadPrecondition("A precondition applies to one document, not to many.")

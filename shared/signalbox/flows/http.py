@@ -68,7 +68,6 @@ from signalbox.flows.problems import (
     FlowRunning,
     NoCallback,
     NoFlow,
-    NoPayload,
     NoQuery,
     NotAnswered,
     NotArchived,
@@ -93,7 +92,6 @@ from signalbox.flows.requests import (
     QueryName,
     ReasonRequest,
     RunId,
-    Sha256,
     UpdateId,
 )
 from signalbox.flows.service import lists, messages, queries, reads, retries, sends, starts, suspensions
@@ -123,7 +121,9 @@ from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.service import opening_those_of
+from signalbox.payloads.shown import Sha256
 
 RUN = "/flows/{flow}/{id}"
 
@@ -304,7 +304,8 @@ class FlowRoutes:
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         header = reads.wait(ports, address, seconds)
         stuck = reads.stuck_below(ports.store, header)
-        return Response(200, FlowStatusShown.of(header, stuck, traces=not request.is_open))
+        retried = {} if request.is_open else reads.retried_steps(ports.store, header)
+        return Response(200, FlowStatusShown.of(header, stuck, retried, traces=not request.is_open))
 
     @declared.on("DELETE", RUN, answers={204: Answer(None, "It is gone.")}, refuses=(NoFlow, FlowRunning, NotArchived))
     def delete_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:

@@ -34,7 +34,6 @@ IF_EXISTS = (SAME, REPLACE_ENDED, REPLACE, REFUSE)
 
 QueryName = Annotated[str, Described({"pattern": f"^{FLOW_NAME.pattern}$"})]
 UpdateId = Annotated[str, Described({"minLength": 1, "maxLength": LIMITS.flow_update_id_bytes_max})]
-Sha256 = Annotated[str, Described({"pattern": "^[0-9a-f]{64}$"})]
 EventName = Annotated[str, Described({"minLength": 1, "maxLength": LIMITS.flow_event_name_bytes_max})]
 
 

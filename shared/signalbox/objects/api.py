@@ -50,6 +50,8 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
+from signalbox.payloads.model import opened
+from signalbox.payloads.service import opening_those_of
 from signalbox.tasks.requests.signatures import Signature
 
 C = TypeVar("C")
@@ -88,8 +90,7 @@ class LocalClasses:
 
     def read(self, address: ObjectAddress, message: Message) -> CallOutcome:
         """Return the outcome of a read-only call, computed from the last state. Raises `Unavailable`."""
-        state, now = service.read_state(runtime.ports().store, address)
-        return self.apply(address, state, message, now).outcome
+        return service.read_only(runtime.ports(), self.code, address, message)
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
         """Run a method with its state only: other reads and writes of the kit are refused."""
@@ -155,7 +156,10 @@ class Placeholder:
             raise NotReady(f"The call {self.id} has no result yet: wait for it, or continue with a task (`then`).")
         if problem := outcome.problem():
             raise problem
-        return Object(outcome.object) if outcome.object else outcome.result
+        if outcome.object:
+            return Object(outcome.object)
+        with opening_those_of(runtime.ports()):
+            return opened(outcome.result)
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds` for the outcome; return whether the call has one. It reads once a second."""

@@ -23,6 +23,7 @@ from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound, OtherBody, PermissionDenied
 from signalbox.core.surface.field_rules import KEY, MAY_BE_ABSENT, Described, key_schema
@@ -51,6 +52,8 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, CallTooLate, NoSuchMethod
 from signalbox.objects.shown import CallDoneShown, CallWaitsShown, ObjectShown, ObjectsShown, ObjectWithStateShown
+from signalbox.payloads.problems import NoPayload
+from signalbox.payloads.shown import PayloadShown, Sha256
 
 # --- routes ---
 
@@ -123,12 +126,29 @@ class ObjectRoutes:
 
         An object that was never called does not exist and has the revision 0.
         """
-        self._class(Access(request, "get", class_name, key))
         wanted = wants("state", request.query.get("state", ""))
-        if wanted and request.is_open:
-            raise PermissionDenied("An open function shows an object's state only by methods of its class.")
+        self._check_state(Access(request, "get", class_name, key), wanted=wanted)
         status = service.get_object(ports, object_address(class_name, key))
         return Response(200, (ObjectWithStateShown if wanted else ObjectShown).of_status(status))
+
+    @declared.on("GET", f"{OBJECT}/payloads/{{sha256}}", answers={200: PayloadShown}, refuses=(NotFound, NoPayload))
+    def get_object_payload(
+        self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey, sha256: Sha256
+    ) -> Response:
+        """Return the large state of an object, which its status shows by size and hash.
+
+        An open function refuses it.
+        """
+        self._check_state(Access(request, "get", class_name, key), wanted=True)
+        return Response(
+            200, PayloadShown(sha256, service.state_by_hash(ports, object_address(class_name, key), sha256))
+        )
+
+    def _check_state(self, access: Access, *, wanted: bool) -> None:
+        """Check that a caller may read an object, also its state if it is `wanted`."""
+        self._class(access)
+        if wanted and access.request.is_open:
+            raise PermissionDenied("An open function shows an object's state only by methods of its class.")
 
     @declared.on(
         "DELETE",
@@ -164,7 +184,7 @@ class ObjectRoutes:
         """
         kind = self._class(Access(request, "call", class_name, key, method))
         address = object_address(class_name, key)
-        arguments = request.json_object(CORE_LIMITS.task_bytes_max)
+        arguments = _arguments(request)
         code, seconds = kind.method(method), wait_seconds(request)
         code.signature.bind(arguments, None)
         message = method_call(method, arguments)
@@ -191,6 +211,19 @@ class ObjectRoutes:
         """Return the result or the error of a call, or wait for it."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
         return _shown(place, service.wait_for_call(ports, place, wait_seconds(request, default=0)))
+
+    @declared.on(
+        "GET",
+        f"{OBJECT}/calls/{{call_id}}/payloads/{{sha256}}",
+        answers={200: PayloadShown},
+        refuses=(NotFound, NoPayload),
+    )
+    def get_object_call_payload(
+        self, ports: Ports, request: Request, class_name: ClassName, key: ObjectKey, call_id: CallId, sha256: Sha256
+    ) -> Response:
+        """Return the large result of a call, which the answer of the call shows by size and hash."""
+        place = self._place(Access(request, "get_call", class_name, key), call_id)
+        return Response(200, PayloadShown(sha256, service.result_by_hash(ports, place, sha256)))
 
     @declared.on(
         "POST",
@@ -236,7 +269,7 @@ class ObjectRoutes:
             raise PermissionDenied(
                 "An open function does not call a method of a call's result. Call the object itself."
             )
-        arguments = request.json_object(CORE_LIMITS.task_bytes_max)
+        arguments = _arguments(request)
         return self._after(ports, place, request, call_on_result(call_id, method, arguments))
 
     def _after(self, ports: Ports, place: CallPlace, request: Request, message: Message) -> Response:
@@ -269,6 +302,10 @@ def _shown(place: CallPlace, call: CallRecord) -> Response:
     if call.outcome is None:
         return Response(202, CallWaitsShown(place.id, ready=False))
     return Response(200, CallDoneShown.of(call.outcome, place.id))
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    return request.json_object(value_bytes_max(CORE_LIMITS.task_bytes_max))
 
 
 def _id(ports: Ports, request: Request) -> str:

@@ -13,8 +13,11 @@ class ObjectLimits(Limits):
     turn_task_bytes_max: int = 800_000
     """Payloads of the tasks of one turn, with the outcomes that continuations receive: they share an outbox record."""
 
+    turn_payload_bytes_max: int = 64 * 1024 * 1024
+    """Large results and arguments that one turn stores outside of its commit: they are in memory until then."""
+
     object_state_bytes_max: int = 900_000
-    """An object's state as JSON, which is stored in one record."""
+    """An object's state as JSON, which is stored in one record. A larger one needs `payloads: true`."""
 
     object_key_bytes_max: int = 800
     """An object's key. Together with its class it is an id in Firestore, and part of the paths of its messages."""

@@ -28,6 +28,7 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.problems import BadObjectCall
+from signalbox.payloads.model import Outgoing, format_of
 
 CALL_ID_BYTES_MAX = 128
 KEPT_WAKE_UP = "kept_wake_up"
@@ -114,6 +115,16 @@ class Message:
         return str(self.body["target"])
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the method that this message calls. In a record, large ones are names of payloads."""
+        arguments: Mapping[str, Any] = self.body.get("arguments", {})
+        return arguments
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> Self:
+        """Return the message with other arguments. A message that calls no method has none."""
+        return replace(self, body={**self.body, "arguments": dict(arguments)}) if "arguments" in self.body else self
+
+    @property
     def continuation(self) -> Call:
         """The task of a `THEN` message."""
         return Call.from_record(self.body["continuation"])
@@ -126,6 +137,7 @@ class Message:
     def to_record(self) -> dict[str, Any]:
         """Return the record's fields, except for `since`."""
         return {
+            **format_of(*self.arguments.values()),
             "kind": self.kind.value,
             "body": json.dumps(self.body, sort_keys=True),
             "then": [call.to_record() for call in self.then],
@@ -217,11 +229,15 @@ class ObjectStatus:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A message that a method sends to an object, perhaps to its own, `delay_seconds` after the turn."""
+    """A message that a method sends to an object, perhaps to its own, `delay_seconds` after the turn.
+
+    `id` is empty until the turn has chosen it.
+    """
 
     address: ObjectAddress
     message: Message
     delay_seconds: float = 0
+    id: str = ""
 
 
 @dataclass(slots=True)
@@ -234,11 +250,15 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The effects of a call. `state` is text, or None if the object is deleted."""
+    """The effects of a call. `state` is text, or None if the object is deleted.
+
+    `outgoing` are the payloads that its outcome and its messages name.
+    """
 
     state: str | None
     outcome: CallOutcome
     sent: Sent = field(default_factory=Sent)
+    outgoing: Outgoing = field(default_factory=Outgoing)
 
 
 Apply = Callable[[ObjectAddress, str | None, Message, datetime], Applied]

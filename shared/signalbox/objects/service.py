@@ -10,10 +10,12 @@ call, applies it, and continues with the next one.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.polling import poll, poll_again
@@ -29,6 +31,7 @@ from signalbox.core.ports import (
     Query,
     Snapshot,
     Store,
+    Write,
     unlimited,
 )
 from signalbox.core.problems import NotFound, OtherBody, Unavailable
@@ -39,10 +42,12 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery, StoredMessage, collection_of, header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, read_mailbox, revision_of
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.deadly_calls import Mark, failure_of, leads
+from signalbox.objects.machine.large_values import claimed_anew, named_state, place_of_states, repeated
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import (
     AT_ONCE,
@@ -57,6 +62,9 @@ from signalbox.objects.model import (
     targets_of,
 )
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
+from signalbox.payloads.model import Outgoing, escaped
+from signalbox.payloads.service import opening_those_of, value_of
+from signalbox.payloads.service import store as store_payloads
 from signalbox.tasks.machine.failures import failure_notice
 from signalbox.tasks.model.failures import Failure, failure_path
 
@@ -87,6 +95,11 @@ class Code:
     knows: Callable[[ObjectAddress, Message], bool] = lambda _, __: True
 
 
+def _opening(ports: Ports, address: ObjectAddress) -> AbstractContextManager[Any]:
+    """Let the code of an object open its payloads. Another turn may replace the state meanwhile."""
+    return opening_those_of(ports, place_of_states(address))
+
+
 # --- calls ---
 
 
@@ -95,6 +108,7 @@ def call_at_once(ports: Ports, code: Code, place: CallPlace, message: Message) -
 
     Raises `OtherBody` if the id is in use, `Unavailable` if the outcome is unknown.
     """
+    message = claimed_message(ports, place, message)
     for attempt in range(MAILBOXES_LIMITS.fast_rounds_max):
         if attempt and (stored := _stored(ports, place, message)):
             return stored
@@ -105,7 +119,22 @@ def call_at_once(ports: Ports, code: Code, place: CallPlace, message: Message) -
             return _applied(ports, code, header, place.address, {place.id: message}, unlimited())[place.id]
         except (Conflict, Unavailable):
             continue
-    return post_call(ports, code.function_of, place, message)
+    return _post_call(ports, code.function_of, place, message)
+
+
+def claimed_message(ports: Ports, place: CallPlace, message: Message) -> Message:
+    """Return a message as its record contains it. Large arguments are stored, unless the message is a repeat.
+
+    Raises `TooLarge`, `Unavailable`.
+    """
+    outgoing = Outgoing()
+    own = claimed_anew(message, place.address, place.id, ports.store.new_id, outgoing)
+    if outgoing:
+        [stored] = ports.store.read(message_path(place.address.base, place.id))
+        if stored.data is not None:
+            return repeated(own, Message.from_record(stored.data), place.address, place.id)
+        store_payloads(ports, outgoing)
+    return own
 
 
 def _applied(
@@ -123,10 +152,17 @@ def _applied(
     revision = next_revision(revision_of(header), header.read_time)
     records = {id_: CallRecord(message) for id_, message in calls.items()}
     turn = Turn(address, state_of(header), revision, header.read_time, records)
-    take_all(turn, [(id_, header.read_time) for id_ in calls], code.apply, out_of_time)
+    with _opening(ports, address):
+        take_all(turn, [(id_, header.read_time) for id_ in calls], code.apply, out_of_time)
     writes = TurnWrites(header, calls).writes(turn)
-    outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=False))
+    commit_turn(ports, writes, effects_of(turn, code.function_of, code.function, more=False), turn.outgoing)
     return {id_: turn.calls[id_] for id_ in calls if id_ in turn.changed}
+
+
+def commit_turn(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect], outgoing: Outgoing) -> None:
+    """Store the payloads of a turn, and commit it, with its tasks in the outbox. Raises `Conflict`, `Unavailable`."""
+    store_payloads(ports, outgoing)
+    outbox.commit(ports, writes, effects)
 
 
 def _stored(ports: Ports, place: CallPlace, message: Message) -> CallRecord | None:
@@ -143,6 +179,12 @@ def post_call(
 
     Raises `OtherBody` if the id is in use, `Unavailable` if the outcome is unknown.
     """
+    return _post_call(ports, function_of, place, claimed_message(ports, place, message), timing)
+
+
+def _post_call(
+    ports: Ports, function_of: FunctionOf, place: CallPlace, message: Message, timing: Timing = AT_ONCE
+) -> CallRecord:
     function = function_of(place.address.name)
     message, due_at = _timed(ports, place.address, message, timing)
     put = message_put(place.address.base, place.id, message.to_record(), due_at)
@@ -183,6 +225,12 @@ def _read_call(ports: Ports, place: CallPlace) -> CallRecord:
     return CallRecord.from_record(snapshot.data)
 
 
+def result_by_hash(ports: Ports, place: CallPlace, sha256: str) -> Any:
+    """Return the large result of a call, if it has this hash. Raises `NotFound`, `NoPayload`, `PayloadUnread`."""
+    outcome = get_call(ports, place).outcome
+    return value_of(ports, [outcome.result] if outcome else [], sha256)
+
+
 def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
     """Return a call when it has its outcome, or its present state after `seconds`. Raises `NotFound`."""
     return poll(ports.clock, lambda: get_call(ports, place), _has_outcome, seconds)
@@ -214,8 +262,12 @@ def call_together(
 
     For an id that is in use, the result has `OtherBody`. For a call whose outcome is unknown, it has `Unavailable`.
     """
-    header, free = read_if_free(ports.store, address.base)
     called: Called = {}
+    try:
+        calls = {id_: claimed_message(ports, CallPlace(address, id_), message) for id_, message in calls.items()}
+    except Unavailable as error:
+        return dict.fromkeys(calls, error)
+    header, free = read_if_free(ports.store, address.base)
     if free:
         with suppress(Conflict, Unavailable):
             called |= _applied(ports, code, header, address, calls, budget())
@@ -230,7 +282,7 @@ def call_together(
 
 def _posted(ports: Ports, code: Code, place: CallPlace, message: Message) -> CallRecord | Exception:
     try:
-        return post_call(ports, code.function_of, place, message)
+        return _post_call(ports, code.function_of, place, message)
     except (OtherBody, Unavailable) as error:
         return error
 
@@ -323,7 +375,8 @@ def _turn(
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
     page = understood(code, address, mailbox, page_of(mailbox, careful=careful))
     if careful:  # before a mark: older code must wait, however often it is woken
-        code.check(address, state_of(mailbox.header))
+        with _opening(ports, address):
+            code.check(address, state_of(mailbox.header))
     begun = marked(ports, delivery, mailbox, page[0], started) if careful else page[0]
     spent, page = begun is None, (begun or page[0], *page[1:])
     _, more = committed(ports, code, address, mailbox, page, out_of_time, spent=spent)
@@ -347,7 +400,8 @@ def committed(
     """
     turn = begin_turn(ports, address, mailbox, page)
     places = [(message.id, message.since) for message in page]
-    taken = take_all(turn, places, code.apply, out_of_time, gave_up=spent)
+    with _opening(ports, address):
+        taken = take_all(turn, places, code.apply, out_of_time, gave_up=spent)
     more = mailbox.more or taken < len(mailbox.waiting)
     versions = {message.id: message.version for message in page}
     failures = list(failures_of(code, turn, page[0])) if spent else []
@@ -357,7 +411,8 @@ def committed(
         *TurnWrites(mailbox.header, {}, versions).writes(turn),
     ]
     notices = [task for failure in failures for task in failure_notice(failure)]
-    outbox.commit(ports, writes, [*effects_of(turn, code.function_of, code.function, more=more), *notices])
+    effects = [*effects_of(turn, code.function_of, code.function, more=more), *notices]
+    commit_turn(ports, writes, effects, turn.outgoing)
     return turn, more
 
 
@@ -468,10 +523,28 @@ def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
     return ObjectStatus(address, state_of(header), revision_of(header), waiting - (header.data is not None))
 
 
+def state_by_hash(ports: Ports, address: ObjectAddress, sha256: str) -> Any:
+    """Return the large state of an object, if it has this hash. Raises `NoPayload`, `PayloadUnread`."""
+    state, _ = read_state(ports.store, address)
+    return value_of(ports, [named.to_json()] if (named := named_state(state)) else [], sha256)
+
+
 def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:
-    """Return an object's state after its last turn, as text (None if it does not exist), and the server's time."""
+    """Return an object's state after its last turn, as its record has it, and the server's time.
+
+    The state is None if the object does not exist.
+    """
     [header] = store.read(header_path(address.base))
     return state_of(header), header.read_time
+
+
+def read_only(ports: Ports, code: Code, address: ObjectAddress, message: Message) -> CallOutcome:
+    """Return the outcome of a read-only call, computed from the state after the last turn. Raises `Unavailable`."""
+    state, now = read_state(ports.store, address)
+    unclaimed = message.with_arguments({name: escaped(value) for name, value in message.arguments.items()})
+    with _opening(ports, address):
+        outcome = code.apply(address, state, unclaimed, now).outcome
+    return replace(outcome, result=escaped(outcome.result))
 
 
 def delete(ports: Ports, function_of: FunctionOf, address: ObjectAddress, id_: str | None = None) -> None:

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import ABSENT
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import ObjectAddressShown, OutcomeProblemShown, outcome_members
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import ObjectStatus
+from signalbox.payloads.model import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,14 @@ class ObjectWithStateShown(ObjectShown):
     """The status of an object with its state."""
 
     state: Mapping[str, Any] | None
-    """The version of its class and its fields; null if the object does not exist."""
+    """The version of its class and its fields; null if the object does not exist.
+
+    A large one is `{"$payload": {"bytes", "sha256"}}`.
+    """
 
     @classmethod
     def of_status(cls, status: ObjectStatus) -> Self:
-        address, state = status.address, None if status.state is None else json.loads(status.state)
+        address, state = status.address, None if status.state is None else shown(json.loads(status.state))
         return cls(address.name, address.key, status.state is not None, status.revision, status.waiting, state)
 
 
@@ -61,7 +65,7 @@ class CallDoneShown:
     ready: Literal[True] | None = None
 
     result: Any = ABSENT
-    """Any JSON."""
+    """Any JSON. A large one is `{"$payload": {"bytes", "sha256"}}`."""
 
     object: ObjectAddressShown | None = None
 
@@ -71,7 +75,8 @@ class CallDoneShown:
     @classmethod
     def of(cls, outcome: CallOutcome, call: str = "") -> Self:
         """Return the outcome of a call by its id, or of a read-only method."""
-        return cls(call=call, ready=True if call else None, **outcome_members(outcome))
+        own = replace(outcome, result=shown(outcome.result))
+        return cls(call=call, ready=True if call else None, **outcome_members(own))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,11 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import message_path
 from signalbox.mailboxes.storage import SWEPT_BY, header_put, message_put, swept_by
+from signalbox.objects.machine.large_values import named_state, place_of_state, place_of_states, stored_state
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message
+from signalbox.payloads.model import format_of
+from signalbox.payloads.service import replacement
 
 FunctionOf = Callable[[str], str]
 """Return the function that has the code of a class. Raises a `Problem` if none has."""
@@ -58,14 +61,19 @@ class TurnWrites:
     def writes(self, turn: Turn) -> list[Write]:
         """Return the writes: calls, sent messages, the listing record if it changes, and last the header.
 
+        The turn's `outgoing` also collects a large state; the sweeper deletes the one that it replaces.
         The header is last since the emulator applies the writes of a commit one by one: a reader that sees part of a
         commit sees the old header, so its own commit fails.
         """
-        header = header_put(self.header, {"state": turn.state}, turn.revision)
+        before = state_of(self.header)
+        state = stored_state(turn.state, before, place_of_state(turn.address, turn.revision), turn.outgoing)
+        newer = format_of(named.to_json()) if (named := named_state(state)) else {}
+        header = header_put(self.header, {**newer, "state": state}, turn.revision)
+        replaced = [replacement(place_of_states(turn.address))] if state != before and named_state(before) else []
         posted = (
             message_put(post.address.base, post.id, post.message.to_record(), post.due_at) for post in turn.posted
         )
-        return [*self.calls(turn), *_resumptions(turn), *posted, *self._listing(turn), header]
+        return [*self.calls(turn), *_resumptions(turn), *posted, *self._listing(turn), *replaced, header]
 
     def calls(self, turn: Turn) -> Iterator[Write]:
         """Iterate over the writes of the calls that the turn has changed."""
@@ -115,7 +123,7 @@ def effects_of(turn: Turn, function_of: FunctionOf, function: str, *, more: bool
 
 def _done(call: CallRecord, now: datetime) -> dict[str, Any]:
     place = {"forwarded": call.forwarded.to_record()} if call.forwarded else {}
-    outcome = {"outcome": call.outcome.to_text()} if call.outcome else {}
+    outcome = {**format_of(call.outcome.result), "outcome": call.outcome.to_text()} if call.outcome else {}
     return {**place, **outcome, "expires_at": now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)}
 
 

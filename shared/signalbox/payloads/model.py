@@ -24,11 +24,15 @@ from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS, are_payloads_stored
 from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.records.formats import FORMAT
 
 MEMBER = "$payload"
 
 PAYLOADS_FORMAT = 5
 """The format of records and tasks that name payloads: older code would take the name for the value."""
+
+NAMED = "named"
+"""The member in the context of a task, or in that of its unit or group, whose arguments are as records contain them."""
 
 HASH_LETTERS = 32
 
@@ -45,7 +49,10 @@ class PayloadLost(PayloadUnread):
 
 
 class Place(NamedTuple):
-    """Where payloads of an owner are stored: the keys begin with `prefix`. `owner` is the path of its records."""
+    """Where payloads of an owner are stored: the keys begin with `prefix`.
+
+    `owner` is the path of the record by which the collector decides whether the payloads are still needed.
+    """
 
     owner: str
     prefix: str
@@ -55,7 +62,10 @@ class Place(NamedTuple):
 
 
 def place_of(owner: str, *parts: str) -> Place:
-    """Return the place of an owner's part. The path of the owner is hashed: a key has a limited length."""
+    """Return the place of an owner's part, of which the first is its incarnation.
+
+    The path of the owner is hashed: a key has a limited length.
+    """
     collection = owner.partition("/")[0]
     return Place(owner, "/".join((collection, name_of("payloads", owner)[:HASH_LETTERS], *parts)))
 
@@ -81,6 +91,11 @@ class Payload:
     def at(self, place: Place) -> Self:
         """Return the name of the same content at another place."""
         return replace(self, key=place.key(self.sha256))
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of its place."""
+        return self.key.rpartition("/")[0]
 
     def to_json(self) -> dict[str, Any]:
         return {MEMBER: [self.size_bytes, self.sha256, self.key]}
@@ -110,6 +125,19 @@ def unescaped(stored: Any) -> Any:
     """Undo `escaped`."""
     wrapped = stored.get(MEMBER) if isinstance(stored, dict) else None
     return wrapped["value"] if isinstance(wrapped, dict) else stored
+
+
+def format_of(*stored: Any) -> dict[str, int]:
+    """Return the format of a record or a task with these values, as its fields have it; empty if none is a name."""
+    return {FORMAT: PAYLOADS_FORMAT} if payloads_in(*stored) else {}
+
+
+def without_keys(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of a record so that they equal those of a repeat, whose payloads have other keys."""
+    return {
+        name: [payload.size_bytes, payload.sha256] if (payload := payload_in(value)) else value
+        for name, value in stored.items()
+    }
 
 
 def content_of(value: Any) -> bytes:
@@ -145,36 +173,48 @@ class Outgoing:
     def __bool__(self) -> bool:
         return bool(self.stores or self.copies)
 
+    def __ior__(self, other: "Outgoing") -> Self:
+        self.stores |= other.stores
+        self.copies |= other.copies
+        return self
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the contents to store, which are in memory."""
+        return sum(len(content) for _, content in self.stores.values())
+
     def claimed(self, value: Any, place: Place, bytes_max: int) -> Any:
         """Return a value as records contain it: the name of a payload if the value has more than `bytes_max`."""
         if not are_payloads_stored() or len(json.dumps(value)) <= bytes_max:
             return escaped(value)
-        return self._stored(value, place)
+        return self.named(content_of(value), place)
 
-    def _stored(self, value: Any, place: Place) -> dict[str, Any]:
-        content = content_of(value)
+    def named(self, content: bytes, place: Place) -> dict[str, Any]:
+        """Return the name of a content as records contain it."""
         payload = Payload.of(content, place)
         self.stores[payload.key] = place.owner, content
         return payload.to_json()
 
-    def claimed_members(self, members: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    def claimed_members(self, members: Mapping[str, Any], place: Place, bytes_max: int | None = None) -> dict[str, Any]:
         """Return arguments as records and tasks contain them: the largest are payloads, until the others fit.
 
-        Raises `TooLarge` if even the names do not fit.
+        Together they have at most `bytes_max`, by default those of a task. Raises `TooLarge` if even the names do not
+        fit.
         """
+        bytes_max = LIMITS.task_bytes_max if bytes_max is None else bytes_max
         stored = {name: escaped(value) for name, value in members.items()}
         if not are_payloads_stored():
             return stored
         size_bytes = len(json.dumps(stored))
-        if size_bytes <= LIMITS.task_bytes_max:
+        if size_bytes <= bytes_max:
             return stored
         sizes = {name: len(json.dumps(value)) for name, value in stored.items()}
         for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-            stored[name] = self._stored(members[name], place)
+            stored[name] = self.named(content_of(members[name]), place)
             size_bytes += len(json.dumps(stored[name])) - sizes[name]
-            if size_bytes <= LIMITS.task_bytes_max:
+            if size_bytes <= bytes_max:
                 return stored
-        raise TooLarge(f"The names of the arguments' payloads have more than {LIMITS.task_bytes_max:,} bytes.")
+        raise TooLarge(f"The names of the arguments' payloads have more than {bytes_max:,} bytes.")
 
     def copied(self, stored: Any, place: Place) -> Any:
         """Return a value of a record as the records of another place contain it."""
@@ -232,7 +272,7 @@ REMOVALS = "payload_removals"
 of the place.
 """
 
-PREFIX, SINCE = "prefix", "since"
+PREFIX, SINCE, OWNER = "prefix", "since", "owner"
 
 
 def removal_path(place: Place) -> str:

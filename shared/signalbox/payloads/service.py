@@ -1,13 +1,28 @@
 """Store the payloads of a commit before it, and read those that code needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from signalbox.core.limits import are_payloads_stored
 from signalbox.core.ports import SERVER_TIME, PayloadStore, Ports, Put, Write
 from signalbox.core.problems import Unavailable
-from signalbox.payloads.model import PREFIX, SINCE, Outgoing, Payload, PayloadLost, Place, opening, removal_path
+from signalbox.payloads.model import (
+    OWNER,
+    PREFIX,
+    SINCE,
+    Outgoing,
+    Payload,
+    PayloadLost,
+    PayloadUnread,
+    Place,
+    opened,
+    opening,
+    payloads_in,
+    removal_path,
+)
+from signalbox.payloads.problems import NoPayload
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
@@ -27,19 +42,36 @@ def store(ports: Ports, outgoing: Outgoing) -> None:
             raise PayloadLost(f"The payload {source} is missing.")
 
 
-def read(ports: Ports, payload: Payload) -> bytes:
-    """Return the content of a payload. Raises `PayloadLost`, `Unavailable`."""
+def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:
+    """Return the content of a payload. Raises `PayloadLost`, `Unavailable`.
+
+    `owner` is a place whose payloads are replaced while others read them. If its record does not name the payload any
+    more, raise `PayloadUnread`: the caller reads the record again.
+    """
     content = _payloads(ports).read(payload.key)
     if content is not None and payload.is_of(content):
         return content
+    if owner is not None and payload.key.startswith(f"{owner.prefix}/"):
+        [record] = ports.store.read(owner.owner)
+        if payload.key not in str(record.data):
+            raise PayloadUnread(f"The payload {payload.key} has been replaced.")
     what = "is missing" if content is None else "has another content than its name says"
     ports.log.error("payload damaged", key=payload.key, bytes=payload.size_bytes, detail=what)
     raise PayloadLost(f"The payload {payload.key} {what}.")
 
 
-def opening_those_of(ports: Ports) -> AbstractContextManager[Any]:
-    """Let code open payloads while the context is entered (`opened`)."""
-    return opening(lambda payload: read(ports, payload))
+def value_of(ports: Ports, stored: Iterable[Any], sha256: str) -> Any:
+    """Return the large value with this hash among values of records. Raises `NoPayload`, `PayloadUnread`."""
+    for payload in payloads_in(*stored):
+        if payload.sha256 == sha256:
+            with opening_those_of(ports):
+                return opened(payload.to_json())
+    raise NoPayload("There is no large value with this hash: it has been replaced, or never was here.", field="sha256")
+
+
+def opening_those_of(ports: Ports, owner: Place | None = None) -> AbstractContextManager[Any]:
+    """Let code open payloads while the context is entered (`opened`). `owner` is as in `read`."""
+    return opening(lambda payload: read(ports, payload, owner))
 
 
 def opens_payloads(operation: Operation) -> Operation:
@@ -57,6 +89,21 @@ def opens_payloads(operation: Operation) -> Operation:
 def removal(place: Place) -> Write:
     """Return the write by which the sweeper deletes the payloads of a place, in the commit that ends its use."""
     return Put(removal_path(place), {PREFIX: f"{place.prefix}/", SINCE: SERVER_TIME})
+
+
+def removals(ports: Ports, place: Place) -> list[Write]:
+    """Return the write of `removal` if the place has payloads. No record of the owner says whether it has."""
+    if ports.payloads is None or not are_payloads_stored() or not ports.payloads.list(f"{place.prefix}/", "", 1):
+        return []
+    return [removal(place)]
+
+
+def replacement(place: Place) -> Write:
+    """Return the write by which the sweeper deletes the payloads of a place that its owner's record has replaced.
+
+    The first part of a key below the place is the revision of the record that was to name the payload.
+    """
+    return Put(removal_path(place), {PREFIX: f"{place.prefix}/", SINCE: SERVER_TIME, OWNER: place.owner})
 
 
 def _payloads(ports: Ports) -> PayloadStore:

@@ -8,9 +8,10 @@ all payloads, a page in each sweep. It deletes those that are older than a day a
 another incarnation, and those that only a task of an earlier time names. The walk's place is in a record.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import are_payloads_stored
@@ -27,9 +28,8 @@ from signalbox.core.ports import (
     unlimited,
 )
 from signalbox.core.problems import Unavailable
-from signalbox.mailboxes.model.messages import header_path
 from signalbox.payloads.limits import LIMITS
-from signalbox.payloads.model import OF_TASKS, PREFIX, REMOVALS
+from signalbox.payloads.model import OF_TASKS, OWNER, PREFIX, REMOVALS
 
 WALK = "payload_walks/last"
 """The path of the record with the walk's place: the key of the last payload that it has seen, and when it continues."""
@@ -53,8 +53,13 @@ def remove_ended(ports: Ports, payloads: PayloadStore, out_of_time: OutOfTime) -
             break
         assert record.data is not None, "a query finds only records that exist"
         try:
-            deleted += delete_below(payloads, record.data[PREFIX], out_of_time)
-            if not payloads.list(record.data[PREFIX], "", 1):
+            if OWNER in record.data:
+                deleted += delete_replaced(ports, payloads, record.data[PREFIX], record.data[OWNER])
+                is_done = True
+            else:
+                deleted += delete_below(payloads, record.data[PREFIX], out_of_time)
+                is_done = not payloads.list(record.data[PREFIX], "", 1)
+            if is_done:
                 ports.store.commit([Delete(record.path, record.guard)])
         except (Conflict, Unavailable) as error:
             ports.log.info("payloads left to a later sweep", place=record.data[PREFIX], reason=str(error))
@@ -72,15 +77,28 @@ def delete_below(payloads: PayloadStore, prefix: str, out_of_time: OutOfTime) ->
     return deleted
 
 
+def delete_replaced(ports: Ports, payloads: PayloadStore, prefix: str, owner: str) -> int:
+    """Delete the payloads below `prefix` that the record of their owner does not name any more. Return their number.
+
+    The keys of later revisions stay: a commit may be about to name them.
+    """
+    [read] = ports.store.read(owner)
+    revision = (read.data or {}).get("revision", 0)
+    keys = [each.key for each in payloads.list(prefix, "", LIMITS.payload_page)]
+    past = [key for key in keys if int(incarnation_of(key)) <= revision and not is_held(key, read.data)]
+    if past:
+        payloads.delete(past)
+    return len(past)
+
+
 # --- the collector ---
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The payloads of one incarnation of an owner, among those of a page of the walk."""
+    """The payloads of an owner, among those of a page of the walk."""
 
     owner: str
-    incarnation: str
     keys: Sequence[str]
 
 
@@ -108,10 +126,9 @@ def collect_page(ports: Ports, payloads: PayloadStore, page: Sequence[StoredPayl
     """Delete the payloads of a page that nothing names. Return their number."""
     keys = [each.key for each in page if is_of_past_task(each, now)]
     groups = list(old_groups(page, now))
-    reads = ports.store.read(*(header_path(group.owner) for group in groups)) if groups else ()
+    reads = ports.store.read(*(group.owner for group in groups)) if groups else ()
     for group, read in zip(groups, reads, strict=True):
-        if not is_held(group.incarnation, read.data):
-            keys += group.keys
+        keys += [key for key in group.keys if not is_held(key, read.data)]
     if keys:
         payloads.delete(keys)
         ports.log.info("payloads without an owner deleted", count=len(keys))
@@ -124,17 +141,22 @@ def is_of_past_task(payload: StoredPayload, now: datetime) -> bool:
     return payload.key.startswith(f"{OF_TASKS}/") and ends_at < now
 
 
-def is_held(incarnation: str, header: object) -> bool:
-    """Return whether an owner's record is of the incarnation that has stored a payload."""
-    return isinstance(header, dict) and header.get("incarnation") == incarnation
+def is_held(key: str, record: Mapping[str, Any] | None) -> bool:
+    """Return whether an owner needs a payload: its record is of the incarnation that has stored it, or names it."""
+    return record is not None and (record.get("incarnation") == incarnation_of(key) or key in str(record))
+
+
+def incarnation_of(key: str) -> str:
+    """Return the first part of a payload's place."""
+    return key.split("/")[2]
 
 
 def old_groups(page: Sequence[StoredPayload], now: datetime) -> Iterator[Group]:
-    """Iterate over the payloads of owners that are older than a day, by owner and incarnation."""
+    """Iterate over the payloads of owners that are older than a day, by owner."""
     oldest = now - timedelta(seconds=LIMITS.payload_collected_seconds)
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for payload in page:
         if payload.owner and payload.created_at < oldest:
-            groups.setdefault((payload.owner, payload.key.split("/")[2]), []).append(payload.key)
-    for (owner, incarnation), keys in groups.items():
-        yield Group(owner, incarnation, keys)
+            groups.setdefault(payload.owner, []).append(payload.key)
+    for owner, keys in groups.items():
+        yield Group(owner, keys)

@@ -98,7 +98,7 @@ def acquire_from_rate(ports: Ports, request: Request, name: RateName) -> Respons
 
     While tasks wait for permits, none is granted here, because they were first.
     """
-    asked = AcquireRequest.from_request(request.json_object(), id=request.header("Idempotency-Key") or "")
+    asked = AcquireRequest.from_request(request.json_object(), id=request.caller_key)
     answer = service.acquire(ports, name, asked)
     headers = {} if answer.granted else {"Retry-After": str(ceil(answer.retry_after_seconds))}
     return Response(200, AcquiredShown.of(answer), headers)
@@ -115,7 +115,7 @@ def acquire_from_rate(ports: Ports, request: Request, name: RateName) -> Respons
 )
 def wait_for_rate(ports: Ports, request: Request, name: RateName) -> Response:
     """Run a task when its permits are granted, in the order of the waits."""
-    id_ = request.header("Idempotency-Key") or ports.store.new_id()
+    id_ = request.caller_key or ports.store.new_id()
     wanted = RateWaitRequest.from_request(request.json_object(), id=id_)
     check_calls(request, continuation=wanted.continuation)
     waiting = service.wait(ports, name, wanted)

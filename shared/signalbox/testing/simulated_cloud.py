@@ -129,6 +129,7 @@ class FunctionTable:
         timeouts = {name: each.timeout_seconds for name, each in self._catalogue.functions.items()}
         chosen = replace(chosen, timeouts={**timeouts, **chosen.timeouts})
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
+        chosen = replace(chosen, elsewhere=self._catalogue.elsewhere)
         chosen = replace(chosen, parts=frozenset(self._catalogue.parts))
         chosen = replace(chosen, payloads="memory" if self._catalogue.payloads else "")
         classes = {**self._catalogue.object_classes, **self._classes}

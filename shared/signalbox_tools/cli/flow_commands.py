@@ -431,15 +431,16 @@ def replay_run(
     if not all_running and (flow is None or id is None):
         raise click.UsageError("Name a run, FLOW ID, or write --all-running.")
     try:
-        with opened(**place) as client, flow_replay.knowing_the_catalogue():
+        environment = place["environment"]
+        with opened(**place) as client, flow_replay.knowing_the_catalogue(environment):
             if all_running:
-                known = flow_replay.flows_of(function)
-                chosen = known if flow is None else {flow: flow_replay.flow_of(function, flow)}
+                known = flow_replay.flows_of(function, environment)
+                chosen = known if flow is None else {flow: flow_replay.flow_of(function, flow, environment)}
                 return _check_all(flow_replay.replay_all(client, function, chosen))
             assert flow is not None, "checked above"
             assert id is not None, "checked above"
             log = client.flow(function, flow).run(id).whole_log()
-            click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow), log, stop=debug)))
+            click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow, environment), log, stop=debug)))
     except (AssertionError, CatalogueError, LookupError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
     return None

@@ -28,19 +28,26 @@ READS_AT_ONCE = 8
 """The number of logs that are read at once."""
 
 
-def flow_of(function: str, name: str) -> "Flow[Any, Any]":
+def flow_of(function: str, name: str, environment: str = "") -> "Flow[Any, Any]":
     """Load a function of the catalogue and return its flow. Raises `CatalogueError` and `LookupError`."""
-    flows = flows_of(function)
+    flows = flows_of(function, environment)
     if name not in flows:
         raise LookupError(f"{function} has no flow {name!r}. It has: {', '.join(sorted(flows)) or 'none'}.")
     return flows[name]
 
 
-def flows_of(function: str) -> "Mapping[str, Flow[Any, Any]]":
-    """Load a function of the catalogue and return its flows by name. Raises `CatalogueError` and `LookupError`."""
+def flows_of(function: str, environment: str = "") -> "Mapping[str, Flow[Any, Any]]":
+    """Load a function of the catalogue and return its flows by name.
+
+    The environment names the database of its runs. Raises `CatalogueError` and `LookupError`.
+    """
     from signalbox.flows.api.runs import Flow
 
-    functions = reading.load().functions
+    catalogue = reading.load(database=reading.database_in(environment))
+    if (database := catalogue.elsewhere.get(function)) is not None:
+        where = ".".join(filter(None, (environment.partition(".")[0] or "dev", database)))
+        raise LookupError(f"{function} has another database, and so its runs: add -e {where}.")
+    functions = catalogue.functions
     if function not in functions:
         raise LookupError(f"No function {function!r} is in the catalogue. It has: {', '.join(sorted(functions))}.")
     before = set(sys.modules)
@@ -50,11 +57,11 @@ def flows_of(function: str) -> "Mapping[str, Flow[Any, Any]]":
 
 
 @contextmanager
-def knowing_the_catalogue() -> Iterator[None]:
-    """Let the code find the flows and the classes of all functions of the project, as it does in a deployment."""
+def knowing_the_catalogue(environment: str = "") -> Iterator[None]:
+    """Let the code find the flows and the classes of all functions of a database, as it does in a deployment."""
     from signalbox.adapters import settings
 
-    known, own = reading.load(), settings.settings()
+    known, own = reading.load(database=reading.database_in(environment)), settings.settings()
     flows = {**known.flow_functions, **own.flow_functions}
     classes = {**known.object_classes, **own.object_classes}
     before = settings.bind(replace(own, flow_functions=flows, object_classes=classes))
@@ -144,9 +151,10 @@ def command_for(function: str, *place: str) -> list[str]:
     return [sys.executable, "-m", "signalbox_tools", "flows", "replay", function, "--all-running", *place]
 
 
-def misfits_of(function: str, root: Path) -> str:
+def misfits_of(function: str, root: Path, database: str = "") -> str:
     """Replay all runs of a function on the local stack; return what would be stuck, or an empty text."""
-    done = subprocess.run(command_for(function), cwd=root, capture_output=True, text=True, check=False)  # noqa: S603  (no shell)
+    place = ("-e", f"dev.{database}") if database else ()
+    done = subprocess.run(command_for(function, *place), cwd=root, capture_output=True, text=True, check=False)  # noqa: S603  (no shell)
     return done.stdout.strip() if done.returncode == MISFITS_STATUS else ""
 
 

@@ -143,13 +143,19 @@ def test(arguments: tuple[str, ...]) -> int:
 
 
 @cli.command("tasks-emulator")
-@click.option("--port", default=8123, show_default=True, help="Port of gRPC.")
-@click.option("--rest-port", type=int, help="Port of REST and of the page; by default the one after PORT.")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("cloud-tasks.sqlite"), show_default=True)
+@click.option("--port", type=click.IntRange(1, 65_534), default=8123, show_default=True, help="Port of gRPC.")
+@click.option("--rest-port", type=click.IntRange(1, 65_535), help="Port of REST and the page; by default PORT + 1.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path("cloud-tasks.sqlite"),
+    show_default=True,
+    help="The file with the queues and tasks, for one emulator at a time; created if it does not exist.",
+)
 @click.option("--queue", "queues", multiple=True, help="NAME or NAME=URL: create it; URL is for tasks without one.")
 @click.option("--project", default="demo-project", show_default=True, help="The project of short names of queues.")
 @click.option("--location", default="us-central1", show_default=True, help="Their location.")
-@click.option("--chaos", default="", help="Faults: twice=0.1,late=0.1,lost=0.1")
+@click.option("--chaos", default="", help="Faults: twice=0.1,late=0.1,reorder=0.1,lose_answers=0.1")
 def tasks_emulator(
     port: int, rest_port: int | None, data: Path, queues: tuple[str, ...], project: str, location: str, chaos: str
 ) -> None:
@@ -244,12 +250,12 @@ def lock(upgrade: bool) -> int:
 @_as_json("Print JSON: a list of {name, files, size_bytes, sha256}.")
 def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
     """Build the zips of the functions NAMES (default: all)."""
-    from signalbox.catalogue.reading import CatalogueError, databases_of, load
+    from signalbox.catalogue.reading import CatalogueError, load_all
     from signalbox_tools.packaging import zip_building
 
     with _refusals(CatalogueError):
         file = catalogue or Project.find().catalogue
-        contents = [load(file, database=each) for each in ("", *databases_of(file))]
+        contents = load_all(file)
         if unknown := sorted(set(names) - {name for each in contents for name in each.functions}):
             raise click.BadParameter(f"not in the catalogue: {', '.join(unknown)}", param_hint="NAMES")
         zips = zip_building.build_all(contents, names, out or contents[0].root / "dist")
@@ -511,14 +517,14 @@ def _still(name: str, text: str) -> None:
     def still(project: str, environment: str, region: str, queues: tuple[str, ...], schedules: tuple[str, ...]) -> None:
         from google.api_core.exceptions import GoogleAPICallError
 
-        from signalbox.catalogue.reading import CatalogueError, load
+        from signalbox.catalogue.reading import CatalogueError, database_in, load
         from signalbox_tools.deploy.programs import CommandFailed, run
         from signalbox_tools.deploy.queue_pauses import Stillness
         from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 
         with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
             place = reachable(project, environment, region) if project else None
-            catalogue = place.catalogue if place else load(database=environment.partition(".")[2])
+            catalogue = place.catalogue if place else load(database=database_in(environment))
             is_chosen = bool(queues or schedules)
             chosen = (
                 _among("queue", catalogue.queues, queues) if is_chosen else tuple(catalogue.queues),
@@ -574,7 +580,7 @@ def _run(
     unchecked = unchecked or os.environ.get("UNCHECKED") == "1"
     with _refusals(Aborted, CommandFailed, CatalogueError):
         first = target_of(*place)
-        for target in (first, *(deployment_target.databases_below(first) if databases else ())):
+        for target in deployment_target.in_order(first) if databases else (first,):
             if databases and target is not first:
                 click.echo(f"--- the database {target.of_database} ---")
             try:

@@ -67,6 +67,18 @@ def call_object(
             raise click.ClickException(str(error)) from error
 
 
+@objects.command("value")
+@click.argument("function")
+@click.argument("class_name", metavar="CLASS")
+@click.argument("key")
+@click.argument("sha256")
+@of_a_place
+def value_of_object(function: str, class_name: str, key: str, sha256: str, **place: str) -> None:
+    """Print the large state of an object as JSON. The console shows the state by its size and SHA256."""
+    with opened(**place) as client:
+        show(client.object(function, class_name, key).payload(sha256))
+
+
 @objects.command("delete")
 @click.argument("function")
 @click.argument("class_name", metavar="CLASS")

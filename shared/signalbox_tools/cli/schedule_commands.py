@@ -25,10 +25,10 @@ def schedules() -> None:
 def list_schedules() -> None:
     """List the schedules of the catalogue: cron expression, time zone and next time."""
     from signalbox.catalogue.cron import next_time
-    from signalbox.catalogue.reading import load
+    from signalbox.catalogue.reading import load_all
 
     now = datetime.now(UTC)
-    for each in load().schedules.values():
+    for each in (schedule for catalogue in load_all() for schedule in catalogue.schedules.values()):
         at = next_time(each.cron, now, each.time_zone)
         shown = f"next {at:%Y-%m-%d %H:%M} UTC" if at else "never"
         click.echo(visible(f"{each.name}  {each.cron}  {each.time_zone}  {each.function} {each.task}  {shown}"))
@@ -39,7 +39,7 @@ def list_schedules() -> None:
 @of_a_place
 def run_schedule(name: str, **place: str) -> None:
     """Enqueue the task of the schedule NAME now, once more, also if the schedule is paused."""
-    schedule = _of_a_task(name)
+    schedule = _of_a_task(name, place["environment"])
     with opened(**place) as client:
         now = datetime.now(UTC).isoformat()
         click.echo(client.tasks.enqueue(_call(schedule), scheduled_at=now))
@@ -59,7 +59,7 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
     """
     from signalbox.catalogue.cron import times
 
-    schedule, now = _of_a_task(name), datetime.now(UTC)
+    schedule, now = _of_a_task(name, place["environment"]), datetime.now(UTC)
     end = min(time_of(until), now) if until else now
     planned = list(times(schedule.cron, time_of(since), end, schedule.time_zone))
     if not planned:
@@ -76,11 +76,20 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
         )
 
 
-def _of_a_task(name: str) -> "Schedule":
+def _of_a_task(name: str, environment: str) -> "Schedule":
     """Return a schedule of the catalogue that enqueues a task. Raises `ClickException`."""
-    from signalbox.catalogue.reading import load
+    from signalbox.catalogue.reading import database_in, load_all
 
-    known = {each.name: each for each in load().schedules.values() if each.task}
+    chosen = database_in(environment)
+    known: dict[str, Schedule] = {}
+    for catalogue in load_all():
+        own = {each.name: each for each in catalogue.schedules.values() if each.task}
+        if catalogue.database == chosen:
+            known = own
+        elif name in own:
+            where = ".".join(filter(None, (environment.partition(".")[0], catalogue.database)))
+            of = f"the database {catalogue.database}" if catalogue.database else "the first database"
+            raise click.ClickException(f"{name} is a schedule of {of}: add -e {where}")
     if name not in known:
         raise click.ClickException(
             f"The catalogue has no schedule {name!r} of a task. It has: {', '.join(sorted(known)) or 'none'}."

@@ -125,7 +125,7 @@ class Console:
         """Pause or resume the queue or the schedule that the path of a POST names. Return None for other addresses."""
         match path:
             case ["console", "queues", name, ("pause" | "resume") as change] if self.queues:
-                return _changed(self.queues, change, "queue", name, self.catalogue.queues)
+                return _changed(self.queues, change, "queue", name, self.catalogue.shards)
             case ["console", "schedules", name, ("pause" | "resume") as change] if self.schedules:
                 return _changed(self.schedules, change, "schedule", name, self.catalogue.schedules)
         return None
@@ -186,17 +186,18 @@ def map_of(catalogue: Catalogue) -> Mapping[str, Any]:
                 "segment": each.segment,
                 "own": not catalogue.is_of_the_kit(each),
                 "open": each.public or bool(each.auth),
-                **{name: list(getattr(each, name)) for name in ("invoked_by", "enqueues", "tasks", "objects", "flows")},
+                "enqueues": catalogue.shards_of(each.enqueues),
+                **{name: list(getattr(each, name)) for name in ("invoked_by", "tasks", "objects", "flows")},
             }
             for each in functions
         ],
         "queues": [
             {
-                "name": queue.name,
+                "name": name,
                 "dispatches_per_second": queue.dispatches_per_second,
-                "calls": sorted(name for name, queues in catalogue.calling_queues.items() if queue.name in queues),
+                "calls": sorted(called for called, queues in catalogue.calling_queues.items() if queue.name in queues),
             }
-            for queue in catalogue.queues.values()
+            for name, queue in catalogue.shards.items()
         ],
         "triggers": [
             {"name": each.name, "function": each.function, "document": each.document}

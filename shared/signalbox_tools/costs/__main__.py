@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.project import KIT, NotAProject, Project
-from signalbox.catalogue.reading import databases_of, load
+from signalbox.catalogue.project import KIT, NotAProject
+from signalbox.catalogue.reading import load_all
 from signalbox_tools.costs.bill import (
     Line,
     Usage,
@@ -72,8 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _declared() -> Usage:
     """Return no operations, with what the project's catalogue declares, or the defaults if it cannot be read."""
     try:
-        file = Project.find().catalogue
-        catalogues = [load(file, database=each) for each in ("", *databases_of(file))]
+        catalogues = load_all()
     except (CatalogueError, NotAProject, OSError):
         return Usage()
     schedules = sum(len(each.schedules) for each in catalogues)

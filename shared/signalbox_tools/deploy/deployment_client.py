@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from signalbox.catalogue.reading import CatalogueError
 from signalbox_tools import http_client
 from signalbox_tools.deploy import project_facts, token_hosts
 from signalbox_tools.deploy.deployment_target import Target
@@ -38,7 +39,10 @@ class SmokeTestFailed(Exception):
 
 
 class DeploymentClient:
-    """A client of one base URL, which ends in ``/`` or ``/PREFIX-``; `token` returns the token for a function's URL."""
+    """A client of one base URL, which ends in ``/`` or ``/PREFIX-``.
+
+    `token` returns the token for a function's URL, or an empty text for a request without one.
+    """
 
     def __init__(
         self,
@@ -91,7 +95,8 @@ class DeploymentClient:
 
     def _send(self, method: str, path: str, body: Any, *, signed: bool = True) -> httpx.Response:
         function = self._base_url + path.partition("/")[0].partition("?")[0]
-        headers = {"Authorization": f"Bearer {self._token(function)}"} if signed else {}
+        token = self._token(function) if signed else ""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         return self._http.request(method, self._base_url + path, json=body, headers=headers)
 
 
@@ -144,12 +149,16 @@ def tokens_to_call(target: Target, run: Run) -> Callable[[str], str]:
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
     """Return a function that returns an identity token for a URL. Each token is valid for an hour and requested once.
 
-    gcloud prints none for a service account that signed in by Workload Identity Federation, as in GitHub Actions; then
-    IAM generates it.
+    It is empty for an open function, whose code would receive a person's token whole: in front of other functions
+    Cloud Run removes its signature. gcloud prints none for a service account that signed in by Workload Identity
+    Federation, as in GitHub Actions; then IAM generates it. Raises `CommandFailed`.
     """
     kept: dict[str, str] = {}
+    opened = frozenset[str]() if is_service_account(account) else _open_functions(target)
 
     def token(url: str) -> str:
+        if url.removeprefix(target.own_url).removeprefix(target.base_url) in opened:
+            return ""
         key = target.audience(url) if is_service_account(account) else ""
         if key not in kept:
             audience = [f"--audiences={key}"] if key else []
@@ -161,6 +170,14 @@ def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
         return kept[key]
 
     return token
+
+
+def _open_functions(target: Target) -> frozenset[str]:
+    """Return the URL segments of the open functions. Raises `CommandFailed` if the catalogue cannot be read."""
+    try:
+        return frozenset(each.segment for each in target.catalogue.functions.values() if each.open_to_all)
+    except (CatalogueError, OSError) as error:
+        raise CommandFailed(str(error)) from error
 
 
 def _generated(target: Target, account: str, audience: str, run: Run, refusal: str) -> str:

@@ -46,8 +46,9 @@ from signalbox_tools.terminal_text import counted
 
 WORKS = "Everything works."
 FIRST_CALL = """ A call of {name}, whose routes may have further paths:
-  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}{segment}"
+  curl {token}"{base_url}{segment}"
 """
+AS_THE_PERSON = '-H "Authorization: Bearer $(gcloud auth print-identity-token)" '
 FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
 STUCK_RUNS = "guard the change with `flow.patched`, or remove check_runs from the function's entry."
 COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
@@ -130,7 +131,7 @@ class Deployment:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.queues]
+        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.shards]
         for other in databases_below(self.target):
             self.say(
                 f"The database {other.of_database} has a separate deployment: signalbox destroy -e {other.environment}"
@@ -276,7 +277,10 @@ class Deployment:
         catalogue = self.target.catalogue
         for_people = [each for each in catalogue.functions.values() if "people" in each.invoked_by]
         called = min(for_people, key=catalogue.is_of_the_kit, default=None)
-        return FIRST_CALL.format(name=called.name, base_url=site.base_url, segment=called.segment) if called else ""
+        if called is None:
+            return ""
+        token = "" if called.open_to_all else AS_THE_PERSON  # an open function's code would receive it whole
+        return FIRST_CALL.format(name=called.name, base_url=site.base_url, segment=called.segment, token=token)
 
     def _preparation(self) -> Preparation:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)

@@ -10,14 +10,14 @@ compare them with the project, or as the addresses that a command calls. `tests/
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from signalbox.catalogue.project import KIT, SETTINGS, Project
-from signalbox.catalogue.reading import Catalogue, Trigger, databases_of, load, url_segment
+from signalbox.catalogue.reading import Catalogue, CatalogueError, Trigger, database_in, databases_of, load, url_segment
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.function_deployments import is_example
 
@@ -66,6 +66,16 @@ class Target:
     def of_database(self) -> str:
         """The database in the entries of the functions that are deployed; empty for functions without one."""
         return self.environment.partition(".")[2]
+
+    @property
+    def first(self) -> "Target":
+        """The deployment of the environment's functions without a database."""
+        return read(self.project, self.environment.partition(".")[0], root=self.root)
+
+    @property
+    def derived_prefix(self) -> str:
+        """The prefix that functions without a database expect: a database's own file may have another one."""
+        return "-".join(filter(None, (self.first.setting("prefix", ""), self.of_database)))
 
     def write_variables(self) -> None:
         """Write the settings of a database's deployment."""
@@ -179,9 +189,13 @@ def read(project: str, environment: str, region: str = "", root: Path | None = N
 
     The region is the given one, or that of the environment's file, or Terraform's default. `root` is the folder of the
     project (None: the project in which the program runs). Raises `NotAProject`, or `CommandFailed` if the environment's
-    file is not a JSON object.
+    file is not a JSON object or its name is not ``NAME`` or ``NAME.DATABASE``.
     """
     root = root or Project.find().root
+    try:
+        database_in(environment)
+    except CatalogueError as error:
+        raise CommandFailed(str(error)) from error
     found = Target(project, environment, region, _settings_of(Project.at(root), environment), root)
     return replace(found, region=region or found.setting("region", REGION_DEFAULT))
 
@@ -192,6 +206,12 @@ def databases_below(target: Target) -> Sequence[Target]:
         return ()
     names = (f"{target.environment}.{each}" for each in databases_of(target.folder.catalogue))
     return [read(target.project, name, target.region, target.root) for name in names]
+
+
+def in_order(first: Target) -> Iterator[Target]:
+    """Iterate over an environment's deployments. Each is read when the one before has kept settings in their file."""
+    yield first
+    yield from databases_below(first)
 
 
 def _settings_of(project: Project, environment: str) -> Mapping[str, Any] | None:

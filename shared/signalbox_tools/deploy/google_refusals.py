@@ -154,7 +154,7 @@ FOR_GOOD = (
         r"(Group|User|group:|user:)\s?\S+ does not exist|Invalid principal|INVALID_MEMBER",
         "A member of `invokers`, `deployers` or `deployer` does not exist.",
         "https://cloud.google.com/iam/docs/troubleshoot-policies",
-        remedy="Correct the address in infra/environments/ENV.tfvars.json, or create the group.",
+        remedy="Correct the address in environments/ENV.tfvars.json, or create the group.",
     ),
     Refusal(
         "start",
@@ -168,7 +168,7 @@ FOR_GOOD = (
         r"queue cannot be created because a queue with this name existed too recently",
         "A queue of this name was deleted. The name stays taken for 3 days (documented) or 7 (reported).",
         "https://cloud.google.com/tasks/docs/deleting-appengine-queues-and-tasks",
-        remedy="Set another prefix in infra/environments/ENV.tfvars.json, or deploy again after 7 days.",
+        remedy="Set another prefix in environments/ENV.tfvars.json, or deploy again after 7 days.",
     ),
     Refusal(
         "database exists",
@@ -176,7 +176,7 @@ FOR_GOOD = (
         "The database exists but is not in Terraform's state: an earlier deployment left it, or you created it.",
         "https://cloud.google.com/firestore/docs/manage-databases",
         remedy='`signalbox adopt` takes it into the state; or set "create_database": false in '
-        "infra/environments/ENV.tfvars.json.",
+        "environments/ENV.tfvars.json.",
     ),
     Refusal(
         "exists",

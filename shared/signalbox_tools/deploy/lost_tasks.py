@@ -12,13 +12,14 @@ unless the person says that nothing waits.
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
 from signalbox.catalogue.parts import PARTS
+from signalbox.core.kit_names import queue_of
 from signalbox.core.ports import Store
 from signalbox.core.problems import Problem, Unavailable
 from signalbox_tools.deploy import project_facts, recorded_tasks
@@ -183,11 +184,11 @@ def _removed_parts(plan: Plan) -> frozenset[str]:
 def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Iterate over queues with the reason to ask for their tasks, and the command that lists these tasks."""
     gone = _by_region(plan, FUNCTION)
-    lost = _by_region(plan, QUEUE)
+    lost = _by_region(plan, QUEUE, left=_shards_left(plan))
     accounts = sorted(each["email"] for name, each in plan.lost_values.items() if QUEUE_ACCOUNT.fullmatch(name))
     for region in sorted(gone.keys() | lost.keys() | ({target.region} if accounts else set())):
         services, queues = sorted(gone.get(region, ())), lost.get(region, set())
-        own = {*map(target.service, target.catalogue.queues), *queues}
+        own = {*map(target.service, target.catalogue.shards), *queues}
         found = project_facts.queues(target, run, region)
         for queue in sorted(own if found is None else found & own):  # a queue that is not read has a warning
             where = (f"--queue={queue}", f"--location={region}", f"--project={target.project}")
@@ -204,10 +205,21 @@ def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str,
                 yield queue, f"for {', '.join(services)}", command
 
 
-def _by_region(plan: Plan, kind: re.Pattern[str]) -> dict[str, set[str]]:
-    """Return the names of the lost resources of a kind, by region."""
+def _shards_left(plan: Plan) -> frozenset[str]:
+    """Return the addresses of the shards that a plan gives up while their queue stays.
+
+    They are kept, as all queues are, and deliver the rest of their tasks with the account and to the functions of the
+    queue, which stay.
+    """
+    kept = {found[1] for each in plan.kept if (found := QUEUE.fullmatch(each))}
+    lost = {each: found[1] for each in plan.lost_values if (found := QUEUE.fullmatch(each))}
+    return frozenset(address for address, name in lost.items() if queue_of(name) in kept)
+
+
+def _by_region(plan: Plan, kind: re.Pattern[str], left: Collection[str] = ()) -> dict[str, set[str]]:
+    """Return the names of the lost resources of a kind, by region, without those at the addresses `left`."""
     found: dict[str, set[str]] = {}
     for address, values in plan.lost_values.items():
-        if kind.fullmatch(address):
+        if kind.fullmatch(address) and address not in left:
             found.setdefault(values["location"], set()).add(values["name"])
     return found

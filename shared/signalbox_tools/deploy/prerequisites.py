@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from signalbox.catalogue.project import SETTINGS
 from signalbox_tools.catalogue_lock import has_kit_account
 from signalbox_tools.deploy import deployed_place
-from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.deployment_target import Target, databases_below
 from signalbox_tools.deploy.project_facts import Facts
 
 TERRAFORM_MIN = (1, 9)  # infra/versions.tf: its validations look at more than one variable
@@ -46,7 +46,9 @@ def missing(target: Target, facts: Facts) -> list[Missing]:
     ready = [*missing_access(target, facts), *_bootstrap(target, facts)]
     if moved := list(_moved(target, facts)):  # everything else would be compared with another place
         return [*ready, *moved]
-    return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
+    apart = () if facts.catalogue_error else _apart(target)
+    named = (*_names(target, facts), *apart, *_clashes(target, facts))
+    return [*ready, *_place(target, facts), *named, *_database(target, facts)]
 
 
 def missing_access(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -179,14 +181,46 @@ def _moved(target: Target, facts: Facts) -> Iterator[Missing]:
     found = {
         region
         for (region, name), labels in facts.elsewhere.items()
-        if name in names and {key: labels.get(key) for key in ours} == ours
+        if name in names and {key: labels.get(key, "") for key in ours} == ours
     }
     if found and not names & (facts.functions or {}).keys():
         yield Missing(*deployed_place.other_region(target, min(found)))
 
 
 def _labels_of(target: Target) -> dict[str, str]:
-    return {"app": "signalbox", "environment": target.setting("environment", target.environment)}
+    purpose = target.setting("environment", target.environment)
+    return {"app": "signalbox", "environment": purpose, "database": target.of_database}
+
+
+def _apart(target: Target) -> Iterator[Missing]:
+    """Report settings with which the databases of an environment would not be separate, or not reach each other."""
+    first = target.first
+    for other in (first, *databases_below(first)):
+        if other.environment != target.environment and other.database == target.database:
+            yield Missing(
+                f"{target.environment} and {other.environment} have the same database, {target.database}: their "
+                "functions would not be separated.",
+                f"Change database in {target.own_file} or {other.own_file}",
+            )
+    if not target.of_database:
+        return
+    prefix, own_prefix = target.setting(deployed_place.PREFIX, ""), target.derived_prefix
+    region = first.setting(deployed_place.REGION, target.region)
+    for name, value, own in (
+        (deployed_place.PREFIX, prefix, own_prefix),
+        (deployed_place.REGION, target.region, region),
+    ):
+        if value != own:
+            yield Missing(
+                f"The {name} of {target.environment} is {value!r}, and {own!r} follows from {first.environment}: its "
+                "functions would call other addresses, and accounts with other names could call these functions.",
+                f"Remove {name} from {target.own_file} and from the command",
+            )
+    if target.setting("domain_only", False) and target.catalogue.invokers_elsewhere:
+        yield Missing(
+            f"{target.own_file} has domain_only: Google would refuse the calls of functions of {first.environment}.",
+            f"Remove domain_only from {target.own_file}",
+        )
 
 
 def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -198,9 +232,9 @@ def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
     found = facts.functions or {}
     ours = _labels_of(target)
     names = [name for each in facts.declared if (name := target.service(each.name)) in found]
-    taken = [name for name in names if {key: found[name].get(key) for key in ours} != ours]
+    taken = [name for name in names if {key: found[name].get(key, "") for key in ours} != ours]
     purposes = {found[name].get("environment", "") for name in taken if found[name].get("app") == ours["app"]}
-    if taken and len(purposes) == 1 and len(taken) == len(names):
+    if taken and len(purposes) == 1 and purposes != {ours["environment"]} and len(taken) == len(names):
         [purpose] = purposes
         yield Missing(
             f"The functions of {target.environment} are deployed as {purpose}, not as {ours['environment']}: their "

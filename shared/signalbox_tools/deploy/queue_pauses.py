@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from signalbox.core.kit_names import queue_of
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import CommandFailed, Run
 from signalbox_tools.terminal_text import counted
@@ -52,9 +53,11 @@ class Stillness:
             return 0
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*kind, "list", "--format=json") or "[]")
         states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "")) for each in listed}
-        if not own & states.keys():
+        # The shards that the region has: a catalogue with fewer of them leaves the others until they are empty.
+        found = {name for name in states if (queue_of(name) if kind == QUEUES else name) in own}
+        if not found:
             raise CommandFailed(self._absent(kind, own))
-        names = sorted(name for name in own & states.keys() if STATES.get(states[name], states[name]) != wanted)
+        names = sorted(name for name in found if STATES.get(states[name], states[name]) != wanted)
         for name in names:
             self._gcloud(*kind, command, name, "--quiet")
         return len(names)

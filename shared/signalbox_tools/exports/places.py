@@ -11,7 +11,8 @@ from pathlib import Path
 
 from signalbox.adapters.settings import SQLITE, Settings, from_environment
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import load
+from signalbox.catalogue.reading import database_in, databases_of, load
+from signalbox.catalogue.whole_catalogue import closest
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.gcloud_credentials import gcloud_credentials
 from signalbox_tools.deploy.programs import run
@@ -93,21 +94,19 @@ def to_import(folder: Path | None, store: str, environment: str = "") -> Iterato
 
 
 def _folder(path: Path | None, environment: str) -> DataFolder:
-    if path:
-        return DataFolder(path.resolve())
-    own = DataFolder(DataFolder.of(Project.find()).resolve())
-    return DataFolder(own.of_database(database)) if (database := _database_in(environment)) else own
-
-
-def _database_in(environment: str) -> str:
-    return environment.partition(".")[2]
+    own = DataFolder((path or DataFolder.of(Project.find())).resolve())
+    if not (database := database_in(environment)):
+        return own
+    if database not in (known := databases_of(Project.find().catalogue)):
+        raise Refused(f"No function has the database {database!r}{closest(database, known)}")
+    return DataFolder(own.of_database(database))
 
 
 @contextmanager
 def _emulator(data: DataFolder, environment: str) -> Iterator[tuple[Database, Settings]]:
     """Start an emulator with the documents of a folder, and without functions."""
     with installed_emulator().start(data.seed) as running:
-        settings = replace(settings_of(load(database=_database_in(environment))), firestore_emulator=running.host)
+        settings = replace(settings_of(load(database=database_in(environment))), firestore_emulator=running.host)
         data.correct(settings)
         with closing(FirestoreDatabase(settings.project, settings.database, running.host)) as database:
             yield database, settings

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core.kit_names import shard_names
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.scheduler import PAUSED_FILE
 
@@ -24,18 +25,22 @@ def pause(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) 
         _file(stack, schedule).touch()
     settings = from_environment(stack.environment)
     client = queues_client(settings)
-    for queue in queues:
-        client.pause_queue(name=queue_path(settings, queue))
+    for shard in _shards(settings, queues):
+        client.pause_queue(name=queue_path(settings, shard))
 
 
 def resume(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
     """Resume queues, then schedules."""
     settings = from_environment(stack.environment)
     client = queues_client(settings)
-    for queue in queues:
-        client.resume_queue(name=queue_path(settings, queue))
+    for shard in _shards(settings, queues):
+        client.resume_queue(name=queue_path(settings, shard))
     for schedule in schedules:
         _file(stack, schedule).unlink(missing_ok=True)
+
+
+def _shards(settings: Settings, queues: Iterable[str]) -> list[str]:
+    return [shard for queue in queues for shard in shard_names(queue, settings.queue_shards.get(queue, 1))]
 
 
 def _file(stack: RunningStack, schedule: str) -> Path:

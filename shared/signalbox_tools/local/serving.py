@@ -4,9 +4,10 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,10 +18,12 @@ from signalbox.adapters.settings import SQLITE
 from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Schedule, databases_of, load
+from signalbox.catalogue.reading import Schedule, databases_of, load_all
 from signalbox_tools.cli.flow_replay import misfits_of
+from signalbox_tools.local.child_processes import free_port
 from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack, folder_of
+from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal
 from signalbox_tools.local.logs.tracebacks import cut
@@ -72,14 +75,14 @@ def _run(
         data = DataFolder.of(project)
     sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
-    options = _Options(faults, store, synchronous)
+    options = Options(faults, store, synchronous)
     with _files_of_this_user_only(), contextlib.ExitStack() as others:
-        elsewhere: dict[str, str] = {}
+        served: dict[str, str] = {}
         for database in databases_of(project.catalogue):
             other = others.enter_context(_of_database(database, project, data, options, terminal))
-            elsewhere |= other.urls
+            served[database] = other.base_url
             _print_functions(other, f"Serving the database {database}, with its console at {other.base_url}console")
-        stack = options.stack(port, project.state, data, examples=examples, elsewhere=elsewhere)
+        stack = options.stack(port, project.state, data, examples=examples, others=served)
         loop = DevLoop(stack, terminal.announce, misfits=misfits_of)
         loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
         with stack:
@@ -87,7 +90,7 @@ def _run(
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class Options:
     """The options of the stacks of all databases."""
 
     faults: str
@@ -97,26 +100,45 @@ class _Options:
     def stack(self, port: int | None, folder: Path, data: Path | None, **more: Any) -> Stack:
         return Stack(port, folder, self.faults, data=data, store=self.store, synchronous=self.synchronous, **more)
 
+    def of_database(self, database: str, project: Project, data: Path | None) -> Stack:
+        """Return the stack of the functions of a database, at the port of its last one. Raises `StackError`."""
+        kept = DataFolder(data).of_database(database) if data else None
+        port = (DataFolder(kept).port if kept else None) or free_port()
+        try:
+            return self.stack(port, folder_of(project, database), kept, database=database)
+        except OSError as error:
+            raise StackError(
+                f"The port {port}, at which the database {database} is served, is taken ({error.strerror}), and stored "
+                "tasks call it: end the program that has it, or delete the data: signalbox data clear"
+            ) from error
+
 
 @contextlib.contextmanager
 def _of_database(
-    database: str, project: Project, data: Path | None, options: _Options, terminal: Terminal
+    database: str, project: Project, data: Path | None, options: Options, terminal: Terminal
 ) -> Iterator[Stack]:
     """Serve the functions of another database, reload them when they change, and show their logs."""
-    kept = DataFolder(data).of_database(database) if data else None
-    port = DataFolder(kept).port if kept else None
-    stack = options.stack(port, folder_of(project, database), kept, database=database)
-    loop = DevLoop(stack, terminal.announce)
+    stack = options.of_database(database, project, data)
+    loop = DevLoop(stack, terminal.announce, misfits=misfits_of, database=database)
     loop.watch()
     with stack:
         follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
         follower.start()
         loop.start()
+        kept_thread(database, partial(announce_end, stack, database, terminal.announce)).start()
         try:
             yield stack
         finally:
             loop.stop()
             follower.stop()
+
+
+def announce_end(stack: Stack, database: str, announce: Callable[[str, str], None]) -> None:
+    """Wait until a database's stack ends, and announce it if a service has failed. The other stacks continue."""
+    try:
+        stack.wait()
+    except StackError as error:
+        announce(f"the database {database} is served no longer, so start `signalbox dev` again: {error}", error.trace)
 
 
 def _print_functions(stack: Stack, heading: str) -> None:
@@ -161,7 +183,7 @@ def schedule_lines(schedules: Iterable[Schedule], now: datetime) -> Iterator[str
 
 def _print_schedules() -> None:
     """Print when the schedules of the project run. Those of the kit are left out."""
-    own = [each for each in load().schedules.values() if each.task]
+    own = [each for catalogue in load_all() for each in catalogue.schedules.values() if each.task]
     for number, line in enumerate(schedule_lines(own, datetime.now(UTC))):
         sys.stdout.write(f"{'          ' if number else 'Schedules:'} {line}\n")
     if own:

@@ -15,7 +15,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,7 +64,7 @@ class Stack:
       catalogue.
     - `examples` is whether it serves the kit's examples, which the repository has.
     - `database` chooses the functions whose entries name it. If it is empty, these are the functions without one.
-    - `elsewhere` has the addresses of functions of other databases, which other stacks serve.
+    - `others` has the base URLs of the stacks that serve other databases.
     - `data` is a folder that keeps documents, queues and events for the next stack. If None, the data ends with this
       stack.
     - `store` is ``sqlite`` or ``emulator``. If it is empty, the environment's variable ``STORE`` is used, and without
@@ -89,7 +88,7 @@ class Stack:
         *,
         examples: bool = True,
         database: str = "",
-        elsewhere: Mapping[str, str] | None = None,
+        others: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder.resolve()
         self.store = chosen_store(store or os.environ.get("STORE", ""))
@@ -99,10 +98,10 @@ class Stack:
         catalogue = catalogue or Project.find().catalogue
         content = catalogues.load(catalogue, examples=examples, database=database)
         check(content)
-        settings = replace(settings or settings_of(content), elsewhere=elsewhere or {})
+        settings = settings or settings_of(content)
         self._data = DataFolder(data.resolve()) if data else None
         places = (catalogue.resolve(), content, self.folder, self._data, emulator)
-        self._layout = plan(*places, settings, port, chaos, level)
+        self._layout = plan(*places, settings, port, chaos, level, others)
         listed = services(self._layout)
         self.service_names = tuple(service.name for service in listed)
         self._supervisor = Supervisor(listed, self.folder)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import PurePosixPath
 
-from signalbox.catalogue.declared_in_code import parsed
+from signalbox.catalogue.source_file import parsed
 from signalbox_tools.packaging.imported_modules import LIBRARY, PackagingError, Reference, references
 
 REMOVED_FROM_PYTHON = frozenset(

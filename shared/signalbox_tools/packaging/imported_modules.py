@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.declared_in_code import parsed
 from signalbox.catalogue.project import KIT, PACKAGES
+from signalbox.catalogue.source_file import parsed
 from signalbox.core.lazy_names import homes_of
 
 LIBRARY = "signalbox"

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox.catalogue.declared_in_code import parsed
 from signalbox.catalogue.project import REQUIREMENTS, own_files
 from signalbox.catalogue.reading import Function
+from signalbox.catalogue.source_file import parsed
 from signalbox_tools.packaging.function_checks import check
 from signalbox_tools.packaging.imported_modules import LIBRARY, PackagingError, library_files
 from signalbox_tools.packaging.requirements import joined, locked_packages

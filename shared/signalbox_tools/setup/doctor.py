@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, load_all
 from signalbox.catalogue.version import VERSION
 from signalbox_tools.catalogue_lock import lock_of, text_of
 from signalbox_tools.local.store import firestore_emulator
@@ -61,7 +61,7 @@ def _of(project: Project) -> Iterator[Finding]:
     if project.own:
         yield _names(project)
     try:
-        catalogues = [load(project.catalogue, database=each) for each in ("", *databases_of(project.catalogue))]
+        catalogues = load_all(project.catalogue)
     except (CatalogueError, OSError) as error:
         yield Finding("catalogue", str(error), well=False)
         return

@@ -22,6 +22,7 @@ import yaml
 
 import signalbox
 from signalbox.core.problems import Problem
+from signalbox_tools.console.actions import ACTIONS
 from signalbox_tools.costs.bill import Usage, bill_of, dollars, load_prices, load_rows, money_range, month_of, total
 from signalbox_tools.deploy.google_refusals import TABLE as REFUSALS
 from signalbox_tools.setup import api_description, client_types
@@ -136,7 +137,7 @@ def cost_tables() -> str:
             (row["operation"], *(str(row.get(name.replace(" ", "_"), 0)) for name in head[1:]))
             for row in part["rows"].values()
         ]
-        parts.append(f"### {part['title']}\n\n{_table(head, rows)}")
+        parts.append(f"## {part['title']}\n\n{_table(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -265,6 +266,12 @@ def refusals() -> str:
     return _table(("refusal", "it means", "seconds to wait", "to do otherwise"), rows)
 
 
+def console_actions() -> str:
+    """Return the table of the console's buttons: each one's call and effect."""
+    rows = [(each.title, f"`{each.method} {each.path}`", each.effect) for each in ACTIONS.values()]
+    return _table(("button", "call", "effect"), rows)
+
+
 PROTOCOLS = sorted(path.stem for path in (PROJECT / "docs" / "protocols").glob("*.md") if path.stem != "README")
 CLAUSE = re.compile(r'^#+ +`?([\w-]+)|<a (?:id|name)="([\w-]+)"', re.MULTILINE)
 
@@ -337,17 +344,18 @@ def _sized(size: tuple[int, ...]) -> tuple[str, str, str]:
 
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "calls": ("docs/http.md", calls),
-    "problems": ("docs/http.md", problem_types),
+    "calls": ("docs/reference/calls.md", calls),
+    "problems": ("docs/reference/problems.md", problem_types),
     "refusals": ("infra/README.md", refusals),
     "sizes": ("docs/deployment.md", environment_sizes),
-    "limits": ("docs/limits.md", limit_tables),
-    "costs": ("docs/costs.md", cost_tables),
+    "limits": ("docs/reference/limits.md", limit_tables),
+    "costs": ("docs/reference/costs.md", cost_tables),
+    "actions": ("docs/reference/console.md", console_actions),
     "bills": ("docs/costs.md", bills),
     "copies": ("docs/costs.md", copies),
     "licences": ("SECURITY.md", licences),
     "names": ("docs/README.md", public_names),
-    **{f"faults of {page}": (f"docs/protocols/{page}.md", partial(planted_faults, page)) for page in PROTOCOLS},
+    **{f"faults of {page}": ("docs/reference/faults.md", partial(planted_faults, page)) for page in PROTOCOLS},
 }
 """Each table's page and the function that generates it."""
 

@@ -10,6 +10,7 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.function_entries import NAME, url_segment
 from signalbox.catalogue.parts import FUNCTIONS as OF_THE_KIT
 from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import joins_a_database
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
 from signalbox_tools.packaging.imported_modules import LEFT_BEHIND, LIBRARY
 from signalbox_tools.setup.new_function_templates import CannotMake, files, taken_by
@@ -87,6 +88,8 @@ def _check(name: str, project: Project, text: str, catalogue: catalogues.Catalog
         raise CannotMake(f"{name}: the kit has a function of this name; choose another")
     if name in catalogue.functions or name in catalogue.elsewhere:
         raise CannotMake(f"{name}: the catalogue already has a function of this name; choose another")
+    if database := joins_a_database(name, {catalogue.database, *catalogue.elsewhere.values()}):
+        raise CannotMake(f"{name}: names of the database {database} begin with {database}-; choose another")
     folder = next(iter(files(name, project))).parent
     if (name in TAKEN and not project.own) or (folder.exists() and not _begun(name, project)):
         raise CannotMake(f"{name}: a folder of this name exists; choose another")

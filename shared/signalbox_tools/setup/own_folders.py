@@ -19,7 +19,7 @@ def own_folders(catalogue: catalogues.Catalogue) -> list[str]:
 def main() -> int:
     try:
         file = Project.find().catalogue
-        all_of = [catalogues.load(file, database=each) for each in ("", *catalogues.databases_of(file))]
+        all_of = catalogues.load_all(file)
         sys.stdout.write(" ".join(sorted({folder for each in all_of for folder in own_folders(each)})) + "\n")
     except (catalogues.CatalogueError, OSError) as error:
         sys.stderr.write(f"{error}\n")

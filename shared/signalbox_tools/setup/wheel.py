@@ -12,6 +12,7 @@ FILES = (
     "openapi.yaml",
     "docs/*",
     "docs/protocols/*.md",
+    "docs/reference/*.md",
     "examples/*/README.md",
     "infra/README.md",
     "functions/requirements.txt",

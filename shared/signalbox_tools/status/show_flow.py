@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from signalbox.catalogue.reading import Catalogue, load, url_segment
+from signalbox.catalogue.reading import Catalogue, database_in, load, url_segment
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.status.base_url import Absent, Get, getter
 from signalbox_tools.status.flow_drawing import drawn
@@ -21,7 +21,7 @@ def drawing(run_: str, place: Target | None, environment: str = "") -> Iterator[
     Raises `Absent`, `NoStack`, `CommandFailed`, `SmokeTestFailed` or `OSError`.
     """
     get = getter(place, "There is no such run.", environment)
-    catalogue = place.catalogue if place else load(database=environment.partition(".")[2])
+    catalogue = place.catalogue if place else load(database=database_in(environment))
     return lines_of(run_, catalogue, get, datetime.now(UTC))
 
 

@@ -133,13 +133,10 @@ def test_a_batch_line_has_the_processor_time_of_each_part() -> None:
     assert batches.growth([run, batches.BatchTime(10_000, 20.0, {})]) == pytest.approx(1.0)
 
 
-def test_the_bench_has_queues_for_units_in_addition_to_the_catalogues(tmp_path: Path) -> None:
-    path, names = batches.catalogue_with(tmp_path, 3)
-    catalogue = catalogues.load(path)
-    assert names == ["tasks", "tasks-2", "tasks-3"]
+def test_the_queue_of_units_has_as_many_shards_as_the_bench_is_given(tmp_path: Path) -> None:
+    catalogue = catalogues.load(batches.catalogue_with(tmp_path, 3))
     assert catalogue.functions["bare_task"].invoked_by == ("queue",)
-    assert set(names) <= catalogue.calling_queues["quilt"]
-    assert {catalogue.queues[name].dispatches_per_second for name in names} == {500}
+    assert catalogue.shards_of(["tasks"]) == ["tasks", "tasks-2", "tasks-3"]
 
 
 def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import base64
-import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import httpx
 import pytest
 from google.auth import jwt
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2
-from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport, CloudTasksRestTransport
 
 from signalbox_tools.local.child_processes import free_ports
-from tests.emulator.cloud_tasks.local_cloud_tasks import Worker, serving
+from tests.emulator.cloud_tasks.started_emulator import Emulator, started
 from tests.emulator.polling_until import eventually
 
 if TYPE_CHECKING:
@@ -33,49 +30,6 @@ pytestmark = pytest.mark.slow
 PLACE = "projects/demo-project/locations/us-central1"
 QUEUE = f"{PLACE}/queues/mail"
 HOUR = timedelta(hours=1)
-
-
-class Emulator:
-    def __init__(self, folder: Path, worker: Worker) -> None:
-        self.folder, self.worker = folder, worker
-        self.port, self.rest_port = free_ports(2)
-        self.base = f"http://127.0.0.1:{self.rest_port}"
-        self.process: subprocess.Popen[str]
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "signalbox_tools", "tasks-emulator", f"--port={self.port}"]
-        command += [f"--rest-port={self.rest_port}", f"--queue=mail={self.worker.url('default')}"]
-        self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert "REST and a page on" in self.process.stdout.readline()
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        return httpx.request(method, f"{self.base}{path}", json=body, headers=headers).raise_for_status().json()
-
-    def advance(self, seconds: float) -> None:
-        self.call("POST", "/emulator/clock", {"advance_seconds": seconds})
-
-    def by_grpc(self) -> tasks_v2.CloudTasksClient:
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
-        return tasks_v2.CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
-
-    def by_rest(self) -> tasks_v2.CloudTasksClient:
-        host = f"127.0.0.1:{self.rest_port}"
-        transport = CloudTasksRestTransport(host=host, url_scheme="http", credentials=AnonymousCredentials())
-        return tasks_v2.CloudTasksClient(transport=transport)
-
-
-@contextmanager
-def started(folder: Path) -> Iterator[Emulator]:
-    with serving(Worker()) as worker:
-        emulator = Emulator(folder, worker)
-        emulator.start()
-        yield emulator
-        emulator.kill()
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +85,59 @@ def test_a_token_is_signed_for_the_account_and_the_audience(emulator: Emulator) 
     assert key["alg"] == "RS256"
 
 
+def test_a_task_without_an_address_goes_to_the_queues_target_by_grpc_as_well(emulator: Emulator) -> None:
+    before = len(emulator.worker.of("default"))
+    task = tasks_v2.Task(http_request=tasks_v2.HttpRequest(body=b"by gRPC"))
+    made = emulator.by_grpc().create_task(parent=QUEUE, task=task)
+    assert made.http_request.url == emulator.worker.url("default")
+    assert eventually(lambda: len(emulator.worker.of("default")) == before + 1)
+
+
 def test_firebases_request_without_a_version_and_an_address_goes_to_the_queues_target(emulator: Emulator) -> None:
     body = base64.b64encode(b'{"data": 1}').decode()
     task = {"task": {"httpRequest": {"url": "", "body": body, "headers": {"Content-Type": "application/json"}}}}
     emulator.call("POST", f"/{QUEUE}/tasks", task)
-    assert eventually(lambda: [call.body for call in emulator.worker.of("default")] == [b'{"data": 1}'])
+    assert eventually(lambda: b'{"data": 1}' in [call.body for call in emulator.worker.of("default")])
+
+
+def test_a_task_without_an_address_in_a_queue_without_a_target_is_refused_with_the_option(emulator: Emulator) -> None:
+    emulator.call("POST", f"/v2/{PLACE}/queues", {"name": f"{PLACE}/queues/untargeted"})
+    refused = httpx.post(f"{emulator.base}/{PLACE}/queues/untargeted/tasks", json={"task": {"httpRequest": {}}})
+    assert refused.status_code == 400
+    assert "--queue untargeted=http://" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "mask", ["rateLimits.maxDispatchesPerSecond", "rate_limits.max_dispatches_per_second", "rateLimits"]
+)
+def test_a_mask_is_read_as_json_and_as_protobuf_write_it(emulator: Emulator, mask: str) -> None:
+    before = emulator.call("PATCH", f"/v2/{QUEUE}", {"rateLimits": {"maxDispatchesPerSecond": 400}})
+    assert before["rateLimits"]["maxDispatchesPerSecond"] == 400
+    changed = emulator.call(
+        "PATCH",
+        f"/v2/{QUEUE}?updateMask={mask}",
+        {"rateLimits": {"maxDispatchesPerSecond": 500}, "retryConfig": {"maxAttempts": 3}},
+    )
+    assert (changed["rateLimits"]["maxDispatchesPerSecond"], changed["retryConfig"]["maxAttempts"]) == (500, 100)
+
+
+@pytest.mark.parametrize("kind", ["grpc", "rest"])
+def test_an_update_of_a_queue_that_does_not_exist_creates_it(emulator: Emulator, kind: str) -> None:
+    client = emulator.by_grpc() if kind == "grpc" else emulator.by_rest()
+    name = f"{PLACE}/queues/updated-{kind}"
+    client.update_queue(queue=tasks_v2.Queue(name=name, rate_limits={"max_dispatches_per_second": 7}))
+    assert client.get_queue(name=name).rate_limits.max_dispatches_per_second == 7
+    client.delete_queue(name=name)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\xff\xfe{", b"[" * 200_000, b'{"task":' * 20_000 + b"1" + b"}" * 20_000, b"{" + b" " * 11_000_000],
+    ids=["not UTF-8", "deep list", "deep object", "more than 10 MiB"],
+)
+def test_a_body_that_cannot_be_read_is_the_callers_mistake(emulator: Emulator, body: bytes) -> None:
+    refused = httpx.post(f"{emulator.base}/v2/{QUEUE}/tasks", content=body)
+    assert (refused.status_code, refused.json()["error"]["status"]) == (400, "INVALID_ARGUMENT")
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,11 @@ def test_firebases_request_without_a_version_and_an_address_goes_to_the_queues_t
         ("POST", f"/v2/{QUEUE}/tasks", {"task": {"httpRequest": {"url": "ftp://x"}}}, 400, "INVALID_ARGUMENT"),
         ("POST", f"/v2/{QUEUE}:explode", {}, 501, "UNIMPLEMENTED"),
         ("POST", "/emulator/clock", {"advance_seconds": -1}, 400, "INVALID_ARGUMENT"),
+        ("POST", "/emulator/clock", {"advance_seconds": 1e300}, 400, "INVALID_ARGUMENT"),
+        ("POST", f"/v2/{QUEUE}/tasks", {"task": {"httpRequest": {"body": "not base64!"}}}, 400, "INVALID_ARGUMENT"),
+        ("GET", f"/v2/{QUEUE}/tasks?pageToken=x", None, 400, "INVALID_ARGUMENT"),
+        ("GET", f"/v2/{PLACE}/queues?pageToken=x", None, 400, "INVALID_ARGUMENT"),
+        ("POST", f"/v2/{QUEUE}:getIamPolicy", {}, 501, "UNIMPLEMENTED"),
         ("POST", f"/v2/{PLACE}/queues", {"name": QUEUE}, 409, "ALREADY_EXISTS"),
     ],
 )
@@ -160,7 +167,8 @@ def test_what_is_refused_has_googles_form_of_errors(
 
 @pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Host": "evil.example"}])
 def test_pages_of_other_sites_are_refused(emulator: Emulator, headers: dict[str, str]) -> None:
-    assert httpx.post(f"{emulator.base}/v2/{QUEUE}:purge", json={}, headers=headers).status_code == 403
+    refused = httpx.post(f"{emulator.base}/v2/{QUEUE}:purge", json={}, headers=headers)
+    assert (refused.status_code, refused.json()["error"]["status"]) == (403, "PERMISSION_DENIED")
 
 
 def test_a_killed_emulator_has_lost_nothing(tmp_path: Path) -> None:
@@ -176,6 +184,55 @@ def test_a_killed_emulator_has_lost_nothing(tmp_path: Path) -> None:
         assert eventually(lambda: len(emulator.worker.of("kept")) == 20)
 
 
+def test_a_moved_clock_is_kept_with_the_tasks_that_were_created_by_it(tmp_path: Path) -> None:
+    with started(tmp_path) as emulator:
+        emulator.call("POST", f"/v2/{QUEUE}:pause")
+        emulator.advance(24 * HOUR.total_seconds())
+        emulator.by_grpc().create_task(parent=QUEUE, task=task_to(emulator.worker.url("kept")))
+        emulator.kill()
+        emulator.start()
+        assert emulator.call("GET", "/emulator/clock")["ahead_seconds"] == 24 * HOUR.total_seconds()
+        emulator.call("POST", f"/v2/{QUEUE}:resume")
+        assert eventually(lambda: len(emulator.worker.of("kept")) == 1)  # due now, not in a day
+
+
+def test_a_task_that_runs_while_the_clock_moves_is_delivered_once(emulator: Emulator) -> None:
+    held = emulator.worker.hold = threading.Event()
+    client, name = emulator.by_grpc(), f"{QUEUE}/tasks/held"
+    client.create_task(parent=QUEUE, task=task_to(emulator.worker.url("held"), name=name))
+    assert eventually(lambda: len(emulator.worker.of("held")) == 1)
+    emulator.advance(2 * HOUR.total_seconds())
+    assert client.get_task(name=name).dispatch_count == 1
+    emulator.worker.hold = None
+    held.set()
+    assert eventually(lambda: name not in [each.name for each in client.list_tasks(parent=QUEUE)])
+    assert len(emulator.worker.of("held")) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--data=taken.sqlite"], "another emulator uses this file"),
+        (["--data=text.txt"], "this file is not one of the emulator's"),
+        (["--port=4001", "--rest-port=4001"], "need different ports"),
+        (["--chaos=lost=0.1"], "unknown fault 'lost'"),
+        (["--queue=a b"], "Queue name must be formatted"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_remedy(tmp_path: Path, options: list[str], words: str) -> None:
+    (tmp_path / "text.txt").write_text("these are not tasks, " * 100)
+    taken = sqlite3.connect(tmp_path / "taken.sqlite", isolation_level=None)
+    taken.execute("PRAGMA locking_mode = EXCLUSIVE")
+    taken.execute("BEGIN EXCLUSIVE")
+    ports = [] if "--port=4001" in options else [f"--port={port}" for port in free_ports(1)]
+    command = [sys.executable, "-m", "signalbox_tools", "tasks-emulator", *ports, *options]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    taken.close()
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_the_page_shows_a_waiting_task_and_runs_it(emulator: Emulator, page: Page) -> None:
     client, due = emulator.by_grpc(), datetime.now(UTC) + 1000 * HOUR / 2
     client.create_task(
@@ -189,3 +246,17 @@ def test_the_page_shows_a_waiting_task_and_runs_it(emulator: Emulator, page: Pag
     page.wait_for_selector("text=paused")
     page.locator("main button", has_text="Resume").first.click()
     page.wait_for_selector("text=running")
+
+
+def test_the_page_shows_markup_as_text_and_that_there_are_more_tasks(tmp_path: Path, page: Page) -> None:
+    markup = "<img src=x onerror=document.title='run'>"
+    with started(tmp_path) as emulator:
+        client, due = emulator.by_grpc(), datetime.now(UTC) + HOUR
+        for number in range(51):
+            client.create_task(
+                parent=QUEUE, task=task_to(f"http://127.0.0.1/{number}?{markup.replace(' ', '&')}", schedule_time=due)
+            )
+        page.goto(emulator.base)
+        page.wait_for_selector("text=there are more")
+        assert (page.locator("main tr").count(), page.locator("main img").count()) == (51, 0)
+        assert page.title() == "Cloud Tasks emulator"

@@ -34,7 +34,8 @@ class Served:
     payments: httpx.Client
 
     def store(self, database: str = "") -> SqliteStore:
-        return SqliteStore(self.folder / ".signalbox" / f"data{database}" / "store.sqlite")
+        below = ("databases", database) if database else ()
+        return SqliteStore(Path(self.folder, ".signalbox", "data", *below, "store.sqlite"))
 
     def document(self, key: str, database: str = "") -> Any:
         [read] = self.store(database).read(f"documents/{key}")
@@ -64,7 +65,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_a_function_invokes_one_of_another_database_whose_work_stays_in_that_database(served: Served) -> None:
     assert served.first.post("orders/pay", json={}).status_code == 200
-    eventually(lambda: served.document("a", ".payments") is not None)
+    eventually(lambda: served.document("a", "payments") is not None)
     assert served.document("a") is None
 
 
@@ -77,8 +78,8 @@ def test_each_database_serves_only_its_functions(served: Served) -> None:
 def test_a_record_that_names_a_task_of_the_other_database_is_kept_aside(served: Served) -> None:
     """Written by an attacker who controls a function of the database: the sweeper has the tasks of its own alone."""
     forged = Effect("forged", "tasks", "orders", "ship", {"order": "x"}, "/tasks/ship")
-    served.store(".payments").commit([Put("outbox/forged", to_record([forged]))])
-    kept = eventually(lambda: served.store(".payments").read("outbox_refused/forged")[0].data)
+    served.store("payments").commit([Put("outbox/forged", to_record([forged]))])
+    kept = eventually(lambda: served.store("payments").read("outbox_refused/forged")[0].data)
     assert "the catalogue has no function 'orders'" in kept["reason"]
     assert served.document("shipped") is None
 
@@ -98,10 +99,11 @@ def test_commands_show_the_stack_of_a_database(
 
 def test_all_data_is_cleared_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path)
-    for name in ("data", "data.payments"):
+    for name in ("data", "data/databases/payments", "data.backup"):
         folder = tmp_path / ".signalbox" / name
         folder.mkdir(parents=True)
         (folder / "saved.json").write_text(json.dumps({"port": 1}))
     monkeypatch.chdir(tmp_path)
     assert main(["data", "clear", "--yes"]) == 0
-    assert list((tmp_path / ".signalbox").rglob("saved.json")) == []
+    kept = tmp_path / ".signalbox" / "data.backup" / "saved.json"
+    assert list((tmp_path / ".signalbox").rglob("saved.json")) == [kept], "a copy that somebody made stays"

@@ -23,10 +23,10 @@ def offered(place: deployment_target.Target, answer: str) -> tuple[str | None, l
 
 
 def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: deployment_target.Target) -> None:
-    file = place.root / "infra" / "environments" / "dev.tfvars.json"
-    before = json.loads(file.read_text())
+    file = place.root / "environments" / "dev.tfvars.json"
+    before = dict(place.settings or {})
     assert offered(place, "ops@example.com")[0] == "ops@example.com"
-    assert json.loads(file.read_text()) == before | {"alert_email": "ops@example.com"}
+    assert json.loads(file.read_text()) == {**before, "alert_email": "ops@example.com"}
     assert file.read_text().startswith('{\n  "environment": "dev",\n')
     assert offered(place, "other@example.com") == ("ops@example.com", [])
 
@@ -34,7 +34,7 @@ def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: depl
 def test_no_ends_the_question_and_nothing_leaves_it_open(place: deployment_target.Target) -> None:
     assert (len(offered(place, "")[1]), offered(place, "yes")[0]) == (1, None)
     assert offered(place, "no")[0] is None
-    assert "alert_email" in json.loads((place.root / "infra" / "environments" / "dev.tfvars.json").read_text())
+    assert "alert_email" in json.loads((place.root / "environments" / "dev.tfvars.json").read_text())
     assert offered(place, "ops@example.com") == (None, [])
 
 

@@ -15,6 +15,7 @@ from signalbox_tools.deploy.programs import CommandFailed
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.workspace import INFRA
+from tests.unit.catalogue.test_databases import project
 
 DEV = deployment_target.read(PROJECT, "dev")
 OTHERS_FUNCTION = json.dumps([{"name": f"projects/{PROJECT}/locations/us-central1/functions/dev-sweep", "labels": {}}])
@@ -120,7 +121,7 @@ def test_a_missing_program_is_reported(program: str) -> None:
     ("place", "said"),
     [
         (deployment_target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
-        (deployment_target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars.json"),
+        (deployment_target.read(PROJECT, "nowhere"), "There is no environments/nowhere.tfvars.json"),
         (deployment_target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is not a region"),
         (with_settings(prefix="much-too-long-a-prefix"), "longer than 30 characters: fn-much-too-long-a-prefix-"),
         (with_settings(prefix="Dev_"), "The prefix 'Dev_' is not"),
@@ -129,6 +130,55 @@ def test_a_missing_program_is_reported(program: str) -> None:
 )
 def test_what_cannot_work_is_reported(place: deployment_target.Target, said: str) -> None:
     assert said in refusal(Script(), place)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"database": "signalbox-dev"}, "dev.payments and dev have the same database, signalbox-dev"),
+        ({"prefix": "pay"}, "The prefix of dev.payments is 'pay', and 'dev-payments' follows from dev"),
+        (
+            {"region": "europe-west1"},
+            "The region of dev.payments is 'europe-west1', and 'us-central1' follows from dev",
+        ),
+        ({"domain": "a.example.com", "domain_only": True}, "Google would refuse the calls of functions of dev"),
+    ],
+)
+def test_a_database_has_no_setting_with_which_it_is_not_separate_or_not_reached(
+    own: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    place = of_a_database(tmp_path, {"environment": "dev", "prefix": "dev", "region": "us-central1"}, own)
+    assert said in refusal(Script(), place)
+
+
+def test_the_first_database_of_an_environment_is_not_that_of_another_one(tmp_path: Path) -> None:
+    place = of_a_database(tmp_path, {"environment": "dev", "database": "signalbox-dev-payments"}, {})
+    assert "dev and dev.payments have the same database" in refusal(Script(), place.first)
+
+
+def test_an_environment_and_a_database_with_the_same_names_do_not_take_each_others_functions(tmp_path: Path) -> None:
+    place = of_a_database(tmp_path, {"environment": "dev", "prefix": "dev"}, {})
+    assert "{ database = local.of_database }" in (INFRA / "versions.tf").read_text(), "functions have it as a label"
+    another = OURS.replace("dev-sweep", "dev-payments-sweep")
+    assert "functions of another deployment with the same names: dev-payments-sweep" in refusal(
+        Script(**{FUNCTIONS: another}), place
+    )
+
+
+@pytest.mark.parametrize("environment", ["dev.", ".payments", "dev.a.b", "dev.Payments", "dev.../x"])
+def test_a_name_that_is_no_environments_is_refused(environment: str) -> None:
+    """`dev.` would have the names and settings of dev, and another state: a plan would create all of it again."""
+    with pytest.raises(CommandFailed, match=r"names no environment: write dev, or dev\.payments"):
+        deployment_target.read(PROJECT, environment)
+
+
+def of_a_database(folder: Path, settings: dict[str, Any], own: dict[str, Any]) -> deployment_target.Target:
+    project(folder)
+    for name, content in (("dev", settings), ("dev.payments", own)):
+        file = folder / "environments" / f"{name}.tfvars.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(content))
+    return deployment_target.read(PROJECT, "dev.payments", root=folder)
 
 
 def test_an_existing_database_is_not_replaced_for_another_key() -> None:

@@ -416,6 +416,7 @@ def test_a_plan_names_the_parts_that_it_removes() -> None:
 @pytest.mark.parametrize(
     ("catalogue", "call"),
     [
+        ("functions: {orders: {invoked_by: [people], public: true}}\n", ["http://x/orders"]),
         ("api: [documents]\nfunctions: {orders: {invoked_by: [people]}}\n", ["http://x/orders"]),
         ("api: [documents]\nfunctions: {}\n", ["http://x/documents"]),
         ("functions: {}\n", []),
@@ -433,6 +434,7 @@ def test_the_first_call_is_one_of_a_function_that_is_deployed(
     assert Deployment(project, said.append, lambda _: "y", Script(), NO_WAIT, base_url="http://x/").smoke()
     [works] = [each for each in said if each.startswith("Everything works.")]
     assert re.findall(r'"(http://[^"]+)"', works) == call
+    assert ("Bearer" in works) == bool(call and "public" not in catalogue), "code of an open function would have it"
 
 
 def now() -> datetime:
@@ -753,7 +755,7 @@ def test_a_plan_that_takes_a_protection_off_the_database_is_refused_with_what_to
     steps = Deployment(place, lambda _: None, lambda _: "yes", script, NO_WAIT, base_url="http://x/")
     with pytest.raises(Aborted, match=f"This plan takes {lost} off the database signalbox-prod") as stopped:
         getattr(steps, goal)()
-    assert 'Write this into infra/environments/dev.tfvars.json: "environment": "prod"' in str(stopped.value)
+    assert 'Write this into environments/dev.tfvars.json: "environment": "prod"' in str(stopped.value)
     assert f"update --database=signalbox-prod --project={PROJECT} {flags}" in str(stopped.value)
     assert script.count("terraform apply") == 0
 
@@ -803,7 +805,7 @@ def test_a_deployment_keeps_its_region_in_the_environments_file(place: deploymen
     ("deployed", "remedy"),
     [
         ({"region": "europe-west1", "prefix": "dev"}, r"--region europe-west1 \(make: REGION=europe-west1\)"),
-        ({"region": "us-central1", "prefix": "old"}, 'Set "prefix": "old" in infra/environments/dev.tfvars.json'),
+        ({"region": "us-central1", "prefix": "old"}, 'Set "prefix": "old" in environments/dev.tfvars.json'),
     ],
 )
 def test_another_region_or_prefix_than_the_deployed_one_is_refused_before_it_plans(

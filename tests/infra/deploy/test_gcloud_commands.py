@@ -118,6 +118,31 @@ def test_the_real_gcloud_finds_the_one_task_of_a_removed_function_behind_thirty_
         lost_tasks.refuse_lost_tasks(place, lost, run)
 
 
+def test_a_shard_that_a_plan_gives_up_may_deliver_its_tasks_while_its_queue_stays(
+    place: deployment_target.Target,
+) -> None:
+    """All queues stay in Cloud Tasks. The functions and the account that this one needs stay only with its queue."""
+    script = Script(**{"gcloud tasks queues list": "dev-flows\ndev-flows-2", "gcloud tasks list": "https://x"})
+    assert lost_tasks.refuse_lost_tasks(place, read(without_shard(["no-op"])), script) == []
+    assert script.asked == []
+    with pytest.raises(Aborted, match="dev-flows-2: https://x\n"):
+        lost_tasks.refuse_lost_tasks(place, read(without_shard(["delete"])), script)
+
+
+def without_shard(queue: list[str]) -> dict[str, Any]:
+    """Return a plan that destroys a shard of the queue of flows, and does this with the queue."""
+    actions = {"flows": queue, "flows-2": ["delete"]}
+    return {
+        "resource_changes": [
+            {
+                "address": f'google_cloud_tasks_queue.queue["{name}"]',
+                "change": {"actions": each, "before": {"name": f"dev-{name}", "location": REGION}, "after": None},
+            }
+            for name, each in actions.items()
+        ]
+    }
+
+
 def listed(kind: str, names: Iterable[str]) -> str:
     path = f"projects/{PROJECT}/locations/{REGION}/{kind}/dev-"
     return json.dumps([{"name": path + name.replace("_", "-"), "state": "RUNNING"} for name in names])

@@ -137,9 +137,11 @@ def person(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: 
 
 
 def write_settings(project: Project, **settings: Any) -> None:
-    """Write settings into the file of a project's environment. The folder has a file for each that the kit has."""
-    file = project.folder / "infra" / "environments" / f"{project.environment}.tfvars.json"
-    there = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    """Write settings into the file of a project's environment, which begins as that of the kit, if the kit has one."""
+    file = project.folder / "environments" / f"{project.environment}.tfvars.json"
+    kits = project.folder / "infra" / "environments" / file.name
+    there: dict[str, Any] = next((json.loads(each.read_text("utf-8")) for each in (file, kits) if each.exists()), {})
+    file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(there | settings), "utf-8")
 
 

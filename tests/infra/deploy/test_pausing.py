@@ -79,6 +79,15 @@ def test_what_gcloud_refuses_ends_it(script: Script) -> None:
         stillness(script, print).pause()
 
 
+def test_a_queue_is_paused_with_all_shards_that_the_region_has(script: Script) -> None:
+    named = [
+        f"projects/{PROJECT}/locations/us-central1/queues/{each}" for each in ("dev-flows", "dev-flows-2", "flows-2")
+    ]
+    script.answers["gcloud tasks queues list"] = json.dumps([{"name": each, "state": "RUNNING"} for each in named])
+    Stillness(deployment_target.read(PROJECT, "dev"), ("flows",), (), print, script).pause()
+    assert changes(script) == ["tasks queues pause dev-flows", "tasks queues pause dev-flows-2"]
+
+
 @pytest.mark.parametrize(
     ("options", "changed", "said"),
     [
@@ -110,6 +119,15 @@ def test_the_command_refuses_a_name_that_the_catalogue_lacks(
     assert main(["pause", option, "-p", PROJECT]) == 2
     assert f"the catalogue has no {kind} '{option.partition('=')[2]}'. It has " in capsys.readouterr().err
     assert changes(script) == []
+
+
+def test_a_queue_of_the_local_stack_is_paused_with_all_its_shards(
+    queues: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharded = {"SIGNALBOX_QUEUE_SHARDS": '{"links": 2}'}
+    monkeypatch.setattr(RunningStack, "of", lambda _: RunningStack(str(tmp_path), 1, "", "", "", "", sharded))
+    assert main(["pause", "--queue", "links"]) == 0
+    assert queues == ["pause_queue links", "pause_queue links-2"]
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def day(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_the_second_day_of_a_deployment(day: SecondDay) -> None:
     assert {each["location"] for (kind, _), each in day.google.cloud.existing.items() if kind == FUNCTION} == {EUROPE}
-    assert 'Written into infra/environments/prod.tfvars.json: "region": "europe-west1". Commit it.' in day.said
+    assert 'Written into environments/prod.tfvars.json: "region": "europe-west1". Commit it.' in day.said
 
     # The region is forgotten: the file has it, and a wrong one is refused.
     assert day.steps().plan().empty
@@ -178,7 +178,7 @@ def test_the_second_day_of_a_deployment(day: SecondDay) -> None:
     # The file of prod is changed to dev: the database would lose its protection.
     day.set("environment", "dev")
     said = day.refused(day.steps().plan)
-    assert 'Write "environment": "prod" into infra/environments/prod.tfvars.json' in said
+    assert 'Write "environment": "prod" into environments/prod.tfvars.json' in said
     day.set("environment", "prod")
 
     # A function is removed while five tasks of it wait for a semaphore: no queue has them yet.

@@ -59,6 +59,28 @@ def test_the_settings_of_a_clones_bootstrap_go_into_no_other_project(
     assert "github.auto.tfvars.json" not in packed
 
 
+def test_what_a_clone_keeps_of_its_deployments_goes_into_no_wheel_and_no_other_project(
+    place: deployment_target.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own := tmp_path / "own").mkdir()
+    (own / "signalbox.yaml").write_text("functions: {}\n")
+    before = packed(place.root)
+    place.keep("alert_email", "ann@example.com")
+    deployment_target.read(PROJECT, "staging", root=place.root).keep("billing_account", "0123AB-CDEF01-234567")
+    kept = {name: deployment_target.read(PROJECT, name, root=place.root).settings for name in ("dev", "staging")}
+    assert kept["dev"] == {**(place.settings or {}), "alert_email": "ann@example.com"}
+    assert kept["staging"] == {"billing_account": "0123AB-CDEF01-234567"}
+    assert packed(place.root) == before
+    monkeypatch.setattr("signalbox.catalogue.project.KIT", type(KIT)(place.root))
+    assert deployment_target.read(PROJECT, "dev", root=own).settings == place.settings
+    assert deployment_target.read(PROJECT, "staging", root=own).settings is None
+
+
+def packed(root: Path) -> dict[Path, bytes]:
+    """Return the kit's own files in a wheel that is built in a folder."""
+    return {path: path.read_bytes() for pattern in FILES for path in root.glob(pattern) if path.is_file()}
+
+
 @pytest.mark.slow
 def test_the_first_command_of_a_new_project_bootstraps_it_with_the_budget_that_its_file_asks_for(
     shop: Project, own_google: GoogleProvider, monkeypatch: pytest.MonkeyPatch

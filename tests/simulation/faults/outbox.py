@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from signalbox.adapters import cloud_tasks
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import shard_names
 from signalbox.core.ports import Budget, Committed, Delete, Must, Ports, Put, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import Unavailable
 from tests.simulation.faults.fault import Fault
@@ -89,6 +91,13 @@ def _until_the_first_refusal(ports: Ports, budget: Budget = unlimited) -> int:
     return cleared
 
 
+_turns = count()
+
+
+def _in_turn(effect: Effect, shards: int) -> str:
+    return shard_names(effect.queue, shards)[next(_turns) % shards]
+
+
 FAULTS = (
     _outbox("outbox-1", "committing before enqueueing", "core.commit", _enqueue_first),
     _outbox("outbox-1", "a record of what to enqueue", "core.commit", _without_a_record),
@@ -103,4 +112,5 @@ FAULTS = (
     _acknowledging_refusals(batches_world.run, "units"),
     _acknowledging_refusals(links_world.run, "copies"),
     _outbox("outbox-9", "starting at a random record", "core.swept_records", _from_the_start),
+    _outbox("outbox-11", "the shard that follows from the task's name", "core.shard_of", _in_turn),
 )

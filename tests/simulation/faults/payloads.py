@@ -7,20 +7,25 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.ports import Committed, Ports, Snapshot, StoredPayload
+from signalbox.core.ports import Committed, PayloadStore, Ports, Snapshot, StoredPayload
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.payloads import place_of_execution, place_of_run
 from signalbox.flows.storage.commits import Commit
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.objects.machine.large_values import claimed, place_of_call
+from signalbox.objects.model import Message
 from signalbox.payloads.model import REMOVALS, Outgoing, Place
 from signalbox.payloads.service import removal, store
-from signalbox.payloads.sweep import Group, sweep
+from signalbox.payloads.sweep import Group
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
-from tests.simulation.worlds import payloads
+from tests.simulation.worlds import object_payloads, payloads
 
 commit_turn = original("flows.commit_turn")
 remove = original("flows.remove")
+commit_of_object = original("objects.commit_turn")
+place_of_state = original("objects.place_of_state in storage")
 place_of = original("flows.place_of in payloads")
 
 
@@ -58,7 +63,7 @@ def _payloads_first(ports: Ports, address: FlowAddress, read: Snapshot, *more: A
 def _of_any_age(page: Sequence[StoredPayload], _: datetime) -> Iterator[Group]:
     for payload in page:
         if payload.owner:
-            yield Group(payload.owner, payload.key.split("/")[2], [payload.key])
+            yield Group(payload.owner, [payload.key])
 
 
 def _by_age(_: str, __: object) -> bool:
@@ -86,10 +91,52 @@ def _removal_before_the_commit(ports: Ports, commit: Commit) -> Committed:
     early = [write for write in commit.writes if write.path.startswith(f"{REMOVALS}/")]
     if early:
         ports.store.commit(early)
-        sweep(ports)  # it may run between the two commits, and seldom does
     committed: Committed = commit_turn(ports, commit)
     return committed
 
+
+def _turn_first(ports: Ports, writes: Any, effects: Any, outgoing: Outgoing) -> None:
+    commit_of_object(ports, writes, effects, Outgoing())
+    store(ports, outgoing)
+
+
+def _one_place(address: ObjectAddress, _: int) -> Place:
+    return place_of_state(address, 0)
+
+
+def _all_unnamed(ports: Ports, payloads: PayloadStore, prefix: str, owner: str) -> int:
+    [read] = ports.store.read(owner)
+    keys = [each.key for each in payloads.list(prefix, "", 100) if each.key not in str(read.data)]
+    payloads.delete(keys)
+    return len(keys)
+
+
+def _in_one_part(message: Message, address: ObjectAddress, id_: str, _: object, outgoing: Outgoing) -> Message:
+    return claimed(message, place_of_call(address, id_, "part"), outgoing)
+
+
+def _while_there_is_a_record(_: str, record: object) -> bool:
+    return record is not None
+
+
+def _equal(stored: str, body: str) -> bool:
+    return stored == body
+
+
+def _objects(clause: str, without: str, point: str, instead: Any) -> Fault:
+    return Fault(clause, without, always((point, instead)), object_payloads.run)
+
+
+OF_OBJECTS = (
+    _objects("payload-1", "storing before the commit of an object", "objects.commit_turn", _turn_first),
+    _objects("payload-2", "copies for other calls", "payloads.Outgoing.copied", _shared),
+    _objects("payload-6", "an owner for as long as a state lives", "payloads.is_held", _by_age),
+    _objects("payload-10", "the revision in the place of a state", "objects.place_of_state in storage", _one_place),
+    _objects("payload-10", "states that are not committed yet", "payloads.delete_replaced", _all_unnamed),
+    _objects("payload-11", "a new part for a call", "objects.claimed_anew in objects", _in_one_part),
+    _objects("payload-11", "repeats with other keys", "mailboxes.is_same_body", _equal),
+    _objects("payload-12", "the name in the record of the owner", "payloads.is_held", _while_there_is_a_record),
+)
 
 FAULTS = (
     _payloads("payload-1", "storing before the commit", "flows.commit_turn", _commit_first),

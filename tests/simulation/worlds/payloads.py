@@ -13,10 +13,9 @@ person sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Any
@@ -41,7 +40,7 @@ from signalbox.flows.service import messages, retries, sends, starts
 from signalbox.flows.service.retries import RetryOptions
 from signalbox.flows.tasks import steps, turns
 from signalbox.function.deliveries import opened_subject
-from signalbox.mailboxes.model.messages import HEADER, Delivery
+from signalbox.mailboxes.model.messages import HEADER, Delivery, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads import sweep as payloads_sweep
 from signalbox.payloads.limits import LIMITS as PAYLOADS_LIMITS
@@ -52,22 +51,19 @@ from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import TaskSubject, parsed
 from signalbox.tasks.service import runs
-from signalbox.testing.memory_payloads import MemoryPayloads
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedPayloads
 from tests.simulation.reached_counts import ORPHANS, PAYLOADS, REACHED
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.named_payloads import DAY_SECONDS, LARGE, SMALL, WALK_SECONDS, ObservedPayloads
 
 FUNCTION = "shop"
-LARGE = "v" * 500
-SMALL = {"task_bytes_max": 450, "result_bytes_max": 300}
-"""Limits with which a value of 500 letters is large. The name of a payload has about 220."""
-
-DAY_SECONDS = 24 * 3600
-WALK_SECONDS = 8 * DAY_SECONDS
 ENDS_SECONDS = 33 * DAY_SECONDS
 IDS = ("1", "2")
+SWEPT_AT_ONCE = 0.3
+"""The share of removals that a sweeper finds while the process that has committed them still runs."""
+
 IF_EXISTS = (REPLACE, REPLACE_ENDED)
 
 
@@ -107,18 +103,6 @@ async def inbox(text: str, left: int) -> Any:
 
 CODE = (relay, parent, inbox)
 FLOWS = Flows(FUNCTION, {code.__name__: FlowDefinition.from_function(code) for code in CODE})
-
-
-class ObservedPayloads(MemoryPayloads):
-    """A store whose records are checked after each deletion."""
-
-    def __init__(self, now: Callable[[], datetime], deleted: Callable[[], None]) -> None:
-        super().__init__(now)
-        self._deleted = deleted
-
-    def delete(self, keys: Sequence[str]) -> None:
-        super().delete(keys)
-        self._deleted()
 
 
 class Workers:
@@ -165,6 +149,7 @@ class PayloadsWorld:
         self.values: set[str] = set()
         self.keys = 0
         self.failures = self.world.random.choice((0, 0, 1))
+        self.sweeping = Random(f"sweeping {seed}")
 
     def run(self) -> None:
         random = self.world.random
@@ -352,8 +337,10 @@ class PayloadsWorld:
             if read.data is not None:
                 yield FlowHeader.from_record(address, read.data)
 
-    def _observe(self, path: str, _: Snapshot, after: Snapshot) -> None:
-        base, __, name = path.partition("/mailbox/")
+    def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        if path.startswith(f"{REMOVALS}/") and before.data is None and self.sweeping.random() < SWEPT_AT_ONCE:
+            self._begin("sweep", partial(payloads_sweep.sweep, self.ports))
+        base, _, name = path.partition("/mailbox/")
         if after.data is None or not base.startswith(f"{FlowAddress.COLLECTION}/"):
             return
         if name == HEADER:
@@ -387,7 +374,7 @@ class PayloadsWorld:
 
     def _check_owners(self) -> None:
         """Check that each payload that is older than a day has a run. Raises `Violation`."""
-        held = {(header.address.base, header.incarnation) for header in self._headers()}
+        held = {(header_path(header.address.base), header.incarnation) for header in self._headers()}
         for key, stored in self.kept.stored.items():
             if stored.owner and (stored.owner, key.split("/")[2]) not in held:
                 raise Violation(f"{key} stays: {stored.owner} does not have it")

@@ -226,3 +226,23 @@ def test_a_queue_names_the_tasks_whose_names_were_taken(service: Service) -> Non
     service.refusals = {"a": [grpc.StatusCode.ALREADY_EXISTS]}
     queue = MeteredQueue(CloudTasksQueue(settings(service.address), JsonLog("p")))
     assert list(queue.create([effect("a"), effect("b")])) == ["a"]
+
+
+def test_a_task_is_created_in_the_shard_of_its_name_by_every_process(service: Service) -> None:
+    names = [f"task-{number}" for number in range(60)]
+    sharded = replace(settings(service.address), queue_shards={"links": 3, "tasks": 2})
+    for _ in range(2):
+        CloudTasksQueue(sharded, JsonLog("p")).create([effect(name) for name in names])
+    queues = {request.task.name: request.parent for request in service.created}
+    assert len(queues) == len(names)
+    assert set(queues.values()) == {QUEUE, f"{QUEUE}-2", f"{QUEUE}-3"}
+    assert all(name.startswith(f"{queue}/tasks/") for name, queue in queues.items())
+
+
+def test_a_shard_calls_with_the_account_of_its_queue() -> None:
+    chosen = replace(settings(), tasks_account="qu-{queue}@p", queue_shards={"flows": 20})
+    tasks = [replace(effect(f"t{number}"), queue="flows") for number in range(20)]
+    accounts = {
+        task_request(chosen, task, "")["task"]["http_request"]["oidc_token"]["service_account_email"] for task in tasks
+    }
+    assert accounts == {"qu-tasks@p"}

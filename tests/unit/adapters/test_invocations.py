@@ -1,6 +1,7 @@
 """Calls of one function by another: in the harness, on the local stack, and over HTTP."""
 
 import base64
+import gzip
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,7 +132,7 @@ def test_a_call_goes_through_the_domain_if_the_functions_own_addresses_are_close
 
         def request(self, _: str, url: str, **__: object) -> Any:
             called.append((url, self.audience))
-            return SimpleNamespace(status_code=204, content=b"")
+            return nullcontext(SimpleNamespace(status_code=204, raw=SimpleNamespace(read1=lambda *_, **__: b"")))
 
     monkeypatch.setattr(invocations, "_session", Session)
     function_url = "https://dev-{function}-1.europe-west1.run.app"
@@ -163,6 +164,55 @@ def test_an_answer_that_is_not_json_is_no_problem_of_the_callers_own_request(
     over_http(Response("a,b\n1,2\n", content_type="text/csv"))
     with pytest.raises(InvocationFailed, match="adder answered 200 with a body that is not JSON"):
         invoke("adder", "/table", method="GET")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_an_answer_leads_to_no_other_address(over_http: Callable[[Response], list[Request]], status: int) -> None:
+    """A function of another database could make its caller read addresses that only the caller reaches."""
+    requests = over_http(Response("{}", status, headers={"Location": "/other/secrets"}))
+    with pytest.raises(InvocationFailed, match=f"adder answered {status}, a redirect"):
+        invoke("adder", "/sums")
+    assert [request.path for request in requests] == ["/adder/sums"]
+
+
+def test_an_answer_has_a_limit_of_bytes(
+    over_http: Callable[[Response], list[Request]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocations, "ANSWER_BYTES_MAX", 1_000)
+    over_http(Response((b" " * 400 for _ in range(100_000)), content_type="application/json"))
+    with pytest.raises(InvocationFailed, match="with more than 1,000 bytes"):
+        invoke("adder")
+    over_http(Response(gzip.compress(b"0" * 10_000_000)[:1_000], headers={"Content-Encoding": "gzip"}))
+    with pytest.raises(InvocationFailed, match="a body that is not JSON"):
+        invoke("adder")
+
+
+def test_an_answer_that_comes_in_drops_ends_at_the_time_out(over_http: Callable[[Response], list[Request]]) -> None:
+    def drops() -> Iterator[bytes]:
+        for _ in range(1_000):
+            time.sleep(0.02)
+            yield b" "
+
+    over_http(Response(drops(), content_type="application/json"))
+    with pytest.raises(InvocationFailed, match="adder took over"):
+        invoke("adder", timeout_seconds=0.3)
+
+
+def test_a_reason_of_another_function_is_quoted_in_part(over_http: Callable[[Response], list[Request]]) -> None:
+    over_http(Response(json.dumps({"title": "No", "detail": "x" * 100_000}), 400))
+    with pytest.raises(InvocationRefused) as refused:
+        invoke("adder")
+    assert len(refused.value.detail) < 600
+
+
+def test_a_call_on_this_machine_passes_no_proxy_of_the_environment(
+    over_http: Callable[[Response], list[Request]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    over_http(Response("{}"))
+    assert invoke("adder") == {}
 
 
 @pytest.mark.parametrize("path", ["@other.example/sums", ".other.example/", "sums", ""])

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import flask
 import pytest
 
-from signalbox.adapters.http.task_deliveries import schedule_entry, task_entry
+from signalbox.adapters import settings
+from signalbox.adapters.http.task_deliveries import QUEUE_HEADER, schedule_entry, task_entry
 from signalbox.core.deliveries import Delivered
+from signalbox.core.effects import Backoff
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadValue, Unavailable
 
@@ -40,6 +43,15 @@ def test_a_handler_gets_the_tasks_envelope_and_its_number_of_attempts() -> None:
     headers = {"X-CloudTasks-TaskExecutionCount": "2", "X-CloudTasks-TaskRetryCount": "5", "traceparent": TRACE}
     assert called(task_entry("page")(lambda _, delivered: got.append(delivered)), headers=headers).status_code == 204
     assert got == [Delivered("op-1", {}, 2, 5, "page", "refresh", {"key": "a"}, trace=TRACE)]
+
+
+def test_a_task_that_a_shard_delivers_is_one_of_its_queue() -> None:
+    backoffs = {"flows": Backoff(0.1, 60, 10)}
+    before = settings.bind(replace(settings.settings(), queue_prefix="x-2-", queue_backoffs=backoffs))
+    got: list[Delivered[Any]] = []
+    called(task_entry("page")(lambda _, delivered: got.append(delivered)), headers={QUEUE_HEADER: "x-2-flows-12"})
+    settings.bind(before)
+    assert (got[0].queue, got[0].backoff) == ("flows", backoffs["flows"])
 
 
 @pytest.mark.parametrize("count", [None, "", "many", "-1", "9" * 50])

@@ -59,6 +59,7 @@ FORGED = [
     {"function": ""},
     {"queue": "tasks"},
     {"queue": "../../other/queues/x"},
+    {"queue": "tasks-2"},
     {"queue": 7},
     {"task": "drop_all", "path": "/tasks/drop_all"},
     {"path": "/tasks/../admin"},
@@ -87,7 +88,7 @@ class Deployed(OperationsPlatform):
     def __init__(self, sent: Sent) -> None:
         super().__init__()
         self.cloud_tasks = CloudTasksQueue(SETTINGS, JsonLog("p"))
-        self.cloud_tasks._connected = sent  # type: ignore[assignment]  # a stand-in for the service
+        self.cloud_tasks._connected = sent  # a stand-in for the service
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         return self.cloud_tasks.create(effects)

@@ -1,4 +1,4 @@
-"""A batch that limits how many units run at once, and one whose units use several queues."""
+"""A batch that limits how many units run at once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +16,6 @@ from signalbox.batches.service import lifecycle, population, units
 from signalbox.batches.service.pages import add_page
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
-from signalbox.core.problems import BadCall
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, Work, batch, broken_at, squares
 from tests.unit.cost_table import row_cost
 
@@ -214,28 +213,15 @@ def test_a_retry_may_change_arguments(harness: BatchHarness, limit: int | None) 
     assert run(harness) == 0
 
 
-def test_units_go_through_the_queues_in_turn(harness: BatchHarness) -> None:
-    harness.request("POST", "/", batch(110, queues=["one", "two", "three"]))
+def test_units_go_through_the_queue_of_their_task(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(3, task=TASK | {"queue": "slow"}))
     run(harness)
-    assert Counter(effect.queue for effect in harness.ran) == {"one": 37, "two": 37, "three": 36}
+    assert {effect.queue for effect in harness.ran} == {"slow"}
 
 
-def test_chains_and_queues_go_together(harness: BatchHarness) -> None:
-    harness.request("POST", "/", batch(100, queues=["one", "two"], concurrency=7))
-    assert run(harness) == 7
-    assert Counter(effect.queue for effect in harness.ran) == {"one": 50, "two": 50}
-
-
-@pytest.mark.parametrize("more", [{"concurrency": 2}, {"queues": ["tasks"]}])
-def test_units_completed_from_outside_have_neither(more: dict[str, Any]) -> None:
+def test_units_completed_from_outside_have_no_limit() -> None:
     with pytest.raises(BadBatch):
-        BatchSpec(units=[1], **more)
-
-
-@pytest.mark.parametrize("queues", [["NO"], [1], ["a"] * 21])
-def test_queues_that_are_none_are_refused(queues: list[Any]) -> None:
-    with pytest.raises((BadBatch, BadCall)):
-        BatchSpec.from_request({"task": TASK, "queues": queues})
+        BatchSpec(units=[1], concurrency=2)
 
 
 def test_a_limit_is_part_of_what_a_repeat_must_repeat(harness: BatchHarness) -> None:

@@ -284,11 +284,6 @@ def test_a_units_payload_goes_before_that_of_the_call(harness: BatchHarness) -> 
     assert [effect.payload for effect in harness.ran] == [{"square": n, "color": "red"} for n in (0, 1)]
 
 
-def test_groups_use_the_queues_in_turn(harness: BatchHarness) -> None:
-    populate(harness, 6, per_task=2, queues=["mail", "tasks"])
-    assert [effect.queue for effect in expanded(harness)] == ["mail", "tasks", "mail"]
-
-
 def test_failures_of_a_whole_group_are_counted_at_once(harness: BatchHarness) -> None:
     populate(harness, 9, per_task=3, failures_max=1)
     first, *_ = expanded(harness)

@@ -149,7 +149,7 @@ def test_what_follows_is_bounded() -> None:
 
 
 def test_a_spec_survives_the_header_of_the_batch_before() -> None:
-    spec = BatchSpec.from_request(stage(1, 2, concurrency=3, queues=["a"], failures_max=0, then=deep(2)))
+    spec = BatchSpec.from_request(stage(1, 2, concurrency=3, failures_max=0, then=deep(2)))
     assert BatchSpec.from_then(json.dumps(spec.then.to_request() if spec.then else None)) == spec.then
 
 

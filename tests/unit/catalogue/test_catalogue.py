@@ -99,6 +99,14 @@ def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_neve
     assert (catalogue.task_functions, catalogue.task_queues) == ({"tidy": frozenset({"sweep"})}, frozenset({"later"}))
 
 
+def test_calls_name_a_queue_and_none_of_its_shards(root: Path) -> None:
+    catalogue = parse(queue(shards=3), root)
+    assert catalogue.task_queues == {"later"}
+    assert catalogue.calling_queues == {"tidy": {"later"}}
+    assert list(catalogue.shards) == ["later", "later-2", "later-3"]
+    assert catalogue.queue_shards == {"later": 3}
+
+
 def test_a_queue_that_the_kit_keeps_for_itself_carries_no_users_task(root: Path) -> None:
     tidy = {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "tasks": ["sweep"]}
     keep = {"invoked_by": ["queue"], "queues": ["inner"]}
@@ -386,6 +394,16 @@ def index(**changes: Any) -> dict[str, Any]:
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must be from 0.001 to 500"),
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
         (queue(concurrent_max=161), r"queues\.later: concurrent_max is 161, and the functions .* handle 160 requests"),
+        (queue(shards=0), r"queues\.later: shards must be from 1 to 20: 0"),
+        (queue(shards=21), r"queues\.later: shards must be from 1 to 20: 21"),
+        (
+            queue(concurrent_max=60, shards=3),
+            r"queues\.later: concurrent_max is 60 in each of 3 shards, and the functions .* handle 160 requests",
+        ),
+        (
+            content(queues={"later": QUEUE, "later-2": QUEUE}),
+            r"queues\.later-2: the name ends as that of a shard: for more queues of this kind, give later shards",
+        ),
         (queue(attempts_max=0), r"queues\.later: attempts_max must be -1"),
         (queue(backoff_min_seconds=61), r"queues\.later: backoff_max_seconds is below"),
         (index(fields=["city"]), r"indexes\.by-city: an index has 2 to 100 fields"),
@@ -414,6 +432,15 @@ def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
     file.write_text("queues: {}\nfunctions: {}\nqueues: {}\n")
     with pytest.raises(CatalogueError, match=r"catalogue\.yaml: line 1: given twice: queues"):
         load(file)
+
+
+@pytest.mark.parametrize(
+    "bucket",
+    ["p-signalbox-state", "p-dev-signalbox-sources", "p-signalbox-payloads", "gcf-v2-sources-1-us-central1"],
+)
+def test_no_archive_is_in_a_bucket_that_has_code_state_or_data_of_deployments(root: Path, bucket: str) -> None:
+    with pytest.raises(CatalogueError, match="whose objects are the code, the state or the data of deployments"):
+        parse(function(archives=[bucket]), root)
 
 
 @pytest.mark.parametrize("cron", ["0 3 * * *", "*/15 8-18/2 1,15 jan-MAR mon-fri", "59 23 31 12 6", "* * * * *"])

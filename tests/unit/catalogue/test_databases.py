@@ -1,19 +1,28 @@
 """Functions that name a database: a catalogue of their own, with the parts of the kit that they use, and no others."""
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from signalbox.adapters import deployed_catalogue
+from signalbox import Call, Function
+from signalbox.adapters import deployed_catalogue, settings
 from signalbox.adapters.settings import from_environment
-from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load
-from signalbox.core.calls import Call
+from signalbox.catalogue.parts import absent
+from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load, load_all
 from signalbox.core.effects import Effect
 from signalbox.core.problems import BadCall
+from signalbox.testing import Harness
 from signalbox_tools.catalogue_lock import lock, lock_of, rows_of
+from signalbox_tools.cli import flow_replay
+from signalbox_tools.cli.main import main
 from signalbox_tools.deploy import deployment_target
 from signalbox_tools.local.services.function_settings import settings_of
+from signalbox_tools.setup import new_function
+from signalbox_tools.setup.new_function_templates import CannotMake
 
 CODE = """
 from signalbox import Function, Request{imports}
@@ -87,6 +96,17 @@ def test_only_functions_without_a_database_invoke_those_of_another_one(tmp_path:
         load(project(tmp_path, ENTRIES, ORDERS, back), database="payments")
 
 
+@pytest.mark.parametrize(("changed", "called"), [(ORDERS, "cards"), (CARDS, "orders")])
+def test_code_that_names_a_task_of_another_database_is_refused_before_it_runs(
+    changed: dict[str, str], called: str, tmp_path: Path
+) -> None:
+    calling = changed | {"work": f'Call("{called}", "work", {{}}).enqueue()', "imports": f"{changed['imports']}, Call"}
+    file = project(tmp_path, ENTRIES, calling, CARDS if called == "cards" else ORDERS)
+    message = rf"{changed['name']}: main.py:\d+ names a task of {called}, which has another database: .*`invoke`"
+    with pytest.raises(CatalogueError, match=message):
+        load_all(file)
+
+
 def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Path) -> None:
     entries = "functions:\n  orders: {}\n  cards: {database: payments, invoked_by: [queue]}\n"
     with pytest.raises(CatalogueError, match=r"functions\.cards: orders of another database invokes it"):
@@ -102,6 +122,14 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
         ("  cards: {database: 7}", "write 2 to 10 lower case letters"),
         ("  cards: {database: ships}\n  ships_old: {folder: functions/orders}", "ships_old: .* rename one"),
         ("  cards: {database: dev}", "which is the prefix of an environment"),
+        ("  cards: {database: kit}", "which names of the kit or of Google contain"),
+        ("  cards: {database: default}", "leave it out for the first database"),
+        ("  cards: {database: signalbox}", "which names of the kit or of Google contain"),
+        (
+            """  cards: {database: payments, secrets: {SIGNALBOX_CALLBACK_KEYS: keys}}
+  orders: {secrets: {SIGNALBOX_CALLBACK_KEYS: "keys:3"}}""",
+            "functions.orders: its key of callbacks, keys, is that of cards, which has another database",
+        ),
         ("  cards: {database: orders}", "functions.orders: .* rename one"),
         ("  cards: {database: semaphore}", "semaphores?_[a-z]+: .* rename one"),
         ("  cards: {database: payments}\n  sweep: {database: payments}", "each database has the parts of the kit"),
@@ -109,6 +137,10 @@ def test_a_function_that_another_database_invokes_is_open_to_people(tmp_path: Pa
         (
             "  cards: {database: payments}\nsemaphores:\n  till: {permits: 1, database: cash}",
             "no function has the database",
+        ),
+        (
+            "  cards: {database: payments}\nsemaphores:\n  till: {permits: 1, database: }",
+            "semaphores.till: no function has the database None",
         ),
         (
             "  cards: {database: payments}\nschedules:\n  nightly: {function: cards, task: ship, cron: 0 1 * * *}",
@@ -143,6 +175,37 @@ api: [documents]
     assert ("slow" in first.queues, "slow" in payments.queues) == (True, False)
     assert ("settled" in first.schedules, "settled" in payments.schedules) == (False, True)
     assert ("documents" in first.functions, "documents" in payments.functions) == (True, False)
+
+
+def test_callers_use_the_parts_that_api_names_with_the_database(tmp_path: Path) -> None:
+    file = project(tmp_path, ENTRIES + "api: [documents, payments.failures, payments.semaphores]\n")
+    first, payments = load(file), load(file, database="payments")
+    assert ("documents" in first.functions, "failures" in first.functions) == (True, False)
+    assert payments.functions["failures"].invoked_by == ("people",)
+    assert "semaphore_wait" in payments.functions
+    assert "documents" not in payments.functions
+
+
+@pytest.mark.parametrize(
+    ("api", "said"),
+    [
+        (
+            "[paymets.failures]",
+            "api names 'paymets.failures': no function has the database 'paymets'; did you mean 'pay",
+        ),
+        ("[.failures]", "no function has the database ''"),
+        ("[payments.failure]", "api names 'failure'; did you mean 'failures'"),
+        ("[payments.all]", "api names all in a list"),
+    ],
+)
+def test_a_part_of_a_database_that_is_none_is_refused(api: str, said: str, tmp_path: Path) -> None:
+    file = project(tmp_path, f"{ENTRIES}api: {api}\n")
+    with pytest.raises(CatalogueError, match=re.escape(said)):
+        load_all(file)
+
+
+def test_a_call_of_an_absent_function_of_the_kit_names_the_database_to_add() -> None:
+    assert absent("failures", "payments").endswith("add `api: [payments.failures]` to the catalogue")
 
 
 def test_settings_of_the_kits_functions_may_be_those_of_another_databases_parts(tmp_path: Path) -> None:
@@ -206,6 +269,65 @@ def test_a_call_of_a_task_of_another_database_is_refused_with_what_to_write(
         deployed_catalogue.deployed(Call("cards", "settle", {"order": "a"}, "tasks"))
 
 
+def test_a_harness_refuses_a_task_of_another_database_as_the_cloud_does(tmp_path: Path) -> None:
+    with Harness(project(tmp_path)) as harness:
+        harness.add(Function("cards"))
+        with pytest.raises(BadCall, match=r"cards has another database, .* call one of its routes with `invoke`"):
+            Call("cards", "settle", {"order": "a"}).enqueue()
+
+
+# --- commands ---
+
+FLOW = """
+from signalbox import Function, flow
+
+app = Function("cards")
+
+
+@app.flow
+async def refund() -> None:
+    await flow.event("go")
+
+
+cards = app.entry_point()
+"""
+
+
+def test_schedules_of_all_databases_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schedules = "schedules:\n  settled: {function: cards, task: settle, arguments: {order: a}, cron: 0 1 * * *}\n"
+    project(tmp_path, ENTRIES + schedules)
+    monkeypatch.chdir(tmp_path)
+    assert main(["schedules", "ls"]) == 0
+    assert "settled  0 1 * * *" in capsys.readouterr().out
+    assert main(["schedules", "run", "settled", "-e", "live"]) == 1
+    assert "settled is a schedule of the database payments: add -e live.payments" in capsys.readouterr().err
+    assert main(["schedules", "run", "settled", "-e", "live.payments"]) == 1
+    assert "No local stack runs here" in capsys.readouterr().err
+
+
+def test_runs_of_another_database_are_replayed_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployment of `check_runs` runs this command: it would never find a run that is not stuck."""
+    project(tmp_path)
+    (tmp_path / "functions" / "cards" / "main.py").write_text(FLOW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    with flow_replay.knowing_the_catalogue("dev.payments"):
+        assert settings.settings().flow_functions["refund"] == "cards"
+    with pytest.raises(LookupError, match=r"cards has another database, and so its runs: add -e live\.payments"):
+        flow_replay.flows_of("cards", "live")
+    with pytest.raises(LookupError, match="orders has another database, and so its runs: add -e live"):
+        flow_replay.flows_of("orders", "live.payments")
+    assert set(flow_replay.flows_of("cards", "dev.payments")) == {"refund"}
+
+
+def test_a_new_function_has_no_name_of_a_database(tmp_path: Path) -> None:
+    project(tmp_path)
+    with pytest.raises(CannotMake, match="names of the database payments begin with payments-; choose another"):
+        new_function.make("payments_old", Project.at(tmp_path))
+
+
 # --- the deployment ---
 
 
@@ -234,6 +356,10 @@ def test_a_database_is_a_deployment_with_the_settings_of_its_environment(tmp_pat
     assert payments.base_url == "https://europe-west1-p.cloudfunctions.net/shop-payments-"
     assert [each.environment for each in deployment_target.databases_below(live)] == ["live.payments"]
     assert deployment_target.databases_below(payments) == ()
+    in_order = deployment_target.in_order(live)
+    assert next(in_order) is live
+    live.keep("alert_email", "ann@example.com")
+    assert next(in_order).setting("alert_email", "") == "ann@example.com", "nobody is asked for it again"
     payments.keep("database", "again")
     assert json.loads((folder / "live.payments.tfvars.json").read_text()) == {"database": "again"}
     assert deployment_target.read("p", "live.payments", root=tmp_path).database == "again"

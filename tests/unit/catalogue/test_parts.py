@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 import signalbox
-from signalbox.catalogue.declared_in_code import HOMONYMS, INNER, OPEN
 from signalbox.catalogue.parts import APIS, FUNCTIONS, OF_QUEUES, PARTS, Use, absent, used
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.catalogue.used_in_code import HOMONYMS, INNER, OPEN
 from signalbox.core.kit_names import QUEUES_OF_THE_KIT
 from signalbox_tools.catalogue_lock import rows_of
 from signalbox_tools.packaging.function_checks import check_all

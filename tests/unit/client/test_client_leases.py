@@ -9,6 +9,7 @@ import contextlib
 import json
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -514,13 +515,18 @@ def _hold_blocking(client: Client) -> None:
         assert not held.is_lost
 
 
-def test_ctrl_c_at_any_line_of_the_client_leaves_no_lease() -> None:
+def _renewing() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if "(_loop)" in each.name]
+
+
+def test_ctrl_c_at_any_line_of_the_client_leaves_no_lease_and_no_thread() -> None:
     for line in count():
         server = Server()
         carried = httpx.MockTransport(lambda request: httpx.Response(200, json=server.answer(request, 0.0)))  # noqa: B023 (called in this round)
         with Client(URL, transport=carried) as client:
             was_interrupted = _interrupted_at(line, partial(_hold_blocking, client))
         assert server.live(0.0) == [], f"interrupted before line {line}"
+        assert _renewing() == [], f"interrupted before line {line}"
         if not was_interrupted:
             break
     assert line > 30

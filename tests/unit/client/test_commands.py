@@ -814,7 +814,7 @@ def weekly(monkeypatch: pytest.MonkeyPatch) -> Schedule:
     schedule = Schedule(name="weekly", function="quilt", task="paint", cron="0 6 * * 1", arguments=PATCH)
     known = load()
     content = dataclasses.replace(known, schedules={**known.schedules, "weekly": schedule})
-    monkeypatch.setattr("signalbox.catalogue.reading.load", lambda *_: content)
+    monkeypatch.setattr("signalbox.catalogue.reading.load", lambda *_, **__: content)
     return schedule
 
 

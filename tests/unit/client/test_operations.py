@@ -285,6 +285,9 @@ def things(client: Any, harness: Harness) -> None:
     with pytest.raises(CallFailed, match="no-object"):
         followed.result()
     assert stock.show()["exists"]
+    for payload in (stock.payload, posted.payload):
+        with pytest.raises(NotFound):
+            payload("0" * 64)
     assert "lamp" in [each["key"] for each in client.objects("shop", "Stock").list()]
     stock.delete()
 

@@ -221,10 +221,10 @@ def test_a_missing_payload_is_an_error_that_is_retried() -> None:
 def test_the_collector_deletes_payloads_that_are_older_than_a_day_and_have_no_owner() -> None:
     at = shop(takes)
     at.start("takes", text=LARGE)
-    at.world.payloads.create("flows/hash/other/0/digest", b"1", "flows/takes~1")
-    at.world.payloads.create("flows/hash/other/0/digest2", b"1", "flows/never~1")
+    at.world.payloads.create("flows/hash/other/0/digest", b"1", "flows/takes~1/mailbox/!")
+    at.world.payloads.create("flows/hash/other/0/digest2", b"1", "flows/never~1/mailbox/!")
     at.world.pass_time(DAY_SECONDS + 1)
-    at.world.payloads.create("flows/hash/young/0/digest", b"1", "flows/takes~1")
+    at.world.payloads.create("flows/hash/young/0/digest", b"1", "flows/takes~1/mailbox/!")
     assert sweep.sweep(at.ports) == 2
     assert [key.split("/")[2] for key in keys(at) if "hash" in key] == ["young"]
     assert len(keys(at)) == 2

@@ -164,6 +164,30 @@ def test_a_run_with_too_many_unanswered_updates_refuses_more_until_it_answers(ha
         assert not flows("deaf", "d").update("add", id="u2").ready()  # a repeat is accepted
 
 
+def test_updates_that_a_run_could_not_refuse_at_once_are_answered_when_it_has_too_many(harness: Harness) -> None:
+    """A suspended run receives nothing, so its header does not have their ids until it is resumed."""
+    deaf.start("d")
+    harness.run()
+    flows("deaf", "d").suspend()
+    with replaced(flow_updates_max=2):
+        sent = [flows("deaf", "d").update("add", id=f"u{number}") for number in range(4)]
+        flows("deaf", "d").resume()
+        harness.run()
+        for late in sent[2:]:
+            with pytest.raises(Problem, match="had 2 updates that its code had not answered"):
+                late.result()
+    assert [update.ready() for update in sent] == [False, False, True, True]
+    assert flows("deaf", "d").status().log_length == 2
+
+
+def test_an_update_to_a_run_that_was_replaced_is_not_found_and_its_id_is_free(harness: Harness) -> None:
+    first = flows("deaf", "d").update("add", 1, id="u1", start=deaf.starting())
+    flows("deaf", "d").event("end", id="e1", start=deaf.starting(), if_exists="replace")
+    with pytest.raises(NoUpdate, match="a run that has been removed"):
+        first.result()
+    assert not flows("deaf", "d").update("add", 2, id="u1").ready()  # another value, to another run
+
+
 def test_a_retried_run_answers_an_update_once_and_receives_the_others_again(harness: Harness) -> None:
     cart.start("c", owner="ann")
     first, second = (flows("cart", "c").update("add", Item(name)) for name in ("tea", "broken"))

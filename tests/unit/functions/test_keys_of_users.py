@@ -1,8 +1,12 @@
 """The ids that the kit derives in an open function: no user reaches another's, and no caller the kit's own."""
 
+from dataclasses import replace
 from typing import Any
 
-from signalbox import Access, Function, Request, flow
+import pytest
+
+from signalbox import Access, Function, Request, flow, semaphore
+from signalbox.adapters import settings
 from signalbox.testing import Harness, user_token
 
 
@@ -136,3 +140,33 @@ def test_the_operation_of_a_request_names_its_user() -> None:
             headers = {"Authorization": f"Bearer {user_token(user)}", "Idempotency-Key": "1"}
             harness.request("POST", "shop", json={}, headers=headers)
     assert len({*operations}) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "path", "body", "member"),
+    [
+        ("semaphore_wait", "/door", {"lease_seconds": 60}, "lease"),
+        ("batches", "/", {"units": []}, "id"),
+        ("documents", "/", {"city": "Linz"}, "key"),
+    ],
+)
+def test_two_users_with_one_key_get_two_ids_from_an_open_function_of_the_kit(
+    function: str, path: str, body: Any, member: str
+) -> None:
+    """A lease is released by its id: with the key as its id, whoever guesses a key would have another one's permit."""
+    with Harness() as harness:
+        semaphore("door").ensure(permits=2)
+        client = harness.functions.app(function).test_client()
+        opened = {function: frozenset[str]()}
+        settings.bind(replace(settings.settings(), open_functions=opened, auth={function: "firebase"}))
+        answers = [
+            client.post(
+                path, json=body, headers={"Authorization": f"Bearer {user_token(user)}", "Idempotency-Key": "1"}
+            )
+            for user in ("ann", "bob", "ann")
+        ]
+        assert all(answer.status_code in (200, 201, 202) for answer in answers), [answer.json for answer in answers]
+        ann, bob, again = (str((answer.json or {}).get(member)) for answer in answers)
+    assert ann == again
+    assert "None" not in (ann, bob)
+    assert bob != ann

@@ -48,7 +48,6 @@ OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"failures_max": 0}, {"failures_max": 0}),
     ({"deadline_seconds": 90}, {"seconds": 90}),
     ({"concurrency": 1}, {"concurrency": 1}),
-    ({"queues": [QUEUE, "tasks"]}, {"queues": (QUEUE, "tasks")}),
     ({"then": FOLLOWING}, {"has_then": True}),
     ({"on_failure": call_of("note", text="failed")}, {"on_failure": call_of("note", text="failed")}),
     ({"semaphore": "stones"}, {"semaphore": "stones"}),

@@ -84,6 +84,7 @@ class Objects:
     """Objects on a platform whose tasks a test delivers: wake-ups to the operation, others nowhere."""
 
     world: OperationsPlatform
+    code: Code | None = None
 
     @property
     def ports(self) -> Ports:
@@ -91,7 +92,7 @@ class Objects:
 
     def call(self, key: str, id_: str, method: str, **arguments: Any) -> CallRecord:
         placeholder = CallPlace(ObjectAddress("Counter", key), id_)
-        return service.call_at_once(self.ports, CODE, placeholder, method_call(method, arguments))
+        return service.call_at_once(self.ports, self.code or CODE, placeholder, method_call(method, arguments))
 
     def post(self, key: str, id_: str, message: Message, **timing: float) -> CallRecord:
         placeholder = CallPlace(ObjectAddress("Counter", key), id_)
@@ -108,7 +109,7 @@ class Objects:
 
     def run(self, task: Effect, deliveries: int = 0) -> None:
         delivery = Delivery(WakeUp.from_payload(task.payload), task.name, deliveries)
-        service.run(self.ports, CODE, delivery, lambda: lambda: False)
+        service.run(self.ports, self.code or CODE, delivery, lambda: lambda: False)
 
     def run_all(self) -> None:
         """Deliver wake-ups, each at its time, until none waits."""

@@ -165,6 +165,17 @@ def test_a_queues_durations_have_the_form_in_which_google_returns_them(root: Pat
     }
 
 
+def test_a_queue_is_as_many_queues_of_cloud_tasks_as_it_has_shards(root: Path) -> None:
+    sharded = {"tasks": {**QUEUE, "shards": 3}, "objects": QUEUE}
+    rows = rows_of(catalogue(root, {"enqueues": ["tasks", "objects"]}, queues=sharded))
+    assert list(rows["queues"]) == ["tasks", "tasks-2", "tasks-3", "objects"]
+    assert rows["queues"]["tasks-3"] == rows["queues"]["tasks"] == rows["queues"]["objects"]
+    assert rows["deployments"]["shop"]["enqueues"] == ["objects", "tasks", "tasks-2", "tasks-3"]
+    counts = {name: row["env"].get("SIGNALBOX_QUEUE_SHARDS") for name, row in rows["deployments"].items()}
+    assert counts == {"shop": '{"tasks":3}', "toy": None, "tasks": None}
+    assert rows["shared"]["task_queues"] == ["tasks"]
+
+
 def test_a_trigger_with_a_handler_delivers_to_the_deployment_for_tasks(root: Path) -> None:
     shop = {"public": True, "invoked_by": ["people", "queue", "event"], "tasks": ["packed"]}
     event = "google.cloud.firestore.document.v1.created"

@@ -17,9 +17,11 @@ from signalbox.client import Client, identity
 from signalbox.client.identity import NoServiceAccount
 from signalbox_tools.cli.function_commands import opened
 from signalbox_tools.deploy import deployment_target, programs
+from signalbox_tools.deploy.deployment_client import DeploymentClient, tokens
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from tests.unit.catalogue.test_databases import project
 
 EMULATOR = {"FIRESTORE_EMULATOR_HOST": "127.9.9.9:8083", "CLOUD_TASKS_EMULATOR_HOST": "127.0.0.1:8084"}
 OWN: dict[str, Any] = {
@@ -184,3 +186,42 @@ def test_the_region_of_a_folder_is_no_other_host(
     with pytest.raises(click.ClickException, match="is not a region"):
         read(project="my-project")
     assert sent == []
+
+
+def test_an_open_function_gets_no_persons_token(tmp_path: Path) -> None:
+    """Its code would have the token with its signature, and could call each function that the person may call."""
+    project(tmp_path, "functions:\n  orders: {}\n  cards: {database: payments, public: true}\n")
+    environments = tmp_path / "environments"
+    environments.mkdir()
+    (environments / "dev.tfvars.json").write_text('{"environment": "dev", "domain": "a.example", "domain_only": true}')
+    run = Asked()
+    for environment, function, got in (("dev.payments", "cards", ""), ("dev", "orders", "PERSON")):
+        place = deployment_target.read("my-project", environment, root=tmp_path)
+        token = tokens(place, "ann@example.com", run)
+        assert {token(place.own_url + function), token(place.base_url + function)} == {got}
+    robot = tokens(deployment_target.read("my-project", "dev.payments", root=tmp_path), ROBOT, run)
+    assert robot(deployment_target.read("my-project", "dev.payments", root=tmp_path).own_url + "cards") == "PERSON"
+
+
+def test_a_request_without_a_token_has_no_header_of_one() -> None:
+    headers: list[httpx.Headers] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers.append(request.headers)
+        return httpx.Response(200, json={"key": "a"})
+
+    transport = httpx.MockTransport(answer)
+    DeploymentClient("https://a.example/", lambda _: "", transport).request("GET", "documents")
+    with Client("https://a.example/", token=lambda _: "", transport=transport) as client:
+        client.documents.get("a")
+    assert ["Authorization" in each for each in headers] == [False, False]
+
+
+ROBOT = "robot@my-project.iam.gserviceaccount.com"
+
+
+class Asked:
+    """gcloud, which prints a token."""
+
+    def __call__(self, *_: Any, **__: Any) -> Outcome:
+        return Outcome(0, "PERSON\n", "")

@@ -6,6 +6,7 @@ The caller waits for the answer, so this is for functions that compute something
 function that runs untrusted code. Work that must happen belongs in a task, which is retried.
 """
 
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,14 @@ TRY_AGAIN = (429, 502, 503, 504)
 """Statuses of a function that is starting, busy, or waiting for another service."""
 
 CLIENT_ERROR, SERVER_ERROR = 400, 500
+REDIRECTS = range(300, 400)
+
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+"""Cloud Run's limit of a body that is not streamed. A function that streams one could fill its caller's memory."""
+
+READ_BYTES = 65_536
+REASON_LENGTH_MAX = 500
+"""Characters of an answer's title and detail that are quoted: they are the called function's choice."""
 
 
 class InvocationRefused(Problem):
@@ -62,8 +71,9 @@ def invoke(
 
     Raises `Unavailable` if the function is not reached or answers 429, 502, 503 or 504, so that a task is delivered
     again; `InvocationRefused`, a `Problem`, with the detail of any other problem between 400 and 499; and
-    `InvocationFailed` otherwise, also after `timeout_seconds` and for an answer that is not JSON. In the last case the
-    function may have run. Raises `ValueError` for a path that does not begin with a slash: it could name another host.
+    `InvocationFailed` otherwise, also after `timeout_seconds`, and for an answer that is a redirect, is not JSON or has
+    more than 32 MiB. In the last case the function may have run. Raises `ValueError` for a path that does not begin
+    with a slash: it could name another host.
     """
     runtime.check_permitted()
     if not path.startswith("/"):
@@ -72,6 +82,8 @@ def invoke(
     status, answer = (_bound or send)(Invocation(function, method, path, sent, timeout_seconds))
     if status in TRY_AGAIN:
         raise Unavailable(f"{function} answered {status}: {_reason(answer)}", retry_after_seconds=1)
+    if status in REDIRECTS:
+        raise InvocationFailed(f"{function} answered {status}, a redirect: a call reaches no other address.")
     if status >= SERVER_ERROR:
         raise InvocationFailed(f"{function} answered {status}: {_reason(answer)}")
     if status >= CLIENT_ERROR:
@@ -111,31 +123,59 @@ def _problem(answer: bytes) -> dict[str, Any]:
 
 def _reason(answer: bytes) -> str:
     problem = _problem(answer)
-    return ": ".join(str(problem[name]) for name in ("title", "detail") if name in problem) or "no reason given"
+    reason = ": ".join(str(problem[name]) for name in ("title", "detail") if name in problem)
+    return reason[:REASON_LENGTH_MAX] or "no reason given"
 
 
 def send(invocation: Invocation) -> tuple[int, bytes]:
     """Call over HTTPS with an identity token of this function's account.
 
-    Its audience is the called function's own address, also if the call goes through a domain.
+    Its audience is the called function's own address, also if the call goes through a domain. The called function may
+    have less rights than this one, so its answer leads to no other address, and has limits of size and of time.
     """
     from google.auth.exceptions import GoogleAuthError
     from requests import RequestException, Timeout
+    from urllib3.exceptions import HTTPError
+    from urllib3.exceptions import TimeoutError as ReadingTimeout
 
-    audience = settings().people_address_of(invocation.function)
+    audience, deadline = (
+        settings().people_address_of(invocation.function),
+        time.monotonic() + invocation.timeout_seconds,
+    )
     try:
-        answer = _session(audience).request(
+        with _session(audience).request(
             invocation.method,
             settings().invocation_address_of(invocation.function) + invocation.path,
             data=invocation.body,
-            headers=invocation.headers,
+            headers=invocation.headers | {"Accept-Encoding": "identity"},
             timeout=invocation.timeout_seconds,
-        )
-    except Timeout as error:
-        raise InvocationFailed(f"{invocation.function} took over {invocation.timeout_seconds} s") from error
-    except (RequestException, GoogleAuthError) as error:
+            allow_redirects=False,
+            stream=True,
+        ) as answer:
+            return answer.status_code, _received(invocation, answer.raw, deadline)
+    except (Timeout, ReadingTimeout) as error:
+        raise _too_slow(invocation) from error
+    except (RequestException, HTTPError, GoogleAuthError) as error:
         raise Unavailable(f"{invocation.function} was not reached: {error}", retry_after_seconds=1) from error
-    return answer.status_code, answer.content
+
+
+def _received(invocation: Invocation, body: Any, deadline: float) -> bytes:
+    """Return the body of an answer as it was sent: one that is compressed is no JSON.
+
+    Raises `InvocationFailed` if it is too large, or is sent so slowly that it ends after the deadline.
+    """
+    received = bytearray()
+    while part := body.read1(READ_BYTES, decode_content=False):
+        received += part
+        if len(received) > ANSWER_BYTES_MAX:
+            raise InvocationFailed(f"{invocation.function} answered with more than {ANSWER_BYTES_MAX:,} bytes")
+        if time.monotonic() > deadline:
+            raise _too_slow(invocation)
+    return bytes(received)
+
+
+def _too_slow(invocation: Invocation) -> InvocationFailed:
+    return InvocationFailed(f"{invocation.function} took over {invocation.timeout_seconds} s")
 
 
 @lru_cache(maxsize=64)
@@ -146,5 +186,7 @@ def _session(audience: str) -> Any:
     from requests import Session
 
     if audience.startswith("http://"):  # a server on this machine, which checks no token
-        return Session()
+        session = Session()
+        session.trust_env = False  # the environment's proxy would receive the call
+        return session
     return AuthorizedSession(fetch_id_token_credentials(audience, Request()))

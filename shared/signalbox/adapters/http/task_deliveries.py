@@ -26,7 +26,7 @@ from signalbox.adapters.logs import Headers, current_trace
 from signalbox.adapters.settings import settings
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import NO_BACKOFF, Effect, Json, TaskEnvelope, name_of
-from signalbox.core.kit_names import TASKS_QUEUE
+from signalbox.core.kit_names import TASKS_QUEUE, queue_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Ports
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
@@ -161,7 +161,7 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
     envelope = TaskEnvelope.from_json(_body(request))
     context = dict(envelope.context)
     executions, retries = context.pop(FORWARDED, (0, 0))
-    queue = request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix)
+    queue = queue_of(request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix))
     return Delivered(
         envelope.operation,
         context,

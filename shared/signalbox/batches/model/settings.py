@@ -1,14 +1,14 @@
 """The settings of a batch, as requests, its header, the Python API and the description of the HTTP API have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.problems import BadBatch
-from signalbox.core.calls import QUEUE, Call
+from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
-from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.surface.field_rules import Described, Range, check_fields, key_schema, unchecked
 
@@ -38,9 +38,6 @@ class BatchSettings:
     concurrency: Annotated[int | None, Range(1, lambda: LIMITS.concurrency_max)] = None
     """The number of units that run at once; the others wait, and nothing fails. For a batch with a `task`."""
 
-    queues: Annotated[Sequence[Annotated[str, QUEUE]], Described({"maxItems": LIMITS.batch_queues_max})] = ()
-    """Queues of the catalogue that the units use in turn, instead of that of `task`."""
-
     on_failure: Call | None = None
     """The call if this batch, or one that follows it without an `on_failure`, does not succeed."""
 
@@ -49,11 +46,11 @@ class BatchSettings:
 
     per_task: Annotated[int | None, Range(2, lambda: LIMITS.page_units_max)] = None
     """The number of units that one task runs, one after another; `concurrency` then limits these tasks. Not with a
-    `semaphore` or a `rate`."""
+    `semaphore`."""
 
     rate: Annotated[str, Described(key_schema(CORE_LIMITS.key_bytes_max))] = ""
-    """The rate whose permits each unit takes when it starts. For a batch with a `task`, without `semaphore` and
-    `per_task`."""
+    """The rate whose permits each unit takes when it starts. For a batch with a `task`, without `semaphore`. With
+    `per_task`, a task takes the permits of all its units, at most the burst."""
 
     weight: Annotated[int | str, Described({"minimum": 1, "maximum": CORE_LIMITS.burst_max, "minLength": 1})] = 1
     """The number of permits of the `rate` that each unit takes, or the name of the argument that has the number."""
@@ -66,7 +63,7 @@ class BatchSettings:
     def _check_dispatch(self) -> None:
         if self.semaphore and not valid_key(self.semaphore):
             raise BadBatch("`semaphore` must be the name of a semaphore.", field="semaphore")
-        for name in ("concurrency", "queues", "semaphore", "rate", "per_task"):
+        for name in ("concurrency", "semaphore", "rate", "per_task"):
             if getattr(self, name) and self.task is None:
                 raise BadBatch(f"`{name}` needs a `task`: without one, units are completed from outside.", field=name)
         if self.per_task and self.semaphore:
@@ -75,20 +72,10 @@ class BatchSettings:
                 "`concurrency` also limits how many run at once.",
                 field="per_task",
             )
-        if len(self.queues) > LIMITS.batch_queues_max:
-            raise BadBatch(f"A batch has at most {LIMITS.batch_queues_max} queues.", field="queues")
-        for call in self.calls_by_queue():
-            call.checked("queues")
 
     def _check_rate(self) -> None:
         if self.rate and not valid_key(self.rate):
             raise BadBatch("`rate` must be the name of a rate.", field="rate")
-        if self.rate and self.per_task:
-            raise BadBatch(
-                "With `rate`, each unit starts when its permits are granted, and with `per_task` a task runs several. "
-                "Leave one of the two out.",
-                field="per_task",
-            )
         if self.rate and self.semaphore:
             raise BadBatch(
                 "A unit waits for a `rate` or for a `semaphore`, not for both. Leave one of the two out; `concurrency` "
@@ -100,23 +87,17 @@ class BatchSettings:
         if not isinstance(self.weight, str) or not self.weight:
             check_weight(self.weight, "weight")
 
-    def calls_by_queue(self) -> list[Call]:
-        """Return the call of a unit through each of `queues`. Raises `BadBatch` if `queues` are not strings."""
-        if not all(isinstance(queue, str) for queue in self.queues):
-            raise BadBatch("`queues` must be a list of names of queues.", field="queues")
-        return [] if self.task is None else [replace(self.task, queue=queue) for queue in self.queues]
-
     @property
     def kept(self) -> "BatchSettings":
         """These settings alone, as the batch's header holds them."""
-        return unchecked(BatchSettings, {name: getattr(self, name) for name in NAMES} | {"queues": tuple(self.queues)})
+        return unchecked(BatchSettings, {name: getattr(self, name) for name in NAMES})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Return the settings in a header's record, which were checked before they were stored."""
         calls = {name: call and Call.from_record(call) for name in CALLS for call in [record.get(name)]}
         stored = {name: record.get(name, default) for name, default in _DEFAULTS.items()}
-        return unchecked(cls, stored | calls | {"queues": tuple(stored["queues"])})
+        return unchecked(cls, stored | calls)
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields for a header's record. Only batches with a semaphore, a rate or groups have these."""
@@ -124,9 +105,7 @@ class BatchSettings:
         calls = {name: call and call.to_record() for name in CALLS for call in [stored[name]]}
         absent = {name for name in ("semaphore", "per_task", "rate") if not stored[name]}
         absent |= set() if self.rate else {"weight"}
-        return {name: value for name, value in (stored | calls).items() if name not in absent} | {
-            "queues": list(self.queues)
-        }
+        return {name: value for name, value in (stored | calls).items() if name not in absent}
 
 
 _DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(BatchSettings)}

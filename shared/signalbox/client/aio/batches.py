@@ -37,7 +37,7 @@ class Batch:
 
         `task` runs once for each unit, whose fields are added to its payload; without a task, units are completed from
         outside. `on_complete` runs once, when all units have ended. `fields` are the other fields of ``POST batches``:
-        failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then, on_failure.
+        failures_max, deadline_seconds, concurrency, semaphore, rate, weight, per_task, then, on_failure.
 
         A batch may end before all units are loaded: it is cancelled, or too many units fail. Then this is its status.
         """

@@ -41,6 +41,10 @@ class Repeated:
     def __init__(self, run: Callable[[], Awaitable[bool]], pause_seconds: Callable[[], float]) -> None:
         self._run = run
         self._pause_seconds = pause_seconds
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the calls, after the first pause."""
         self._task = asyncio.create_task(self._loop())
 
     async def _loop(self) -> None:
@@ -51,5 +55,6 @@ class Repeated:
 
     async def stop(self) -> None:
         """End the calls; a call under way is interrupted."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -37,15 +37,27 @@ class ObjectCall:
         self.id = id
 
     async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
-        """Wait for the method's result. Raises `CallFailed` with the method's problem, and `TimeoutError`."""
+        """Wait for the method's result and return it, also a large one.
+
+        Raises `CallFailed` with the method's problem, and `TimeoutError`.
+        """
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             parameters = {"wait_seconds": wait}
             answer = await self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
             if answer.member("ready", bool):
-                return outcome(answer)
+                return await self.opened(answer)
             await sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
+
+    async def opened(self, answer: Answer) -> Json:
+        """Return the result in an answer, also a large one. Raises `CallFailed`."""
+        return await opened(outcome(answer), self.payload)
+
+    async def payload(self, sha256: str) -> Json:
+        """Return the large result of this call by its hash."""
+        found = await self._transport.send("GET", *self._address, "calls", self.id, "payloads", sha256)
+        return found.part("value").content
 
     async def raise_outcome(self, error: ApiError) -> None:
         """Raise `CallFailed` if `error` is the problem of the method and not a refusal of the call."""
@@ -100,7 +112,7 @@ class Object:
             await call.raise_outcome(error)
             raise
         if answer.member("ready", bool):
-            return outcome(answer)
+            return await call.opened(answer)
         return await call.result(timeout_seconds - (time.monotonic() - began))
 
     async def post(self, method: str, **arguments: Json) -> ObjectCall:
@@ -117,6 +129,11 @@ class Object:
         """Return whether the object exists, its revision, and the number of messages that wait for it."""
         found = await self._transport.send("GET", *self._address)
         return found.shaped(dict)
+
+    async def payload(self, sha256: str) -> Json:
+        """Return the large state of the object by its hash, as the console shows it."""
+        found = await self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
 
     async def delete(self) -> None:
         """Delete the object in its turn, behind the calls that wait already."""
@@ -161,7 +178,7 @@ class Run:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             shown = await self._show(wait)
             if shown.member("state", str) in ENDED:
-                return await self._opened(outcome(shown))
+                return await opened(outcome(shown), self.payload)
             await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
     async def send(
@@ -304,18 +321,9 @@ class Run:
         found = await self._transport.send("GET", *self._address, "payloads", sha256)
         return found.part("value").content
 
-    async def _opened(self, shown: Json) -> Json:
-        """Return a value that the status or the log may show by its size and its hash, or wrapped."""
-        match shown:
-            case {"$payload": {"sha256": str(sha256)}}:
-                return await self.payload(sha256)
-            case {"$payload": {"value": value}}:
-                return value
-        return shown
-
     async def _for_replay(self, shown: Json) -> Json:
         """Return a value of the log, wrapped if a replay could take it for a large one that is not there."""
-        value = await self._opened(shown)
+        value = await opened(shown, self.payload)
         match value:
             case {"$payload": dict()}:
                 return {"$payload": {"value": value}}
@@ -499,6 +507,16 @@ def outcome(answer: Answer) -> Json:
         raise failed
     found = answer.shaped(dict)
     return found["object"] if "object" in found else found.get("result")
+
+
+async def opened(shown: Json, load: Callable[[str], Awaitable[Json]]) -> Json:
+    """Return a value that an answer may show by its size and its hash, or wrapped. `load` returns it by its hash."""
+    match shown:
+        case {"$payload": {"sha256": str(sha256)}}:
+            return await load(sha256)
+        case {"$payload": {"value": value}}:
+            return value
+    return shown
 
 
 def failure(answer: Answer) -> CallFailed | None:

@@ -51,6 +51,9 @@ class Repeated:
         self._pause_seconds = pause_seconds
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
+
+    def start(self) -> None:
+        """Begin the calls, after the first pause."""
         self._thread.start()
 
     def _loop(self) -> None:
@@ -65,4 +68,5 @@ class Repeated:
     def stop(self) -> None:
         """End the calls; a call under way ends first."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # it was started, unless a signal cut that short: then it ends by itself
+            self._thread.join()

@@ -4,7 +4,7 @@
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,15 +38,27 @@ class ObjectCall:
         self.id = id
 
     def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
-        """Wait for the method's result. Raises `CallFailed` with the method's problem, and `TimeoutError`."""
+        """Wait for the method's result and return it, also a large one.
+
+        Raises `CallFailed` with the method's problem, and `TimeoutError`.
+        """
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             parameters = {"wait_seconds": wait}
             answer = self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
             if answer.member("ready", bool):
-                return outcome(answer)
+                return self.opened(answer)
             sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
+
+    def opened(self, answer: Answer) -> Json:
+        """Return the result in an answer, also a large one. Raises `CallFailed`."""
+        return opened(outcome(answer), self.payload)
+
+    def payload(self, sha256: str) -> Json:
+        """Return the large result of this call by its hash."""
+        found = self._transport.send("GET", *self._address, "calls", self.id, "payloads", sha256)
+        return found.part("value").content
 
     def raise_outcome(self, error: ApiError) -> None:
         """Raise `CallFailed` if `error` is the problem of the method and not a refusal of the call."""
@@ -101,7 +113,7 @@ class Object:
             call.raise_outcome(error)
             raise
         if answer.member("ready", bool):
-            return outcome(answer)
+            return call.opened(answer)
         return call.result(timeout_seconds - (time.monotonic() - began))
 
     def post(self, method: str, **arguments: Json) -> ObjectCall:
@@ -118,6 +130,11 @@ class Object:
         """Return whether the object exists, its revision, and the number of messages that wait for it."""
         found = self._transport.send("GET", *self._address)
         return found.shaped(dict)
+
+    def payload(self, sha256: str) -> Json:
+        """Return the large state of the object by its hash, as the console shows it."""
+        found = self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
 
     def delete(self) -> None:
         """Delete the object in its turn, behind the calls that wait already."""
@@ -162,7 +179,7 @@ class Run:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             shown = self._show(wait)
             if shown.member("state", str) in ENDED:
-                return self._opened(outcome(shown))
+                return opened(outcome(shown), self.payload)
             sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
     def send(
@@ -305,18 +322,9 @@ class Run:
         found = self._transport.send("GET", *self._address, "payloads", sha256)
         return found.part("value").content
 
-    def _opened(self, shown: Json) -> Json:
-        """Return a value that the status or the log may show by its size and its hash, or wrapped."""
-        match shown:
-            case {"$payload": {"sha256": str(sha256)}}:
-                return self.payload(sha256)
-            case {"$payload": {"value": value}}:
-                return value
-        return shown
-
     def _for_replay(self, shown: Json) -> Json:
         """Return a value of the log, wrapped if a replay could take it for a large one that is not there."""
-        value = self._opened(shown)
+        value = opened(shown, self.payload)
         match value:
             case {"$payload": dict()}:
                 return {"$payload": {"value": value}}
@@ -500,6 +508,16 @@ def outcome(answer: Answer) -> Json:
         raise failed
     found = answer.shaped(dict)
     return found["object"] if "object" in found else found.get("result")
+
+
+def opened(shown: Json, load: Callable[[str], Awaitable[Json]]) -> Json:
+    """Return a value that an answer may show by its size and its hash, or wrapped. `load` returns it by its hash."""
+    match shown:
+        case {"$payload": {"sha256": str(sha256)}}:
+            return load(sha256)
+        case {"$payload": {"value": value}}:
+            return value
+    return shown
 
 
 def failure(answer: Answer) -> CallFailed | None:

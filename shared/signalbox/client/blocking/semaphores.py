@@ -245,7 +245,7 @@ class Semaphore:
                 yield held
         except BaseException as error:
             if may_hold and not held.is_released and (held.id or not _is_refused(error)):
-                finished(partial(self._release, id_, permits, 0 if held.id else wait_seconds))
+                finished(partial(held.abandon, id_, permits, 0 if held.id else wait_seconds))
             raise
 
 
@@ -272,7 +272,7 @@ class HeldLease:
         self._semaphore = semaphore
         self._seconds = seconds
         self._ends_at = 0.0
-        self._renewal: Repeated | None = None
+        self._renewal = Repeated(self._renew, self._pause_seconds)
         self._is_refused = False
         self.is_released = False
         self.id, self.token = "", 0
@@ -299,7 +299,7 @@ class HeldLease:
         if lease_clock.monotonic() > self._ends_at - self._seconds + self._seconds / RENEWALS_PER_LEASE:
             self._renew()  # it may have been granted any time ago
         self.check()
-        self._renewal = Repeated(self._renew, self._pause_seconds)
+        self._renewal.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -312,8 +312,7 @@ class HeldLease:
             self.check()
 
     def _end(self) -> None:
-        if self._renewal is not None:
-            self._renewal.stop()
+        self._renewal.stop()
         is_lost = self.is_lost
         try:
             is_released = self._semaphore.signal(self._lease)
@@ -324,6 +323,11 @@ class HeldLease:
         if not is_released or is_lost:
             self._is_refused = True
         self.is_released = True
+
+    def abandon(self, id: str, permits: int, wait_seconds: float) -> None:
+        """End the renewals, and release what may have been granted to a wait."""
+        self._renewal.stop()
+        self._semaphore._release(id, permits, wait_seconds)
 
     def _pause_seconds(self) -> float:
         left = self._ends_at - lease_clock.monotonic()

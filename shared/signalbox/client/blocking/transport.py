@@ -153,7 +153,7 @@ class Transport:
         if self._tokens is None:
             return dict(asked.headers)
         token = in_thread(self._tokens.token, self.base_url + asked.function)
-        return {**asked.headers, "Authorization": f"Bearer {token}"}
+        return {**asked.headers, "Authorization": f"Bearer {token}"} if token else dict(asked.headers)
 
 
 def _timeout(attempt_seconds: float) -> httpx.Timeout:

@@ -95,7 +95,7 @@ from signalbox.core.calls import Call
 from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import GaveUp, text_of
+from signalbox.core.problems import GaveUp, Problem, text_of
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import (
@@ -128,7 +128,7 @@ from signalbox.flows.model.messages import (
 )
 from signalbox.flows.model.payloads import is_of_run
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, NotAnswered
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, NotAnswered, TooManyUpdates
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import Outgoing
 
@@ -345,6 +345,9 @@ class FlowTurn:
                 self._drop_late(message)
             case Event() if message.incarnation in ("", self.header.incarnation):
                 self._apply(replace(message, at=self.now))
+            case Update() if self.has_too_many(message):
+                detail = f"The flow had {len(self.unanswered):,} updates that its code had not answered."
+                self._refuse(message, TooManyUpdates(detail))
             case Update():
                 self.updates[message.id] = message.name
                 self._apply(replace(message, at=self.now))
@@ -355,8 +358,17 @@ class FlowTurn:
         """Drop a message that was sent to an earlier run of the id. The senders of an update receive a problem."""
         if isinstance(message, Update):
             detail = f"The run that received the update {message.id!r} was removed before its code could answer it."
-            self.updates[message.id] = message.name
-            self.driver.replies[message.id] = CallOutcome.from_problem(NotAnswered(detail))
+            self._refuse(message, NotAnswered(detail))
+
+    def has_too_many(self, update: Update) -> bool:
+        """Return whether the header would have too many ids with an update, which its sender could not know."""
+        unanswered = self.unanswered
+        return update.id not in unanswered and len(unanswered) >= LIMITS.flow_updates_max
+
+    def _refuse(self, update: Update, problem: Problem) -> None:
+        """Answer an update that the code does not receive, and that its log does not contain."""
+        self.updates[update.id] = update.name
+        self.driver.replies[update.id] = CallOutcome.from_problem(problem)
 
     def _is_for_this(self, cancel: Cancel) -> bool:
         """Return whether a cancel is for this run.

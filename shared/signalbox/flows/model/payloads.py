@@ -10,6 +10,7 @@ from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Incoming, Message, Result, Update, payload_of
+from signalbox.mailboxes.model.messages import header_path
 from signalbox.payloads.model import Place, escaped, opened, payload_in, place_of, shown
 
 EVENTS = "events"
@@ -17,18 +18,18 @@ EVENTS = "events"
 
 def place_of_run(address: FlowAddress, incarnation: str) -> Place:
     """Return the place of all payloads of a run."""
-    return place_of(address.base, incarnation)
+    return place_of(header_path(address.base), incarnation)
 
 
 def place_of_execution(address: FlowAddress, execution_id: str) -> Place:
     """Return the place of the arguments and results of an execution."""
     incarnation, _, execution = execution_id.rpartition("-")
-    return place_of(address.base, incarnation, execution.partition(".")[0])
+    return place_of(header_path(address.base), incarnation, execution.partition(".")[0])
 
 
 def place_of_events(address: FlowAddress, incarnation: str) -> Place:
     """Return the place of the values of a run's events."""
-    return place_of(address.base, incarnation, EVENTS)
+    return place_of(header_path(address.base), incarnation, EVENTS)
 
 
 def is_of_run(message: Incoming, header: FlowHeader) -> bool:

@@ -4,19 +4,22 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.error_notes import record_path, retried_task
 from signalbox.core.polling import poll
 from signalbox.core.ports import Ports, Snapshot, Store
+from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import Step
+from signalbox.flows.machine.effects import step_operation
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message, payload_of, sub_flow_address
 from signalbox.flows.model.waits import Wait
-from signalbox.flows.problems import NoFlow, NoPayload
+from signalbox.flows.problems import NoFlow
 from signalbox.flows.storage.commits import header_of
 from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
-from signalbox.payloads.model import opened, payloads_in
-from signalbox.payloads.service import opens_payloads
+from signalbox.payloads.service import value_of
 
 
 def get(ports: Ports, address: FlowAddress) -> FlowHeader:
@@ -42,6 +45,18 @@ def stuck_below(store: Store, header: FlowHeader) -> dict[str, FlowHeader]:
                     found.setdefault(path, child)
         level = below
     return found
+
+
+def retried_steps(store: Store, header: FlowHeader) -> dict[str, RetriedTaskShown]:
+    """Return the last errors of the pending steps whose tasks are being retried, by the paths of their waits.
+
+    Up to a page of the pending steps are read. A flow without pending steps needs no read.
+    """
+    steps = [wait for wait in header.pending.values() if wait.signature.startswith(f"{Step.kind} ")]
+    operations = {wait.path: step_operation(header, wait) for wait in steps[: LIMITS.flows_listed_max]}
+    reads = store.read(*map(record_path, operations.values())) if operations else ()
+    noted = {path: retried_task(read.id, read.data) for path, read in zip(operations, reads, strict=True)}
+    return {path: error for path, error in noted.items() if error}
 
 
 def _sub_flows(header: FlowHeader) -> Iterator[tuple[Wait, FlowAddress]]:
@@ -71,7 +86,6 @@ def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Mess
     return read_log(store, header).entries[count:]
 
 
-@opens_payloads
 def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> Any:
     """Return a large value that the records of a run name by its hash.
 
@@ -79,11 +93,8 @@ def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> Any:
     """
     header, entries = get_log(ports.store, address)
     stored = [*header.arguments.values(), *([header.end.outcome.result] if header.end else [])]
-    named = [*payloads_in(*stored), *filter(None, map(payload_of, entries))]
-    for payload in named:
-        if payload.sha256 == sha256:
-            return opened(payload.to_json())
-    raise NoPayload(f"The run {address.key!r} has no large value with this hash.", field="sha256")
+    named = [payload.to_json() for payload in map(payload_of, entries) if payload]
+    return value_of(ports, [*stored, *named], sha256)
 
 
 def read_header(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:

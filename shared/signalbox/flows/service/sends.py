@@ -171,7 +171,8 @@ def _answer(ports: Ports, address: FlowAddress, id_: str) -> CallOutcome | None:
 def reply_of(header: FlowHeader, stored: Snapshot, id_: str) -> CallOutcome | None:
     """Return the answer in the record of an update, or None while its run may still answer it."""
     if stored.data is None:
-        raise NoUpdate(f"The run {header.address.key!r} has no update {id_!r}: it was never sent, or is too old.")
+        why = "it was never sent, is too old, or was sent to a run that has been removed."
+        raise NoUpdate(f"The run {header.address.key!r} has no update {id_!r}: {why}")
     if REPLY in stored.data:
         return CallOutcome.from_text(stored.data[REPLY])
     if header.end:

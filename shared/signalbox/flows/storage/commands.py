@@ -58,6 +58,7 @@ from signalbox.flows.storage.listings import CREATED_AT, shown_in_lists
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put
+from signalbox.objects.machine.large_values import claimed_anew
 from signalbox.objects.model import continuation_message, method_call
 from signalbox.payloads.model import Outgoing, payloads_in
 
@@ -147,6 +148,7 @@ class CommandWrites:
         then = (result_call(self.header, wait),)
         message = method_call(call.method, call.arguments, then=then)
         id_ = child_id(self.header.address, wait)
+        message = claimed_anew(message, call.address, id_, self.new_id, self.turn.outgoing)
         self.writes.append(message_put(call.address.base, id_, message.to_record()))
         self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
 

@@ -44,7 +44,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
-from signalbox.payloads.model import Outgoing, escaped
+from signalbox.payloads.model import Outgoing
 from signalbox.payloads.service import opening_those_of
 from signalbox.payloads.service import store as store_payloads
 from signalbox.rates import service as rates
@@ -197,6 +197,10 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Context) -> 
     """
     outcome = _outcome_of_context(ports, context)
     if outcome is not None:
+        outgoing, wait = Outgoing(), Wait.from_json(payload)
+        place = place_of_execution(FlowAddress.of_base(payload["flow"]), wait.execution_id)
+        outcome = replace(outcome, result=outgoing.copied(outcome.result, place))
+        store_payloads(ports, outgoing)
         post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
         return
     assert isinstance(context, OfLease), "only a lease ends before its outcome is posted"
@@ -221,8 +225,7 @@ def _outcome_of_context(ports: Ports, context: Context) -> CallOutcome | None:
             lease = {"semaphore": claimed.semaphore, "id": claimed.id, "token": claimed.token}
             return CallOutcome({**lease, "ends_at": rfc3339(claimed.ends_at), "granted": dict(granted.record)})
         case OfOutcome(outcome=outcome):
-            called = CallOutcome.from_json(outcome)
-            return replace(called, result=escaped(called.result))
+            return CallOutcome.from_json(outcome)
         case OfCompletion(completion=completion):
             return CallOutcome(dict(completion))
     return CallOutcome()

@@ -34,6 +34,7 @@ from signalbox.core.codec.annotations import codec_of, hints_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -41,6 +42,7 @@ from signalbox.mailboxes.problems import MethodFailed
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, Message, Post, Sent
 from signalbox.objects.problems import BadObjectCall, NoSuchMethod
+from signalbox.payloads.model import opened, opened_members
 from signalbox.tasks.requests.signatures import Signature
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -150,15 +152,16 @@ class ObjectClass:
         return self.methods[name]
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
-        """Run a method on a state's text.
+        """Run a method on a state's text, with the arguments in a message's record.
 
         If the method raises, the error is the outcome, the state is unchanged, and nothing is sent. Raises
-        `Unavailable` for a state of a newer version.
+        `Unavailable` for a state of a newer version, and `PayloadUnread`.
         """
         instance = self._instance(address, state, now)
+        called = message.with_arguments(opened_members(message.arguments))
         with running(address) as sent:
             try:
-                return user_code.run(partial(self._applied, instance, state, message, sent), user_code.kit_context())
+                return user_code.run(partial(self._applied, instance, state, called, sent), user_code.kit_context())
             except Problem as problem:
                 return Applied(state, CallOutcome.from_problem(problem))
             except Unavailable:
@@ -177,7 +180,7 @@ class ObjectClass:
     def check_state(self, state: str | None) -> None:
         """Raise `Unavailable` for a state of a newer version, and for one that this code cannot read."""
         if state is not None:
-            self._read(self._fields(json.loads(state)))
+            self._read(self._fields(opened(json.loads(state))))
 
     def check_version(self, version: int) -> None:
         """Raise `Unavailable` if newer code wrote the state."""
@@ -186,7 +189,7 @@ class ObjectClass:
 
     def _instance(self, address: ObjectAddress, state: str | None, now: datetime) -> Any:
         instance: Any = object.__new__(self.code)
-        stored = {} if state is None else self._read(self._fields(json.loads(state)))
+        stored = {} if state is None else self._read(self._fields(opened(json.loads(state))))
         fields = {**copy.deepcopy(dict(self.fields)), **stored}
         instance.__dict__.update(fields, key=address.key, now=now)
         return instance
@@ -238,8 +241,8 @@ class ObjectClass:
         except WrongValue as error:
             raise BadArgument(f"The method left a state that cannot be stored: {error}.") from error
         text = json.dumps({"version": self.version, "fields": fields})
-        if len(text) > LIMITS.object_state_bytes_max:
-            raise TooLarge(f"A state has at most {LIMITS.object_state_bytes_max:,} bytes; this has {len(text):,}.")
+        if len(text) > (bytes_max := value_bytes_max(LIMITS.object_state_bytes_max)):
+            raise TooLarge(f"A state has at most {bytes_max:,} bytes; this has {len(text):,}.{larger_values()}")
         return text
 
 
@@ -273,8 +276,8 @@ def _outcome(result: Any, codec: Codec) -> CallOutcome:
         outcome = CallOutcome(encode(codec, result, "the result"))
     except WrongValue as error:
         raise BadArgument(f"The method's result cannot be stored: {error}.") from error
-    if len(json.dumps(outcome.result)) > CORE_LIMITS.result_bytes_max:
-        raise TooLarge(f"A result has at most {CORE_LIMITS.result_bytes_max:,} bytes.")
+    if len(json.dumps(outcome.result)) > (bytes_max := value_bytes_max(CORE_LIMITS.result_bytes_max)):
+        raise TooLarge(f"A result has at most {bytes_max:,} bytes.{larger_values()}")
     return outcome
 
 

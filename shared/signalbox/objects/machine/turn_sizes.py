@@ -12,12 +12,16 @@ from signalbox.objects.model import Applied, call_bytes
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A share of a commit. `task_bytes` counts the bytes of the tasks, which share one outbox record."""
+    """A share of a commit. `task_bytes` counts the bytes of the tasks, which share one outbox record.
+
+    `payload_bytes` counts the contents of payloads, which are in memory until the commit.
+    """
 
     writes: int = 0
     tasks: int = 0
     size_bytes: int = 0
     task_bytes: int = 0
+    payload_bytes: int = 0
 
     def __add__(self, other: "Size") -> "Size":
         return Size(
@@ -25,6 +29,7 @@ class Size:
             self.tasks + other.tasks,
             self.size_bytes + other.size_bytes,
             self.task_bytes + other.task_bytes,
+            self.payload_bytes + other.payload_bytes,
         )
 
     @property
@@ -35,6 +40,7 @@ class Size:
             and self.tasks <= MAILBOXES_LIMITS.turn_tasks_max
             and self.size_bytes <= LIMITS.turn_bytes_max
             and self.task_bytes <= LIMITS.turn_task_bytes_max
+            and self.payload_bytes <= LIMITS.turn_payload_bytes_max
         )
 
     @classmethod
@@ -44,4 +50,4 @@ class Size:
         posts = sum(post.message.size_bytes for post in sent.posts)
         tasks = sum(map(call_bytes, sent.tasks)) + sum(call_bytes(call) + outcome for call in then)
         count = len(sent.tasks) + len(then) + len(sent.posts)  # each post may need a wake-up
-        return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks)
+        return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks, applied.outgoing.size_bytes)

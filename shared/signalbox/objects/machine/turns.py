@@ -32,6 +32,7 @@ any more, and before a call whose method raises `Unavailable`.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime, timedelta
 
@@ -42,6 +43,7 @@ from signalbox.core.problems import GaveUp, NotFound, Problem, TooLarge
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.large_values import claimed_effects, copied, copied_outcome, place_of_call
 from signalbox.objects.machine.turn_sizes import Size
 from signalbox.objects.model import (
     Applied,
@@ -56,6 +58,7 @@ from signalbox.objects.model import (
     method_call,
 )
 from signalbox.objects.problems import CallTooLate, NoObject
+from signalbox.payloads.model import Outgoing, Place, format_of, place_of_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Turn:
     - `changed` are the calls that the turn has changed. Those in `held` wait for another call's outcome from now on.
     - `resumed` are calls that were held and wait in the mailbox again, each with its `since`.
     - `posted` are the messages and `tasks` the tasks that the turn sends.
+    - `outgoing` collects the payloads that the commit names.
     """
 
     address: ObjectAddress
@@ -91,6 +95,7 @@ class Turn:
     posted: list[Posted] = field(default_factory=list)
     tasks: list[Effect] = field(default_factory=list)
     size: Size = field(default_factory=Size)
+    outgoing: Outgoing = field(default_factory=Outgoing)
     _ids: int = 0
 
     def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
@@ -101,13 +106,14 @@ class Turn:
         if self.is_cut():
             return False
         message = self.calls[id_].message
-        applied = self._applied(message, apply, gave_up=gave_up)
+        applied = self._applied(id_, message, apply, gave_up=gave_up)
         continuations = (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
         size = self.size + Size.of(applied, continuations) + self._forwarded(message)
         size += Size(writes=1) if self.calls[id_].kept_wake_up else Size()
         if self.changed and not size.fits:
             return False
         self.size = size
+        self.outgoing |= applied.outgoing
         match message.kind:
             case Kind.THEN if gave_up:
                 self._run(message.target, message.continuation, applied.outcome)
@@ -132,7 +138,7 @@ class Turn:
 
     # --- calls and deletions ---
 
-    def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
+    def _applied(self, id_: str, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
         """Return the result of applying a call or a deletion.
 
         For a message that follows a call, return that call's outcome.
@@ -145,8 +151,11 @@ class Turn:
             target = self.calls.get(message.target)
             return Applied(self.state, (target and target.outcome) or CallOutcome())
         applied = apply(self.address, self.state, message, self.now)
-        if Size.of(applied, message.then).fits:
-            return applied
+        posts = [replace(post, id=self.message_id()) for post in applied.sent.posts]
+        with suppress(TooLarge):
+            claimed = claimed_effects(applied, posts, self._place_of_outcome(id_), self.revision)
+            if Size.of(claimed, message.then).fits:
+                return claimed
         return Applied(self.state, CallOutcome.from_problem(TooLarge("The call sends more than one turn may.")))
 
     def _forwarded(self, message: Message) -> Size:
@@ -174,7 +183,7 @@ class Turn:
     def post(self, post: Post) -> None:
         """Add a message for an object, which the turn's commit writes."""
         due_at = self.now + timedelta(seconds=post.delay_seconds) if post.delay_seconds else None
-        self.posted.append(Posted(post.address, self.message_id(), post.message, due_at))
+        self.posted.append(Posted(post.address, post.id or self.message_id(), post.message, due_at))
 
     def _task_name(self) -> str:
         """Return a name that no other turn uses: because of the header's guard, only one turn commits the revision."""
@@ -211,8 +220,13 @@ class Turn:
         self.changed.add(id_)
 
     def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
-        context = {"called": self.address.to_json(), "call": id_, **outcome.to_json()}
-        self.tasks.append(continuation.effect(self._task_name(), self.now, outcome=context))
+        own = copied_outcome(outcome, place_of_tasks(f"{self.now:%Y-%m}"), self.outgoing)
+        context = {"called": self.address.to_json(), "call": id_, **own.to_json()}
+        name, newer = self._task_name(), format_of(own.result)
+        self.tasks.append(continuation.effect(name, self.now, outcome=context, **newer))
+
+    def _place_of_outcome(self, id_: str) -> Place:
+        return place_of_call(self.address, id_, str(self.revision))
 
     # --- messages that follow a call ---
 
@@ -279,7 +293,9 @@ class Turn:
         """
         call, place = self.calls[id_], CallPlace(address, self.message_id())
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
-        self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))
+        forwarded = message(*target, body["method"], body["arguments"], **others)
+        own = copied(forwarded, place_of_call(address, place.id, str(self.revision)), self.outgoing)
+        self.posted.append(Posted(address, place.id, own))
         self.end(id_, since, replace(call, forwarded=place))
 
 

@@ -69,7 +69,7 @@ def wait(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     current state.
     """
     new_id = ports.store.new_id()
-    wanted = WaitRequest.from_request(request.json_object(), id=request.header("Idempotency-Key") or new_id)
+    wanted = WaitRequest.from_request(request.json_object(), id=request.caller_key or new_id)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
     expected_seconds = None
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
@@ -115,7 +115,7 @@ def cancel_wait(ports: Ports, _: Request, name: SemaphoreName, id: WaitId) -> Re
 )
 def signal(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     """End a lease, and grant its permits to waiters."""
-    signalled = SignalRequest.from_request(request.json_object(), operation=request.header("Idempotency-Key") or "")
+    signalled = SignalRequest.from_request(request.json_object(), operation=request.caller_key)
     return Response(200, ReleasedShown(leases.signal(ports, name, signalled)))
 
 

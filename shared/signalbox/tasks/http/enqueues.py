@@ -40,7 +40,7 @@ def enqueue_task(ports: Ports, request: Request) -> Response:
     task runs.
     """
     enqueue_request = EnqueueRequest.from_request(
-        request.json_object(), request.header("Idempotency-Key") or "", schedule=request.schedule or ""
+        request.json_object(), request.caller_key, schedule=request.schedule or ""
     )
     check_calls(request, **{"": enqueue_request.call})
     enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time

@@ -177,6 +177,17 @@ export const badge = (state) => h("span", { class: `badge ${state}` }, state);
 /** Return a value as JSON to read. */
 export const json = (value) => h("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
 
+/** Describe a large value, which is not loaded unasked, with the command that prints it. Return null for others. */
+export const large = (value, ...command) =>
+  value?.$payload?.sha256
+    ? `${bytes(value.$payload.bytes)}, not loaded: signalbox ${command.map(quoted).join(" ")} ${value.$payload.sha256}`
+    : null;
+
+/** Return a word of a shell: a caller may have chosen any characters of an id. */
+const quoted = (id) => (/^[\w./:@-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`);
+
+const bytes = (count) => (count < 1024 * 1024 ? `${Math.round(count / 1024)} KiB` : `${(count / 1024 / 1024).toFixed(1)} MiB`);
+
 /** Return a value as JSON on one line, cut. */
 export function short(value, most = 120) {
   const text = value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);

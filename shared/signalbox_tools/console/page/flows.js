@@ -2,7 +2,7 @@
 
 import { address, found, get, now, since } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, json, lasting, link, moment, pager, served, short, table } from "./dom.js";
+import { badge, choices, facts, finder, h, json, large, lasting, link, moment, pager, served, short, table } from "./dom.js";
 import { happened, timeline } from "./timeline.js";
 
 export const TITLE = "Flows";
@@ -112,7 +112,7 @@ async function run(function_, flow, id, { query = "" }, about) {
         ? status.problem.locks.flatMap(({ semaphore, ends_at }, at) => [at ? ", " : "", link(["semaphores", semaphore]), ` ends ${since(ends_at)}`])
         : null,
       error: status.error && (status.error.detail || status.error.title),
-      result: status.result === undefined ? null : (large(status.result, function_, flow, id) ?? short(status.result)),
+      result: status.result === undefined ? null : (large(status.result, "flows", "value", function_, flow, id) ?? short(status.result)),
     }),
     !status.ended_at && hopeless(status, function_),
     buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status)),
@@ -129,17 +129,6 @@ async function run(function_, flow, id, { query = "" }, about) {
     json(log.arguments ?? null),
   ];
 }
-
-/** Describe a large value, which is not loaded unasked, with the command that prints it. Return null for others. */
-const large = (value, function_, flow, id) =>
-  value?.$payload?.sha256
-    ? `${bytes(value.$payload.bytes)}, not loaded: signalbox flows value ${function_} ${flow} ${quoted(id)} ${value.$payload.sha256}`
-    : null;
-
-/** Return a run's id as a word of a shell: its caller may have chosen any characters. */
-const quoted = (id) => (/^[\w./:@-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`);
-
-const bytes = (count) => (count < 1024 * 1024 ? `${Math.round(count / 1024)} KiB` : `${(count / 1024 / 1024).toFixed(1)} MiB`);
 
 /** Propose a fork: where the run is, or, if it has ended, before the last entry, as nothing is left to do after it. */
 const fork = ({ state, id, log_length }) => ({

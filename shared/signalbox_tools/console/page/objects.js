@@ -2,7 +2,7 @@
 
 import { address, get } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, facts, finder, h, json, link, pager, table } from "./dom.js";
+import { badge, facts, finder, h, json, large, link, pager, table } from "./dom.js";
 
 export const TITLE = "Objects";
 
@@ -37,6 +37,11 @@ async function listed(function_, class_, { prefix = "", page_token }) {
   ];
 }
 
+const stateOf = ({ class: class_, key, state }, function_) =>
+  large(state)
+    ? h("p", {}, large(state, "objects", "value", function_, class_, key))
+    : json(state?.fields ?? state);
+
 async function one(function_, class_, key, about) {
   const shown = await get(address(function_, "objects", class_, key), { state: "true" });
   return [
@@ -46,7 +51,7 @@ async function one(function_, class_, key, about) {
       revision: String(shown.revision),
       "calls that wait": shown.waiting,
     }),
-    shown.exists && [h("h2", {}, "State"), json(shown.state?.fields ?? shown.state)],
+    shown.exists && [h("h2", {}, "State"), stateOf(shown, function_)],
     shown.exists && buttons(about, ["delete-object"], { function: function_, class: class_, key }),
     !shown.exists && h("p", { class: "note" }, "It has never been called, or it was deleted. A call of a method creates it."),
   ];

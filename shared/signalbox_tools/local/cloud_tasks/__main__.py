@@ -101,7 +101,8 @@ async def run(options: argparse.Namespace, ready: Callable[[], None] = _say_read
 
 async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
     """Start everything; `closing` stops it in reverse order."""
-    clock, storage = MovableClock(), TaskStorage(_file(options.database, options.store))
+    storage = TaskStorage(_file(options.database, options.store))
+    clock = MovableClock(storage.ahead_seconds())
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
     processes = FunctionProcesses(options.functions_url) if options.functions_port else None
@@ -114,6 +115,7 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
             clock=clock,
             chaos=options.chaos,
             tombstone_seconds=options.tombstone_seconds,
+            targets={name: url for name, url in options.targets.items() if url},
         )
     )
     registry.restore()
@@ -128,8 +130,7 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
         await serve_http(application(registry, identity), options.keys_port, closing)
     if options.rest_port:
         await registry.ensure(options.targets)
-        targets = {name: url for name, url in options.targets.items() if url}
-        await serve_http(RestApi(registry, methods, clock, identity, targets).application(), options.rest_port, closing)
+        await serve_http(RestApi(registry, methods, clock, identity).application(), options.rest_port, closing)
     registry.begin()
     return registry
 

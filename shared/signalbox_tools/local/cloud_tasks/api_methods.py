@@ -30,7 +30,7 @@ from signalbox_tools.local.cloud_tasks.protobuf_messages import (
     task_view,
 )
 from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
-from signalbox_tools.local.cloud_tasks.request_validation import validate_queue, validate_task
+from signalbox_tools.local.cloud_tasks.request_validation import PLACE_NAME, validate_queue, validate_task
 
 ListQueuesResponse: Message = cloudtasks.ListQueuesResponse.pb()
 ListTasksResponse: Message = cloudtasks.ListTasksResponse.pb()
@@ -45,12 +45,15 @@ class QueueMethods:
         self._queues = registry
 
     async def create_queue(self, request: Message) -> Message:
+        return await self._create(request.parent, request.queue)
+
+    async def _create(self, parent: str, wanted: Message) -> Message:
         queue = Queue()
-        queue.CopyFrom(request.queue)
+        queue.CopyFrom(wanted)
         queue.ClearField("state")
         queue.ClearField("purge_time")
         validate_queue(queue)
-        if not queue.name.startswith(f"{request.parent}/queues/"):
+        if not queue.name.startswith(f"{parent}/queues/"):
             raise invalid_argument("The queue's name must begin with the request's parent")
         return (await self._queues.create(queue)).message
 
@@ -60,15 +63,17 @@ class QueueMethods:
     async def list_queues(self, request: Message) -> Message:
         if request.filter:
             raise unimplemented("filters")
-        names = [queue.name for queue in self._queues if queue.name.startswith(f"{request.parent}/queues/")]
-        page, token = _page(names, request.page_token, request.page_size, QUEUES_PAGE_MAX)
+        if not PLACE_NAME.fullmatch(request.parent):
+            raise invalid_argument('The parent must be formatted: "projects/<PROJECT_ID>/locations/<LOCATION_ID>"')
+        prefix = f"{request.parent}/queues/"
+        names = [queue.name for queue in self._queues if queue.name.startswith(prefix)]
+        page, token = _page(names, prefix, request, QUEUES_PAGE_MAX)
         return ListQueuesResponse(queues=[self._queues.find(name).message for name in page], next_page_token=token)
 
     async def update_queue(self, request: Message) -> Message:
         """Update a queue, or create it (the mask is ignored then)."""
         if not self._queues.has(request.queue.name):
-            request.parent = request.queue.name.partition("/queues/")[0]
-            return await self.create_queue(request)
+            return await self._create(request.queue.name.partition("/queues/")[0], request.queue)
         queue = self._queues.find(request.queue.name)
         changed = Queue()
         changed.CopyFrom(queue.message)
@@ -120,6 +125,8 @@ class TaskMethods:
         """Validate a task, add it to its queue and wait until it is on disk. The queue keeps the message."""
         queue = self._queues.find(queue_name)
         now = self._queues.context.clock()
+        if not spec.http_request.url and queue.name in self._queues.context.targets:
+            spec.http_request.url = self._queues.context.targets[queue.name]
         validate_task(spec, queue.name, now)
         named = bool(spec.name)
         if named:
@@ -135,7 +142,7 @@ class TaskMethods:
 
     async def list_tasks(self, request: Message) -> Message:
         tasks = self._queues.find(request.parent).tasks
-        page, token = _page(list(tasks), request.page_token, request.page_size, TASKS_PAGE_MAX)
+        page, token = _page(list(tasks), f"{request.parent}/tasks/", request, TASKS_PAGE_MAX)
         views = [task_view(tasks[name].spec, tasks[name].progress, request.response_view) for name in page]
         return ListTasksResponse(tasks=views, next_page_token=token)
 
@@ -180,10 +187,13 @@ async def _on_disk(task: QueuedTask) -> None:
         await asyncio.shield(task.stored)
 
 
-def _page(names: list[str], after: str, size: int, size_max: int) -> tuple[list[str], str]:
+def _page(names: list[str], prefix: str, request: Message, size_max: int) -> tuple[list[str], str]:
     """Return a page of the sorted names and the next token, which is the last name of the page."""
+    after, size = request.page_token, request.page_size
     if size < 0:
         raise invalid_argument("The page size must not be negative")
+    if after and not after.startswith(prefix):
+        raise invalid_argument("The page token is not one of this list")
     rest = sorted(name for name in names if name > after)
     page = rest[: min(size or size_max, size_max)]
     return page, page[-1] if len(page) < len(rest) else ""

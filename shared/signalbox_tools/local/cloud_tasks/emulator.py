@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -35,9 +36,11 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `ready` is called when both ports answer.
 
-    Raises `WrongOption` for faults that cannot be read, `OSError` and `RuntimeError` if a port is taken, and `RpcError`
-    for a queue's name that Cloud Tasks refuses.
+    Raises `WrongOption` for faults that cannot be read, equal ports and a file that is not the emulator's or is in use,
+    `OSError` and `RuntimeError` if a port is taken, and `RpcError` for a queue's name that Cloud Tasks refuses.
     """
+    if port == rest_port:
+        raise WrongOption(f"--port and --rest-port are both {port}: gRPC and REST need different ports")
     try:
         faults = parse(chaos)
     except ValueError as error:
@@ -47,4 +50,17 @@ def serve(
     options = argparse.Namespace(
         **ports, database=data, store=None, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
     )
-    asyncio.run(run(options, ready))
+    try:
+        asyncio.run(run(options, ready))
+    except sqlite3.DatabaseError as error:
+        raise WrongOption(f"--data {data}: {_reason(error)}") from error
+
+
+def _reason(error: sqlite3.DatabaseError) -> str:
+    match error.sqlite_errorname:
+        case "SQLITE_BUSY":
+            return "another emulator uses this file. Stop it, or name another file"
+        case "SQLITE_NOTADB":
+            return "this file is not one of the emulator's. Name another file"
+        case _:
+            return str(error)

@@ -49,11 +49,12 @@ class RetryPolicy:
     doublings_max: int
 
     def backoff_seconds(self, attempts: int) -> float:
-        """Return the backoff after the attempt of this number (the first is 1)."""
+        """Return the backoff after the attempt of this number (the first is 1), at most the lifetime of a task."""
         doublings_max = min(self.doublings_max, DOUBLINGS_MAX)
         doublings = min(attempts - 1, doublings_max)
         steps = max(1, attempts - doublings_max)
-        return min(self.backoff_min_seconds * math.exp2(doublings) * steps, self.backoff_max_seconds)
+        backoff = self.backoff_min_seconds * math.exp2(doublings) * steps
+        return min(backoff, self.backoff_max_seconds, float(RETENTION_SECONDS))
 
     def exhausted(self, attempts: int, seconds_since_first: float) -> bool:
         """Return whether a failed task is out of retries: only if attempts and time are both used up.

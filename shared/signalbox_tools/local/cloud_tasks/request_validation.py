@@ -7,14 +7,20 @@ interpretation applies, so that the cloud accepts whatever is accepted here.
 import math
 import re
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from signalbox.adapters.cloud_tasks_types import target
 from signalbox_tools.local.cloud_tasks.api_errors import invalid_argument, unimplemented
 from signalbox_tools.local.cloud_tasks.protobuf_messages import RUNNING, Message, seconds_of, set_seconds
 
 QUEUE_FORMAT = "projects/<PROJECT_ID>/locations/<LOCATION_ID>/queues/<QUEUE_ID>"
-QUEUE_NAME = re.compile(r"projects/[A-Za-z0-9.:-]+/locations/[A-Za-z0-9-]+/queues/[A-Za-z0-9-]{1,100}")
+PLACE = r"projects/[A-Za-z0-9][A-Za-z0-9.:-]*/locations/[A-Za-z0-9-]+"
+PLACE_NAME = re.compile(PLACE)
+QUEUE_NAME = re.compile(PLACE + r"/queues/[A-Za-z0-9-]{1,100}")
 TASK_ID = re.compile(r"[A-Za-z0-9_-]{1,500}")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+NOT_IN_URL = re.compile(r"[\x00-\x20\x7f]")
 METHODS = {int(method): name for name, method in target.HttpMethod.__members__.items()}
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
@@ -24,6 +30,8 @@ URL_CHARACTERS_MAX = 2083
 SCHEDULE_SECONDS_MAX = 30 * 24 * 3600
 DEADLINE_SECONDS = (15, 30 * 60)
 DEADLINE_SECONDS_DEFAULT = 10 * 60
+DURATION_SECONDS_MAX = 315_576_000_000
+"""The longest `google.protobuf.Duration`; a longer one has no form in JSON."""
 
 RATE_DEFAULT, RATE_MAX = 500.0, 500.0
 CONCURRENT_DEFAULT, CONCURRENT_MAX = 1000, 5000
@@ -64,12 +72,12 @@ def validate_retries(config: Message) -> None:
     ):
         if not seconds_of(duration):
             set_seconds(duration, seconds)
+    for duration in (config.min_backoff, config.max_backoff, config.max_retry_duration):
+        if not 0 <= seconds_of(duration) <= DURATION_SECONDS_MAX:
+            raise invalid_argument("RetryConfig has a duration that is negative or too long")
     if config.max_attempts < -1 or config.max_doublings < 0:
         raise invalid_argument("RetryConfig.maxAttempts must be at least -1, RetryConfig.maxDoublings at least 0")
-    if (
-        not 0 < seconds_of(config.min_backoff) <= seconds_of(config.max_backoff)
-        or seconds_of(config.max_retry_duration) < 0
-    ):
+    if not 0 < seconds_of(config.min_backoff) <= seconds_of(config.max_backoff):
         raise invalid_argument("RetryConfig.minBackoff must be positive and at most RetryConfig.maxBackoff")
 
 
@@ -108,30 +116,44 @@ def _validate_request(task: Message) -> None:
     request.http_method = request.http_method or int(target.HttpMethod.POST)
     if not request.url.startswith(("http://", "https://")):
         raise invalid_argument("HttpRequest.url is required and must start with 'http://' or 'https://'")
-    if len(request.url) > URL_CHARACTERS_MAX:
-        raise invalid_argument(f"HttpRequest.url must be at most {URL_CHARACTERS_MAX} characters")
+    _check_url(request.url)
     method = METHODS.get(request.http_method)
-    if method is None or (request.body and method not in WITH_BODY):
+    if method is None:
+        raise invalid_argument(f"HttpRequest.httpMethod must be one of {', '.join(METHODS.values())}")
+    if request.body and method not in WITH_BODY:
         raise invalid_argument(f"HTTP body is not allowed for HTTP method {method}.")
     if request.HasField("oauth_token"):
         raise unimplemented("OAuth access tokens; use an OIDC token")
+    if request.HasField("oidc_token") and not request.oidc_token.service_account_email:
+        raise invalid_argument("HttpRequest.oidcToken.serviceAccountEmail is required")
     _check_headers(request.headers)
+
+
+def _check_url(url: str) -> None:
+    if len(url) > URL_CHARACTERS_MAX:
+        raise invalid_argument(f"HttpRequest.url must be at most {URL_CHARACTERS_MAX} characters")
+    try:
+        parts = urlsplit(url)
+        valid = bool(parts.hostname) and parts.port != 0 and not NOT_IN_URL.search(url)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise invalid_argument(f"HttpRequest.url is not a valid address: {url!r}")
 
 
 def _check_headers(headers: Message) -> None:
     if sum(len(name) + len(value) for name, value in headers.items()) > HEADERS_BYTES_MAX:
         raise invalid_argument("HttpRequest.headers must be less than 80KB")
     for name, value in headers.items():
-        if not name or any(character in name + value for character in "\r\n\0"):
-            raise invalid_argument(f"HttpRequest.headers has an invalid_argument header: {name!r}")
+        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
+            raise invalid_argument(f"HttpRequest.headers has an invalid header: {name!r}")
 
 
 def _validate_times(task: Message, now: float) -> None:
     due_at = seconds_of(task.schedule_time)
     if due_at > now + SCHEDULE_SECONDS_MAX:
-        when = datetime.fromtimestamp(due_at, UTC).isoformat()
         raise invalid_argument(
-            f"The Task.scheduleTime, {when}, is too far in the future. "
+            f"The Task.scheduleTime, {_shown_time(due_at)}, is too far in the future. "
             "Schedule time must be no more than 720h in the future."
         )
     set_seconds(task.schedule_time, max(due_at, now))
@@ -140,3 +162,10 @@ def _validate_times(task: Message, now: float) -> None:
     if not DEADLINE_SECONDS[0] <= deadline <= DEADLINE_SECONDS[1]:
         raise invalid_argument("Task.dispatchDeadline must be between [15s, 30m].")
     set_seconds(task.dispatch_deadline, deadline)
+
+
+def _shown_time(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):  # after the year 9999
+        return f"{at:.0f} s after 1970"

@@ -49,9 +49,12 @@ CALL = re.compile(
     r"(?::(?P<verb>\w+))?"
 )
 
+BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+
 STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.ALREADY_EXISTS: 409,
     grpc.StatusCode.UNIMPLEMENTED: 501,
@@ -82,7 +85,7 @@ def call_of(http_method: str, path: str, query: Mapping[str, str], body: Any) ->
         case "GET", (True, False, _), None:
             return Call("GetQueue", {"name": name})
         case "PATCH", (True, False, _), None:
-            mask = {"updateMask": query["updateMask"]} if "updateMask" in query else {}
+            mask = {"updateMask": _camel_case(query["updateMask"])} if "updateMask" in query else {}
             return Call("UpdateQueue", {"queue": {**body, "name": name}, **mask})
         case "DELETE", (True, False, _), None:
             return Call("DeleteQueue", {"name": name})
@@ -102,6 +105,18 @@ def call_of(http_method: str, path: str, query: Mapping[str, str], body: Any) ->
     raise unimplemented(f"{http_method} /{path.lstrip('/')}")
 
 
+def _camel_case(mask: str) -> str:
+    """Return a mask as JSON writes it. Google also takes the names of protobuf, which its Node client sends."""
+    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), mask)
+
+
+def _body_text(fields: Mapping[str, Any]) -> str:
+    """Return the body of the task in a request that has been parsed; the parser leaves out what is not base64."""
+    task = fields.get("task") or {}
+    request = task.get("httpRequest") or task.get("http_request") or {}
+    return request.get("body") or ""
+
+
 def _page(query: Mapping[str, str]) -> dict[str, str]:
     return {name: query[name] for name in ("filter", "pageSize", "pageToken", "responseView") if name in query}
 
@@ -109,19 +124,11 @@ def _page(query: Mapping[str, str]) -> dict[str, str]:
 class RestApi:
     """Answers requests with the methods of the gRPC surface.
 
-    `targets` has the address of the tasks without one, by the queue's name. `identity` signs the tokens of tasks.
+    `identity` signs the tokens of tasks.
     """
 
-    def __init__(
-        self,
-        registry: QueueRegistry,
-        methods: Methods,
-        clock: MovableClock,
-        identity: Identity,
-        targets: Mapping[str, str],
-    ) -> None:
-        self._registry, self._methods, self._clock = registry, methods, clock
-        self._identity, self._targets = identity, targets
+    def __init__(self, registry: QueueRegistry, methods: Methods, clock: MovableClock, identity: Identity) -> None:
+        self._registry, self._methods, self._clock, self._identity = registry, methods, clock, identity
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[own_pages_only], client_max_size=BODY_BYTES_MAX)
@@ -154,9 +161,21 @@ class RestApi:
             message = json_format.ParseDict(call.fields, kind())
         except (json_format.ParseError, TypeError, ValueError) as error:
             raise invalid_argument(f"Invalid JSON payload received. {error}") from error
-        if call.method == "CreateTask" and not message.task.http_request.url:
-            message.task.http_request.url = self._targets.get(message.parent, "")
+        if call.method == "CreateTask":
+            self._check_task(message, call.fields)
         return await method(message)
+
+    def _check_task(self, request: Message, fields: Mapping[str, Any]) -> None:
+        """Raise `RpcError` for a body that is not base64, and for a task without an address that its queue lacks."""
+        if not BASE64.fullmatch(_body_text(fields)):
+            raise invalid_argument("HttpRequest.body is not base64")
+        has_address = request.task.http_request.url or request.parent in self._registry.context.targets
+        if self._registry.has(request.parent) and not has_address:
+            queue_id = request.parent.rpartition("/")[2]
+            raise invalid_argument(
+                "HttpRequest.url is required. For tasks without an address, as Firebase sends them, start the emulator "
+                f"with --queue {queue_id}=http://127.0.0.1:5001/PROJECT/LOCATION/{queue_id}"
+            )
 
     async def _show_page(self, _: web.Request) -> web.Response:
         headers = {"Content-Security-Policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'"}
@@ -176,9 +195,10 @@ class RestApi:
             seconds = (await _json(request)).get("advance_seconds")
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
                 raise invalid_argument("advance_seconds must be a number of seconds, 0 or more")
-        except RpcError as error:
-            return _refused(error)
-        self._clock.advance(seconds)
+            self._clock.advance(seconds)
+            await self._registry.context.storage.save_clock(self._clock.ahead_seconds)
+        except (RpcError, ValueError) as error:
+            return _refused(error if isinstance(error, RpcError) else invalid_argument(str(error)))
         for queue in self._registry:
             queue.pump()
         return await self._show_clock(request)
@@ -190,16 +210,19 @@ async def own_pages_only(request: web.Request, handler: Handler) -> web.StreamRe
     host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
     from_elsewhere = request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
     if not names_this_machine(host) or from_elsewhere or origin not in (None, f"http://{host}"):
-        raise web.HTTPForbidden(text="pages of other sites may not call this")
+        return _refused(RpcError(grpc.StatusCode.PERMISSION_DENIED, "Pages of other sites may not call this"))
     return await handler(request)
 
 
 async def _json(request: web.Request) -> Any:
     """Return the object in a body, or an empty one. Raises `RpcError`."""
-    text = await request.text()
     try:
-        value = json.loads(text) if text.strip() else {}
-    except ValueError as error:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise invalid_argument(f"Request payload size exceeds the limit: {BODY_BYTES_MAX} bytes.") from error
+    try:
+        value = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
         raise invalid_argument(f"Invalid JSON payload received. {error}") from error
     if not isinstance(value, dict):
         raise invalid_argument("Invalid JSON payload received. The body must be an object")

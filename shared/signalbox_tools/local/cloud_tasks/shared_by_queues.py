@@ -1,7 +1,7 @@
 """The parts that all queues of a server share: storage, delivery, clock and injected faults."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message
 from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
@@ -17,7 +17,8 @@ Deliver = Callable[[Message, Progress], Awaitable[DispatchResult]]
 class QueueContext:
     """Storage, delivery, clock and faults of all queues. `clock` returns seconds since 1970.
 
-    `tombstone_seconds` is the time for which a finished task's name stays reserved.
+    `tombstone_seconds` is the time for which a finished task's name stays reserved. `targets`
+    has the addresses of tasks without one, by the queue's name.
     """
 
     storage: TaskStorage
@@ -26,3 +27,4 @@ class QueueContext:
     clock: Callable[[], float]
     chaos: Chaos
     tombstone_seconds: float
+    targets: Mapping[str, str] = field(default_factory=dict)

@@ -34,6 +34,7 @@ values_of = attrgetter(*COLUMNS)
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS clock (only INTEGER PRIMARY KEY, ahead_seconds REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS queues (name TEXT PRIMARY KEY, message BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tasks (
     name TEXT PRIMARY KEY, queue TEXT NOT NULL, named INTEGER NOT NULL, message BLOB NOT NULL, {", ".join(COLUMNS)});
@@ -41,6 +42,7 @@ CREATE INDEX IF NOT EXISTS tasks_by_queue ON tasks (queue);
 CREATE TABLE IF NOT EXISTS tombstones (name TEXT PRIMARY KEY, ends_at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS tombstones_by_end ON tombstones (ends_at);
 """
+SAVE_CLOCK = "INSERT OR REPLACE INTO clock VALUES (0, ?)"
 SAVE_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?)"
 DELETE_QUEUE = "DELETE FROM queues WHERE name = ?"
 ADD_TASK = f"INSERT OR REPLACE INTO tasks VALUES ({', '.join('?' * (4 + len(COLUMNS)))})"  # noqa: S608  our own names
@@ -59,7 +61,10 @@ Row = tuple[str, tuple[Any, ...]]
 
 
 class SeparateFile:
-    """A file of the queues alone. A second server on it gets `sqlite3.OperationalError`."""
+    """A file of the queues alone. A second server on it gets `sqlite3.OperationalError`.
+
+    `sqlite3.DatabaseError` is raised for a file with other contents.
+    """
 
     waits_for_disk = True
 
@@ -148,6 +153,14 @@ class TaskStorage:
         self._file.begin()
         self._database.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
         self._file.commit()
+
+    def ahead_seconds(self) -> float:
+        """Return the seconds by which the clock has been moved forward."""
+        row = self._database.execute("SELECT ahead_seconds FROM clock").fetchone()
+        return float(row[0]) if row else 0.0
+
+    def save_clock(self, ahead_seconds: float) -> asyncio.Future[None]:
+        return self._write((SAVE_CLOCK, (ahead_seconds,)))
 
     def save_queue(self, queue: Message) -> asyncio.Future[None]:
         return self._write((SAVE_QUEUE, (queue.name, queue.SerializeToString())), (EXHUME, (queue.name,)))

@@ -30,6 +30,7 @@ from signalbox_tools.local.services.service_process import StackError
 
 EXPORT_SECONDS_MAX = 120
 STATE_FILE = "saved.json"
+DATABASES = "databases"
 PAGE = 500
 EMULATOR = "emulator"
 FILES = ("store.sqlite*", "cloud-tasks.sqlite*", "events.sqlite*")
@@ -61,8 +62,8 @@ class DataFolder:
         return project.state / "data"
 
     def of_database(self, database: str) -> Path:
-        """Return the folder that keeps the data of the functions of a database, next to this one."""
-        return self.path.with_name(f"{self.path.name}.{database}")
+        """Return the folder that keeps the data of the functions of a database, within this one."""
+        return self.path / DATABASES / database
 
     @property
     def port(self) -> int | None:
@@ -129,7 +130,7 @@ class DataFolder:
 
         Raises `FolderInUse` while a stack uses the folder.
         """
-        others = [each.clear() for each in map(DataFolder, self.path.parent.glob(f"{self.path.name}.*"))]
+        others = [each.clear() for each in map(DataFolder, self.path.glob(f"{DATABASES}/*"))]
         if not self.path.is_dir():
             return any(others)
         with locked(self.path):

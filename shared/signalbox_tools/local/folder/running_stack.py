@@ -16,6 +16,7 @@ from typing import Self, get_args
 from signalbox.adapters.settings import SQLITE
 from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import CatalogueError, database_in
 from signalbox_tools import http_client
 
 FILE = "stack.json"
@@ -78,7 +79,11 @@ class RunningStack:
 
         An environment such as ``dev.payments`` names a database, whose functions have their own stack.
         """
-        return cls.of(folder_of(Project.find(), environment.partition(".")[2]))
+        try:
+            database = database_in(environment)
+        except CatalogueError as error:
+            raise NoStack(str(error)) from error
+        return cls.of(folder_of(Project.find(), database))
 
     @classmethod
     def of(cls, folder: Path) -> Self:

@@ -36,9 +36,10 @@ class DevLoop:
         stack: Stack,
         announce: Announce,
         catalogue: Path | None = None,
-        misfits: Callable[[str, Path], str] = lambda *_: "",
+        misfits: Callable[[str, Path, str], str] = lambda *_: "",
+        database: str = "",
     ) -> None:
-        """`misfits` returns which runs of a function would be stuck with its present code (empty: none)."""
+        """`misfits` returns which runs of a function of a database would be stuck with its code (empty: none)."""
         self._stack = stack
         self._announce = announce
         self._project = Project.of(catalogue) if catalogue else Project.find()
@@ -46,6 +47,7 @@ class DevLoop:
         self._watcher = Watcher(self._changed)
         self._failed = self._stopped = False
         self._misfits = misfits
+        self._database = database
         self._reloads = 0
 
     def watch(self) -> None:
@@ -74,7 +76,8 @@ class DevLoop:
         The next correction may be in one of these folders.
         """
         try:
-            return [function.folder for function in catalogues.load(self._catalogue).functions.values()]
+            found = catalogues.load_all(self._catalogue)
+            return [function.folder for each in found for function in each.functions.values()]
         except (catalogues.CatalogueError, OSError):
             return []
 
@@ -106,14 +109,14 @@ class DevLoop:
     def _replay(self, paths: list[Path], reloads: int) -> None:
         """Announce the runs that would be stuck with the code of the changed functions, until another reload."""
         try:
-            functions = catalogues.load(self._catalogue).functions.values()
+            functions = catalogues.load(self._catalogue, database=self._database).functions.values()
         except (catalogues.CatalogueError, OSError):  # the next reload reports it
             return
         folders, with_flows = [each.folder for each in functions], [each for each in functions if each.flows]
         for function in affected(paths, with_flows, folders):
             if self._stopped or reloads != self._reloads:
                 return
-            if misfits := self._misfits(function.name, self._project.root):
+            if misfits := self._misfits(function.name, self._project.root, self._database):
                 self._announce(f"{function.name}: {misfits}", "")
 
     def _counts(self, path: Path) -> bool:

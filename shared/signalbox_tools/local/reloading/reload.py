@@ -51,7 +51,8 @@ def checked_catalogue(layout: StackLayout) -> Catalogue:
     last = layout.catalogue
     try:
         catalogue = catalogues.load(layout.catalogue_file, examples=last.examples, database=last.database)
-        if newer := sorted(set(catalogue.elsewhere.values()) - {"", *last.elsewhere.values(), last.database}):
+        newer = sorted(set(catalogue.elsewhere.values()) - layout.others.keys() - set(last.elsewhere.values()))
+        if newer and not last.database:  # a function with a database invokes none of another one
             raise NotReloaded(f"the catalogue has a new database, {newer[0]}: stop `signalbox dev`, and start it again")
         folders = [PACKAGES / LIBRARY, *(function.folder for function in catalogue.functions.values())]
         if errors := source_errors(folders, catalogue.root):

@@ -102,7 +102,7 @@ def functions_environment(layout: StackLayout) -> dict[str, str]:
 def _cloud_tasks(layout: StackLayout) -> Service:
     settings = layout.settings
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
-    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
+    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.shards.items()}
     ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
     database: tuple[str, ...] = (f"--database={layout.store_file}", f"--store={layout.synchronous}")
     if layout.emulator:
@@ -120,7 +120,7 @@ def _cloud_tasks(layout: StackLayout) -> Service:
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in queue.items() if name != "name"}
+    return {name: value for name, value in queue.items() if name not in ("name", "shards")}
 
 
 def _events_receive(layout: StackLayout, listening_fd: int) -> Service:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
 from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
-from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.effects import Backoff
 from signalbox.core.records.composite_indexes import Index
 
@@ -31,11 +31,13 @@ def settings_of(catalogue: Catalogue) -> Settings:
     )
 
 
-def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
+def declared_by(catalogue: Catalogue, settings: Settings, others: Mapping[str, str] | None = None) -> Settings:
     """Return settings with all values that follow from a catalogue. A reload applies them to a running stack.
 
-    These values include triggers and indexes, which in the cloud are resources.
+    These values include triggers and indexes, which in the cloud are resources. `others` has the base URLs of the
+    stacks of other databases.
     """
+    served = {database: f"{url}{{}}" for database, url in (others or {}).items()}
     return replace(
         settings,
         triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
@@ -52,13 +54,17 @@ def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
             name: Backoff(queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max)
             for name, queue in catalogue.queues.items()
         },
+        queue_shards=catalogue.queue_shards,
         timeouts={name: function.timeout_seconds for name, function in catalogue.functions.items()},
         origins=catalogue.origins,
         auth=catalogue.auth,
         open_functions=catalogue.open_functions,
         split_functions=catalogue.split_functions,
         parts=frozenset(catalogue.parts),
-        elsewhere={name: settings.elsewhere.get(name, NOT_SERVED) for name in catalogue.elsewhere},
+        elsewhere={
+            name: served.get(database, NOT_SERVED).format(url_segment(name))
+            for name, database in catalogue.elsewhere.items()
+        },
     )
 
 
@@ -85,6 +91,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_DOCUMENT_WRITERS": settings.document_writers,
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "SIGNALBOX_QUEUE_BACKOFFS": json.dumps({name: astuple(each) for name, each in settings.queue_backoffs.items()}),
+        "SIGNALBOX_QUEUE_SHARDS": json.dumps(dict(settings.queue_shards)),
         "SIGNALBOX_TIMEOUT_SECONDS": str(settings.timeout_seconds),
         "SIGNALBOX_TIMEOUTS": json.dumps(dict(settings.timeouts)),
         "SIGNALBOX_OPEN": json.dumps(_sorted_names(settings.open_functions)),

@@ -23,7 +23,7 @@ CHOSEN = ("firestore", "cloud-tasks", "keys", "task-channel", "events-deliver")
 class StackLayout:
     """The ports, sockets and settings of all services. If `emulator` is None, the store is a file.
 
-    `events_socket` receives the events of an emulator.
+    `events_socket` receives the events of an emulator. `others` has the base URLs of the stacks of other databases.
     """
 
     catalogue_file: Path
@@ -38,6 +38,7 @@ class StackLayout:
     functions_socket: socket.socket
     events_socket: socket.socket | None
     synchronous: Synchronous
+    others: Mapping[str, str]
 
     @property
     def workers(self) -> int:
@@ -67,6 +68,7 @@ def plan(
     port: int | None,
     chaos: str,
     synchronous: Synchronous = "NORMAL",
+    others: Mapping[str, str] | None = None,
 ) -> StackLayout:
     """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
 
@@ -79,9 +81,9 @@ def plan(
     if events_socket:
         ports["events-receive"] = events_socket.getsockname()[1]
     base_url = f"http://127.0.0.1:{ports['functions']}/"
-    settings = declared_by(catalogue, _with_addresses(settings, ports, emulator))
+    settings = declared_by(catalogue, _with_addresses(settings, ports, emulator), others)
     where = (catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports)
-    return StackLayout(*where, chaos, functions_socket, events_socket, synchronous)
+    return StackLayout(*where, chaos, functions_socket, events_socket, synchronous, others or {})
 
 
 def _with_addresses(settings: Settings, ports: Mapping[str, int], emulator: Emulator | None) -> Settings:
@@ -96,7 +98,7 @@ def _with_addresses(settings: Settings, ports: Mapping[str, int], emulator: Emul
 
 def with_catalogue(layout: StackLayout, catalogue: Catalogue) -> StackLayout:
     """Return the layout of the same stack with another catalogue, and with all settings that follow from it."""
-    return replace(layout, catalogue=catalogue, settings=declared_by(catalogue, layout.settings))
+    return replace(layout, catalogue=catalogue, settings=declared_by(catalogue, layout.settings, layout.others))
 
 
 def _listen(port: int) -> socket.socket:

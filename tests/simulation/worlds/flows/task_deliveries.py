@@ -94,7 +94,7 @@ class FlowDeliveries:
         waiting, queue = self.world.tasks, self.world.queue
         for effect in [effect for effect in waiting if _is_found_again(effect)]:
             waiting.remove(effect)
-            queue.names[effect.name] = self.world.now() + timedelta(seconds=self.own.choice(NAME_KEPT_SECONDS))
+            queue.names[queue.key(effect)] = self.world.now() + timedelta(seconds=self.own.choice(NAME_KEPT_SECONDS))
             self.purged.add(effect.name)
             REACHED[TASKS_PURGED] += 1
 

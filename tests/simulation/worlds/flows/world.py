@@ -167,6 +167,7 @@ class FlowsWorld:
         self.world.time_jumps = (0.05, 0.2, 1.0, 70.0)
         self.world.time_jumps_left = own.choice((0, 3, 8))
         self.world.queue.ahead_seconds = own.choice((0.0, 0.05, 0.3))
+        self.world.queue.shard("flows", seed)
         self.history = FlowsHistory(sound=kind not in UNSOUND)
         self.history.is_swept = lambda: self.world.processes.current == "sweep"
         self.world.observers.append(self.history.observed)

@@ -182,6 +182,7 @@ class ObjectsWorld:
         world.queue.ahead_seconds = random.choice((0.0, 0.05, 0.3))
         world.task_handlers |= {"user": self._user_task, "logs": self._turn}
         world.queue.on_reuse = self._check_reuse
+        world.queue.shard("objects", self.seed)
 
     # --- what happens ---
 

@@ -76,12 +76,34 @@ def test_a_folder_is_exported_while_a_stack_uses_it_and_is_not_imported_into(
 
 
 def test_the_data_of_another_database_is_named_by_the_environment(data: Path) -> None:
-    payments = data.with_name("data.payments")
-    payments.mkdir()
+    Path("signalbox.yaml").write_text("functions: {cards: {database: payments}, boats: {database: ships}}\n")
+    payments = data / "databases" / "payments"
+    payments.mkdir(parents=True)
     fill(payments, "documents/p")
     assert main(["data", "export", "payments.ndjson", "-e", "dev.payments"]) == 0
-    assert main(["data", "import", "payments.ndjson", "-e", "dev.other"]) == 0
-    assert ids(data.with_name("data.other")) == ["p"]
+    assert main(["data", "import", "payments.ndjson", "-e", "dev.ships"]) == 0
+    assert ids(data / "databases" / "ships") == ["p"]
+    assert main(["data", "import", "payments.ndjson", "-e", "dev.ships", "--data", "other"]) == 0
+    assert ids(Path("other", "databases", "ships")) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ("dev.shops", "No function has the database 'shops'; did you mean 'ships'?"),
+        ("dev.../x", "names no environment"),
+        ("dev.", "names no environment"),
+    ],
+)
+def test_data_is_not_imported_into_a_database_that_no_function_has(
+    data: Path, environment: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("signalbox.yaml").write_text("functions: {boats: {database: ships}}\n")
+    assert main(["data", "export", "all.ndjson"]) == 0
+    before = set(data.parent.rglob("*"))
+    assert main(["data", "import", "all.ndjson", "-e", environment]) == 1
+    assert said in capsys.readouterr().err
+    assert set(data.parent.rglob("*")) == before
 
 
 def test_a_file_that_is_no_export_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

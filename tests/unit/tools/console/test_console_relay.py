@@ -382,10 +382,9 @@ def test_the_security_table_of_the_docs_is_what_was_tested() -> None:
     assert set(table.splitlines()[3:]) - others == {f"| {what} | {status} |" for what, _, status in SECURITY}
 
 
-def test_the_page_of_the_docs_has_each_action() -> None:
-    page = docs()
-    rows = [f" | {each.title} | `{each.method} {each.path}` | {each.effect} |" for each in ACTIONS.values()]
-    assert [row for row in rows if row not in page] == []
+def test_the_page_of_the_docs_names_each_action() -> None:
+    table = docs().partition("| page | buttons")[2].partition("\n\n")[0]
+    assert {each.title for each in ACTIONS.values() if each.title not in table} == set()
 
 
 @pytest.mark.parametrize(

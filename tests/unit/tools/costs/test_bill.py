@@ -110,7 +110,7 @@ def test_the_command_takes_the_writers_that_the_catalogue_declares(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declared = replace(load(), document_writers="kit")
-    monkeypatch.setattr(costs_command, "load", lambda *_, **__: declared)
+    monkeypatch.setattr(costs_command, "load_all", lambda: [declared])
     assert costs_command.main(["--puts=1000000", "--copies=10", "--json"]) == 0
     by_default = capsys.readouterr().out
     assert costs_command.main(["--puts=1000000", "--copies=10", "--written-by=kit", "--json"]) == 0

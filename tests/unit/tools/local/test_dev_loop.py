@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,13 +12,18 @@ from queue import SimpleQueue
 
 import pytest
 
+from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import load
+from signalbox_tools.local.child_processes import CHOSEN_PORTS
+from signalbox_tools.local.folder.data_folder import DataFolder
 from signalbox_tools.local.reloading.dev_loop import DevLoop, affected
-from signalbox_tools.local.reloading.reload import checked_catalogue
+from signalbox_tools.local.reloading.reload import NotReloaded, checked_catalogue
 from signalbox_tools.local.reloading.source_errors import source_errors
 from signalbox_tools.local.services.function_settings import settings_of
-from signalbox_tools.local.services.ports_and_sockets import plan
+from signalbox_tools.local.services.ports_and_sockets import plan, with_catalogue
+from signalbox_tools.local.serving import Options, announce_end
 from signalbox_tools.local.stack import StackError
+from tests.unit.catalogue.test_databases import project
 from tests.unit.tools.local.test_local_command import SECONDS_MAX
 
 CATALOGUE = """
@@ -165,7 +171,7 @@ def shop_and_bank(root: Path) -> Path:
 def test_after_a_reload_the_runs_of_the_function_that_has_changed_are_replayed(tmp_path: Path) -> None:
     catalogue, main = shop_and_bank(tmp_path), tmp_path / "functions" / "shop" / "main.py"
     stack, lines = ReloadedStack(main.parent), SimpleQueue[str]()
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue, lambda name, _: f"of {name}")  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue, lambda name, *_: f"of {name}")  # type: ignore[arg-type]  # the loop needs no more of a stack
     loop.watch()
     loop.start()
     try:
@@ -183,3 +189,46 @@ def test_a_module_outside_of_the_functions_folders_counts_as_a_change_of_each_fu
     folders = [each.folder for each in functions.values()]
     assert affected([shop.folder / "main.py"], [shop, bank], folders) == [shop]
     assert affected([tmp_path / "prices.py"], [shop, bank], folders) == [shop, bank]
+
+
+def test_a_new_database_is_not_reloaded_and_one_that_is_served_may_get_its_functions_back(tmp_path: Path) -> None:
+    file = project(tmp_path)
+    layout = plan(file, load(file), tmp_path, None, None, settings_of(load(file)), None, "", others={"payments": "u"})
+    layout.functions_socket.close()
+    project(tmp_path, "functions: {orders: {}, cards: {}}")
+    layout = with_catalogue(layout, checked_catalogue(layout))
+    project(tmp_path)
+    layout = with_catalogue(layout, checked_catalogue(layout))
+    assert layout.settings.elsewhere == {"cards": "ucards"}
+    project(tmp_path, "functions: {orders: {}, cards: {database: ships}}")
+    with pytest.raises(NotReloaded, match="the catalogue has a new database, ships"):
+        checked_catalogue(layout)
+
+
+def test_the_end_of_the_stack_of_a_database_is_announced() -> None:
+    class Failed:
+        def wait(self) -> None:
+            raise StackError("functions ended with exit code 3", "a traceback")
+
+    lines: list[tuple[str, str]] = []
+    announce_end(Failed(), "payments", lambda *line: lines.append(line))  # type: ignore[arg-type]  # it needs no more of a stack
+    [(line, trace)] = lines
+    assert line.startswith("the database payments is served no longer, so start `signalbox dev` again: functions ended")
+    assert trace == "a traceback"
+
+
+def test_the_stack_of_a_database_has_a_port_that_no_connection_takes_and_names_it_if_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    data, options = tmp_path / "data", Options("", "sqlite", "NORMAL")
+    stack = options.of_database("payments", Project.find(), data)
+    port = stack._layout.ports["functions"]
+    assert port in CHOSEN_PORTS
+    kept = DataFolder(data).of_database("payments")
+    kept.mkdir(parents=True)
+    (kept / "saved.json").write_text(json.dumps({"port": port}))
+    with pytest.raises(StackError, match=f"The port {port}, at which the database payments is served, is taken"):
+        options.of_database("payments", Project.find(), data)
+    stack._layout.functions_socket.close()

@@ -44,6 +44,11 @@ def test_the_interval_doubles_then_grows_by_steps_then_stays_as_documented() -> 
     assert [FOREVER.backoff_seconds(attempt) for attempt in range(1, 10)] == [10, 20, 40, 80, 160, 240, 300, 300, 300]
 
 
+def test_the_interval_is_at_most_the_lifetime_of_a_task() -> None:
+    longest = RetryPolicy(-1, 0.0, 315_576_000_000.0, 315_576_000_000.0, 16)
+    assert longest.backoff_seconds(3) == RETENTION_SECONDS
+
+
 def test_without_doublings_the_interval_grows_by_steps_from_the_start() -> None:
     retries = RetryPolicy(-1, 0, backoff_min_seconds=2, backoff_max_seconds=7, doublings_max=0)
     assert [retries.backoff_seconds(attempt) for attempt in range(1, 6)] == [2, 4, 6, 7, 7]

@@ -9,6 +9,8 @@ import yaml
 
 from signalbox.adapters.settings import Settings
 from signalbox.catalogue.reading import Catalogue, load
+from signalbox_tools.console.routes import map_of
+from signalbox_tools.local.cloud_tasks.queue_configuration import read_queues
 from signalbox_tools.local.services.command_lines import services
 from signalbox_tools.local.services.function_settings import environment_of, settings_of
 from signalbox_tools.local.services.ports_and_sockets import StackLayout, plan, with_catalogue
@@ -31,6 +33,7 @@ AFTER: dict[str, Any] = {
         "desk": {
             "folder": "desk",
             "invoked_by": ["people", "queue"],
+            "enqueues": ["flows"],
             "tasks": ["work", "rest"],
             "objects": ["Cart"],
             "flows": ["order"],
@@ -43,7 +46,7 @@ AFTER: dict[str, Any] = {
         "swept": {"folder": "desk", "invoked_by": ["schedule"]},
         "stored": {"folder": "desk", "invoked_by": ["people"], "database": "cellar"},
     },
-    "queues": dict.fromkeys(("tasks", "flows", "objects", "slow"), QUEUE | {"backoff_max_seconds": 7}),
+    "queues": dict.fromkeys(("tasks", "flows", "objects", "slow"), QUEUE | {"backoff_max_seconds": 7, "shards": 2}),
     "schedules": {"hourly": {"function": "swept", "cron": "0 * * * *", "local_every_seconds": 3}},
     "triggers": {
         "n": {"function": "noted", "event": "google.cloud.firestore.document.v1.written", "document": "documents/{key}"}
@@ -53,6 +56,7 @@ AFTER: dict[str, Any] = {
     "documents": {"written_by": "kit"},
     "api": [],
 }
+OTHERS = {"cellar": "http://127.0.0.1:7/"}
 OF_THE_MACHINE = {
     "firestore_emulator",
     "function_url",
@@ -99,9 +103,9 @@ def layouts(tmp_path: Path) -> tuple[StackLayout, StackLayout, Settings]:
     """Return a running stack's layout, the same one reloaded, and the settings of one that starts with the latter."""
     before = catalogue_of(tmp_path, BEFORE)
     file = tmp_path / "infra" / "catalogue.yaml"
-    layout = plan(file, before, tmp_path, None, None, settings_of(before), None, "")
+    layout = plan(file, before, tmp_path, None, None, settings_of(before), None, "", others=OTHERS)
     after = catalogue_of(tmp_path, AFTER)
-    fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "")
+    fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "", others=OTHERS)
     for opened in (layout, fresh):
         opened.functions_socket.close()
     return layout, with_catalogue(layout, after), fresh.settings
@@ -116,6 +120,13 @@ def test_a_reload_applies_every_setting_that_a_start_would(layouts: tuple[StackL
         assert changes == (field.name not in OF_NO_CATALOGUE), field.name
 
 
+def test_a_function_that_a_running_stack_of_another_database_gets_is_invoked_without_a_restart(
+    layouts: tuple[StackLayout, StackLayout, Settings],
+) -> None:
+    before, reloaded, _ = layouts
+    assert (before.settings.elsewhere, reloaded.settings.elsewhere) == ({}, {"stored": "http://127.0.0.1:7/stored"})
+
+
 def test_a_reload_restarts_the_services_whose_part_of_the_catalogue_has_changed(
     layouts: tuple[StackLayout, StackLayout, Settings],
 ) -> None:
@@ -123,6 +134,25 @@ def test_a_reload_restarts_the_services_whose_part_of_the_catalogue_has_changed(
     assert changed(before, reloaded) == {"cloud-tasks", "events-deliver", "functions", "scheduler"}
     other_users = dataclasses.replace(before, settings=dataclasses.replace(before.settings, auth={"desk": "firebase"}))
     assert changed(before, other_users) == {"functions"}
+
+
+def test_the_local_queues_are_the_shards_of_the_catalogue(layouts: tuple[StackLayout, StackLayout, Settings]) -> None:
+    _, reloaded, _ = layouts
+    [options] = [each for service in services(reloaded) for each in service.command if each.startswith("--queues=")]
+    queues = read_queues(options.removeprefix("--queues="))
+    assert {queue.name.rpartition("/")[2] for queue in queues} == set(reloaded.catalogue.shards)
+    assert {"flows", "flows-2", "slow-2"} < set(reloaded.catalogue.shards)
+
+
+def test_the_map_of_the_console_has_each_shard_between_those_that_fill_it_and_those_that_it_calls(
+    layouts: tuple[StackLayout, StackLayout, Settings],
+) -> None:
+    system = map_of(layouts[1].catalogue)
+    [calls] = {tuple(each["calls"]) for each in system["queues"] if each["name"].startswith("flows")}
+    assert calls == ("desk",)
+    assert len(system["queues"]) == 8
+    [desk] = [each for each in system["functions"] if each["name"] == "desk"]
+    assert desk["enqueues"] == ["flows", "flows-2"]
 
 
 def changed(before: StackLayout, after: StackLayout) -> set[str]:
