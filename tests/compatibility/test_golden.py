@@ -138,7 +138,7 @@ def _call(data: Data) -> Data:
 
 
 def _object_header(data: Data) -> Data:
-    assert data["state"] is None or json.loads(data["state"]).keys() == {"version", "fields"}
+    assert data["state"] is None or json.loads(data["state"]).keys() in ({"version", "fields"}, {"$payload"})
     return {}
 
 

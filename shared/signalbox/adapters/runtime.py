@@ -80,7 +80,8 @@ def ports() -> Ports:
 def load() -> None:
     """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
     if _ports is None and settings().firestore_emulator != SQLITE:
-        from signalbox.adapters.firestore import store  # noqa: F401  imported for its time, not for its names
+        from signalbox.adapters import cloud_tasks_types  # noqa: F401  imported for its time, not for its names
+        from signalbox.adapters.firestore import store  # noqa: F401
 
 
 def bind(chosen: Ports | None) -> Ports | None:

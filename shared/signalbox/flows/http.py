@@ -304,7 +304,8 @@ class FlowRoutes:
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         header = reads.wait(ports, address, seconds)
         stuck = reads.stuck_below(ports.store, header)
-        return Response(200, FlowStatusShown.of(header, stuck, traces=not request.is_open))
+        retried = {} if request.is_open else reads.retried_steps(ports.store, header)
+        return Response(200, FlowStatusShown.of(header, stuck, retried, traces=not request.is_open))
 
     @declared.on("DELETE", RUN, answers={204: Answer(None, "It is gone.")}, refuses=(NoFlow, FlowRunning, NotArchived))
     def delete_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:

@@ -31,6 +31,9 @@ MEMBER = "$payload"
 PAYLOADS_FORMAT = 5
 """The format of records and tasks that name payloads: older code would take the name for the value."""
 
+NAMED = "named"
+"""The member in the context of a task, or in that of its unit or group, whose arguments are as records contain them."""
+
 HASH_LETTERS = 32
 
 OF_TASKS = "tasks"
@@ -192,24 +195,26 @@ class Outgoing:
         self.stores[payload.key] = place.owner, content
         return payload.to_json()
 
-    def claimed_members(self, members: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    def claimed_members(self, members: Mapping[str, Any], place: Place, bytes_max: int | None = None) -> dict[str, Any]:
         """Return arguments as records and tasks contain them: the largest are payloads, until the others fit.
 
-        Raises `TooLarge` if even the names do not fit.
+        Together they have at most `bytes_max`, by default those of a task. Raises `TooLarge` if even the names do not
+        fit.
         """
+        bytes_max = LIMITS.task_bytes_max if bytes_max is None else bytes_max
         stored = {name: escaped(value) for name, value in members.items()}
         if not are_payloads_stored():
             return stored
         size_bytes = len(json.dumps(stored))
-        if size_bytes <= LIMITS.task_bytes_max:
+        if size_bytes <= bytes_max:
             return stored
         sizes = {name: len(json.dumps(value)) for name, value in stored.items()}
         for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
             stored[name] = self.named(content_of(members[name]), place)
             size_bytes += len(json.dumps(stored[name])) - sizes[name]
-            if size_bytes <= LIMITS.task_bytes_max:
+            if size_bytes <= bytes_max:
                 return stored
-        raise TooLarge(f"The names of the arguments' payloads have more than {LIMITS.task_bytes_max:,} bytes.")
+        raise TooLarge(f"The names of the arguments' payloads have more than {bytes_max:,} bytes.")
 
     def copied(self, stored: Any, place: Place) -> Any:
         """Return a value of a record as the records of another place contain it."""
