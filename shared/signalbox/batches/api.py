@@ -23,6 +23,7 @@ from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.payloads.model import opened
@@ -124,6 +125,7 @@ def sub_batch(calls: Iterable[Call], **options: Unpack[BatchOptions]) -> SubBatc
     """
     checked = _Units(calls)
     units = list(checked)
+    warn_if_dropped("sub_batch", "return it from the code of a unit")
     return replace(_spec(checked.task, options), units=units, sealed=True)
 
 
@@ -152,7 +154,7 @@ class _Units:
     def __init__(self, calls: Iterable[Call]) -> None:
         self._calls = iter(calls)
         self.first = list(islice(self._calls, 1))
-        self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
+        self.task = replace(deployed(self.first[0], "task", may_be_large=True), payload={}) if self.first else None
         for call in self.first:
             self._check(call)
 

@@ -27,6 +27,8 @@ from signalbox.payloads.service import removals as payload_removals
 
 RUNNING = ("open", "sealed")
 
+NEVER_SEALED = "it ends at its deadline, since a batch completes only after its seal: send the number of its pages"
+
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
     """Handle the batches that are due: first the running batches, then the ended ones. Return the number of visits."""
@@ -119,7 +121,12 @@ def run_deadline(ports: Ports, run: BatchRun) -> None:
 
 
 def time_out(ports: Ports, run: BatchRun, header: Header) -> None:
-    """End a batch at its deadline and name missing units, unless a walk completes it."""
+    """End a batch at its deadline and name missing units, unless a walk completes it.
+
+    A batch that its caller has not sealed is a warning.
+    """
+    if header.state == "open" and header.parent is None:
+        ports.log.warning("batch never sealed", batch=run.batch, detail=NEVER_SEALED)
     pages, size = storage.count_loaded(ports, run)
     if header.state == "sealed":
         propagation.propagate_all(ports, run, header)

@@ -316,7 +316,8 @@ class SentUpdate:
             raise NotReady(f"The update {self.id} has no answer yet: wait for it.")
         if problem := answer.problem():
             raise problem
-        return answer.result
+        with opening_those_of(runtime.ports()):
+            return opened(answer.result)
 
 
 class Flow(Generic[P, R]):

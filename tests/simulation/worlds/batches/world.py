@@ -3,10 +3,10 @@
 In some worlds whose units fail, retries have keys (`keyed_retries.py`). In some worlds the units run under permits of a
 semaphore (`semaphore_permits.py`), in some others they take permits of a rate when they start (`rate_permits.py`).
 
-In some worlds the queues are purged at any point (`purges.py`), and all ends within an hour of the day on which the
-names of the purged tasks are free. In some worlds a unit's task is purged, and a person completes the unit. In some
-with chains, people complete units that may not have been enqueued yet, and tasks are delivered once more when all names
-are free again: no unit that had its outcome when it was delivered may run.
+In some worlds the queues are purged at any point (`purges.py`): then all ends within two hours after the day on which
+the names of the purged tasks become free. In some worlds a unit's task is purged, and a person completes the unit. In
+some with chains, people complete units that may not have been enqueued yet, and tasks are delivered once more when all
+names are free again: no unit that had its outcome when it was delivered may run.
 
 Limits are so small that a dozen units make a tree with all its levels. Checked at every write: no batch completes
 before every loaded unit has an outcome; an outcome is overwritten only by a later attempt of a unit that failed; an
@@ -385,6 +385,9 @@ class BatchesWorld:
             self.sweep_later(1, outbox.sweep)
             if limiter:
                 self.sweep_later(1, limiter.sweep)
+        if limiter and self.purges.meets_operators:  # the clean-up of one that was deleted may be lost
+            self.world.start("deletes again", limiter.delete_again)
+            self.world.run()
 
     def _complete_what_did_not_land(self) -> None:
         """A commit that did not land is its caller's to repeat; one that landed is not repeated."""
