@@ -37,6 +37,7 @@ link-verify      | qu-kit-workers                                | kit-functions
 machines         | ann qu-tasks signalbox-deployer               | fn-machines
 philosophers     | ann qu-tasks signalbox-deployer               | fn-philosophers
 quilt            | ann qu-tasks signalbox-deployer               | fn-quilt
+seats            | ann qu-tasks signalbox-deployer               | fn-seats
 semaphore-admit  | qu-kit-workers                                | kit-functions
 semaphore-renew  | ann signalbox-deployer                        | kit-functions
 semaphore-signal | ann signalbox-deployer                        | kit-functions
@@ -63,6 +64,7 @@ fn-accounts       | objects tasks                                   | signalbox-
 fn-machines       | admit batches flows links tasks                 | signalbox-prod
 fn-philosophers   | admit batches links tasks                       | signalbox-prod
 fn-quilt          | admit batches links tasks                       | signalbox-prod
+fn-seats          | admit batches flows links tasks                 | signalbox-prod
 fn-shop           | admit batches flows links objects tasks         | signalbox-prod
 fn-social-code    | admit batches flows links standings tasks       | signalbox-prod
 fn-social-sandbox |                                                 |

@@ -1,7 +1,7 @@
 """The problems that only flows raise."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from signalbox.core.problems import NotFound, Problem
 
@@ -150,6 +150,32 @@ def check_count(name: str, value: Any, most: int) -> None:
     """Raise `BadFlow` unless an argument is a whole number from 1 to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise BadFlow(f"`{name}` must be a whole number from 1 to {most:,}.", field=name)
+
+
+def utf8_bytes(value: Any) -> int:
+    """Return the size of a text in bytes, or 0 if it is not a string or has a lone surrogate, which UTF-8 lacks."""
+    try:
+        return len(value.encode()) if isinstance(value, str) else 0
+    except UnicodeEncodeError:
+        return 0
+
+
+def check_text(text: Any, what: str, bytes_max: int, field: str) -> None:
+    """Raise `BadFlow` unless a text has 1 to `bytes_max` bytes of UTF-8."""
+    if not 0 < utf8_bytes(text) <= bytes_max:
+        refuse_text(text, f"{what} must be a string of 1 to {bytes_max} bytes of UTF-8.", field)
+
+
+def refuse_text(text: Any, detail: str, field: str) -> NoReturn:
+    """Raise `BadFlow`. A text that is too long or not UTF-8 may be a caller's, and does not make a run stuck."""
+    if isinstance(text, str) and text:
+        refuse_for_code(detail, field)
+    raise BadFlow(detail, field=field)
+
+
+def refuse_for_code(detail: str, field: str) -> NoReturn:
+    """Raise `BadFlow`, which the flow's code handles, or the run fails."""
+    raise BadFlow(detail, field=field)
 
 
 def check_seconds(name: str, value: Any, most: float) -> None:

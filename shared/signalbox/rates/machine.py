@@ -35,6 +35,7 @@ from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import (
+    GROUPS_FORMAT,
     UNITS_FORMAT,
     Acquired,
     Rate,
@@ -186,7 +187,7 @@ def repeated_wait(name: str, wait: RateWait, request: RateWaitRequest, now: date
             f"The id {request.id!r} is that of a wait for another task or weight: choose another id.", field="id"
         )
     due = wait.granted_at is not None and wait.granted_at <= now
-    lost = (continuation_task(name, wait, now),) if due and wait.unit else ()
+    lost = (continuation_task(name, wait, now, repeated=True),) if due and wait.unit else ()
     return WaitAnswer(wait.id, wait.state, due, lost, repeated=True)
 
 
@@ -305,11 +306,15 @@ def admit_task(name: str, incarnation: int, at: datetime | None = None) -> Effec
     return Effect(base, ADMIT_QUEUE, SEMAPHORE_ADMIT, ADMIT, {"rate": name}, not_before=at, wakes=True)
 
 
-def continuation_task(name: str, wait: RateWait, now: datetime) -> Effect:
-    """Return the task of a wait that was granted, due at the time of its grant."""
+def continuation_task(name: str, wait: RateWait, now: datetime, *, repeated: bool = False) -> Effect:
+    """Return the task of a wait that was granted, due at the time of its grant.
+
+    If it is `repeated`, some units of a group may have run, so the task reads their outcomes first.
+    """
     assert wait.granted_at is not None, "the wait was granted"
     task = name_of(path_of(name), wait.incarnation, wait.id, "continuation")
-    effect = _with_unit(wait.continuation.effect(task, wait.granted_at), wait, granted=True)
+    again = {"careful": True} if repeated and wait.is_of_group else {}
+    effect = _with_unit(wait.continuation.effect(task, wait.granted_at), wait, granted=True, **again)
     return (
         replace(effect, not_before=wait.granted_at) if effect.not_before is None and wait.granted_at > now else effect
     )
@@ -346,7 +351,10 @@ def unit_task(name: str, wait: RateWait) -> tuple[Effect, ...]:
 
 
 def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
-    """Return the task. If it runs for a unit, its context has the unit, with `members` added to the unit."""
+    """Return the task. If it runs for a unit or a group, its context has that, with `members` added to it."""
     if not wait.unit:
         return effect
-    return replace(effect, context={"unit": json.loads(wait.unit) | members, FORMAT: UNITS_FORMAT})
+    record = json.loads(wait.unit)
+    if wait.is_of_group:
+        return replace(effect, context={"group": record["group"] | members, FORMAT: GROUPS_FORMAT})
+    return replace(effect, context={"unit": record | members, FORMAT: UNITS_FORMAT})

@@ -32,6 +32,9 @@ PAUSED_FORMAT = 3
 UNITS_FORMAT = 3
 """The format of a unit's wait: earlier releases would grant it as a task without a unit."""
 
+GROUPS_FORMAT = 5
+"""The format of a group's wait: earlier releases would grant it as a unit's."""
+
 State = Literal["waiting", "granted", "cancelled"]
 
 
@@ -140,7 +143,7 @@ class RateWait:
       grants it.
     - `created_at`, `version`: the create and update time of its record.
     - `since`: its place in a query.
-    - `unit`: the JSON of the unit of a batch that waits, if one does.
+    - `unit`: the JSON of the unit of a batch that waits, if one does; of a group of units, with the member `group`.
     - `batch`: the key of the run of that unit's batch.
     """
 
@@ -156,9 +159,15 @@ class RateWait:
     unit: str = ""
     batch: str = ""
 
+    @property
+    def is_of_group(self) -> bool:
+        """Whether a group of units waits."""
+        return self.unit.startswith('{"group": ')
+
     def to_record(self) -> dict[str, Any]:
         """Return the fields that a wait begins with."""
-        of_unit = {"unit": self.unit, "batch": self.batch, FORMAT: UNITS_FORMAT} if self.unit else {}
+        number = GROUPS_FORMAT if self.is_of_group else UNITS_FORMAT
+        of_unit = {"unit": self.unit, "batch": self.batch, FORMAT: number} if self.unit else {}
         return of_unit | {
             "incarnation": self.incarnation,
             "continuation": self.continuation.to_record(),

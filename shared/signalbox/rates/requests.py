@@ -76,10 +76,13 @@ class RateWaitRequest(RequestBody):
     """The number of permits, at most the burst."""
 
     unit: Annotated[str, KIT_ONLY] = ""
-    """The JSON of the batch's unit that the task runs."""
+    """The JSON of the batch's unit that the task runs, or of a group of units as the member `group`."""
 
     batch: Annotated[str, KIT_ONLY] = ""
     """The key of the run of that batch."""
+
+    at_most_burst: Annotated[bool, KIT_ONLY] = False
+    """Whether a weight above the burst takes the burst: that of several units together."""
 
     named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)
     """Whether a caller chose the id, and has not derived it from the call: another call under it is refused.

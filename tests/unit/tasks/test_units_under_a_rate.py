@@ -10,6 +10,7 @@ from signalbox import Function, Problem, SubBatch, Unit, batch, rate, sub_batch
 from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.api import forget_liveness
+from signalbox.batches.model.tree import RATED_GROUPS_FORMAT
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
@@ -22,7 +23,7 @@ from signalbox.rates import tasks as rates_tasks
 from signalbox.rates.model import RateSettings, waits_of
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed
-from signalbox.tasks.service import runs
+from signalbox.tasks.service import group_runs, runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.batches.batch_harness import BatchHarness
@@ -112,7 +113,6 @@ def test_a_unit_takes_its_weight_which_an_argument_may_have(harness: Harness, sh
     ("how", "field"),
     [
         ({"semaphore": "printers"}, "rate"),
-        ({"per_task": 5}, "per_task"),
         ({"weight": 0}, "weight"),
         ({"weight": 1.5}, "weight"),
         ({"weight": "n"}, "units[0].n"),
@@ -279,11 +279,105 @@ def test_a_unit_with_a_rate_costs_what_the_table_says(harness: Harness) -> None:
     )
 
 
-def total_of(name: str) -> Cost:
-    """Return the cost of the deliveries of one unit of a batch; its admit run is its own, which many may share."""
+def test_a_group_with_a_rate_costs_what_the_table_says(harness: Harness) -> None:
+    plain, rated = total_of("", per_task=2), total_of("openai", per_task=2)
+    assert Cost(**{name: getattr(rated, name) - getattr(plain, name) for name in FIGURES}) == row_cost(
+        "batches", "rated_group"
+    )
+
+
+# --- units that share a task ---
+
+
+def permits_taken(harness: Harness) -> list[int]:
+    """Return how many permits each task has taken, the fewest first."""
+    waits = [harness.record(f"{waits_of('openai')}/{id_}") for id_ in harness.ids(waits_of("openai"))]
+    return sorted(wait["weight"] for wait in waits if wait["state"] == "granted")
+
+
+def test_a_task_of_several_units_takes_the_permits_of_all_of_them_and_at_most_the_burst(
+    harness: Harness, shop: Any
+) -> None:
+    rate("openai").ensure(per_minute=60, burst=8)
+    calls = [shop.ask.call(n=n, tokens=tokens) for n, tokens in enumerate((1, 2, 5, 1, 3, 4))]  # groups 0 2 4, 1 3 5
+    batch("b").populate(calls, rate="openai", weight="tokens", per_task=3)
+    harness.run()
+    assert permits_taken(harness) == [7, 8]
+    assert units() == {n: n for n in range(6)}
+    at_once = {at: sorted(n for n, ran_at in RAN if ran_at == at) for _, at in RAN}
+    assert sorted(at_once.values()) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_a_task_of_several_units_waits_once_however_often_it_is_delivered(harness: Harness, shop: Any) -> None:
+    shop.questions(4, per_task=2)
+    for task in deliver_first(harness):
+        harness.deliver_task(task)
+        harness.deliver_task(task)
+    assert waiting() == 2
+    harness.run()
+    assert sorted(n for n, _ in RAN) == list(range(4))
+    assert permits_taken(harness) == [2, 2]
+
+
+def test_a_unit_of_a_task_that_raises_runs_again_with_the_permits_of_the_task(harness: Harness, shop: Any) -> None:
+    DOES[0] = fail(RuntimeError("timeout"))
+    shop.questions(2, per_task=2)
+    harness.run(raise_errors=False)
+    assert "Gave up after 2 attempts" in units()[0]
+    assert permits_taken(harness) == [2]
+
+
+def test_a_failed_unit_of_a_task_waits_alone_when_it_is_retried(harness: Harness, shop: Any) -> None:
+    DOES[1] = fail(Problem("no answer"))
+    shop.questions(2, per_task=2)
+    harness.run()
+    DOES.clear()
+    assert harness.post("batches/b/retry", json={}).status == 202
+    harness.run()
+    assert units() == {0: 0, 1: 1}
+    assert permits_taken(harness) == [1, 2]
+
+
+def test_all_units_of_a_task_fail_if_its_wait_does(harness: Harness, shop: Any) -> None:
+    shop.questions(4, per_task=2, rate="claude")
+    harness.run()
+    assert all("Rate 'claude' does not exist" in error for error in units().values())
+    assert len(units()) == 4
+
+
+def test_all_units_of_a_task_fail_if_its_wait_is_cancelled(harness: Harness, shop: Any) -> None:
+    shop.questions(4, per_task=2)
+    deliver_first(harness)
+    assert rate("openai").cancel(harness.ids(waits_of("openai"))[0])
+    harness.run()
+    assert sorted("was cancelled" in str(found) for found in units().values()) == [False, False, True, True]
+    assert len(RAN) == 2
+
+
+def test_tasks_of_units_of_a_rate_that_is_created_again_wait_for_the_new_one(harness: Harness, shop: Any) -> None:
+    shop.questions(4, per_task=2)
+    deliver_first(harness)
+    service.delete(runtime.ports(), "openai")
+    rate("openai").ensure(per_minute=600, burst=1)
+    harness.run()
+    assert units() == {n: n for n in range(4)}
+    assert permits_taken(harness) == [1, 1]
+
+
+def test_a_batch_whose_units_share_tasks_and_take_permits_is_not_read_by_older_releases(
+    harness: Harness, shop: Any
+) -> None:
+    shop.questions(2, per_task=2)
+    formats = {harness.record("batches/b")["format"], *(task.context.get("format") for task in deliver_first(harness))}
+    assert formats == {RATED_GROUPS_FORMAT}
+
+
+def total_of(name: str, per_task: int | None = None) -> Cost:
+    """Return the cost of the deliveries of one unit or group; its admit run is its own, which many may share."""
     world = BatchHarness()
     service.put(world.ports, "openai", RateSettings(60, 2))
-    spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, rate=name)
+    units = [{"n": 1}, {"n": 2}] * (per_task or 1)
+    spec = BatchSpec(units=units, task=Call("painter", "paint", {}), sealed=True, rate=name, per_task=per_task)
     population.populate(world.ports, "b", spec)
     run_batch_task(world.ports, "expand", world.tasks.pop(0).payload)
     world.tasks.remove(next(task for task in world.tasks if task.task == "paint"))
@@ -295,6 +389,10 @@ def total_of(name: str) -> Cost:
                 rates_tasks.TASKS["rate_admit"](world.ports, tasks[0].payload)
                 continue
             what = tasks[0].function, tasks[0].task, tasks[0].payload, tasks[0].queue
-            delivered = parsed(Delivered(tasks[0].name, tasks[0].context, 0, 0, *what))
-            runs.run(world.ports, delivered, RetryLimits(2), lambda _: True, lambda *_: None)
+            delivered: Any = parsed(Delivered(tasks[0].name, tasks[0].context, 0, 0, *what))
+            own = world.ports, delivered, RetryLimits(2), lambda _: True, lambda *_: None
+            if per_task:
+                group_runs.run_group(*own, group_runs.GroupTime(lambda: False, lambda: lambda: False))
+            else:
+                runs.run(*own)
     return cost

@@ -1,18 +1,17 @@
 """The header of a batch: its options, its state and its counts; and the status that callers see."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.batches.model.settings import BatchSettings
-from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of
+from signalbox.batches.model.tree import RATED_FORMAT, RATED_GROUPS_FORMAT, BatchRun, format_of
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.records.formats import FORMAT
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another sub-batch."""
@@ -41,14 +40,15 @@ class Counts:
 # --- the header ---
 
 
-def _is_rated(then: str) -> bool:
-    """Return whether a batch that follows has a rate."""
+def _rated_formats(settings: BatchSettings, then: str) -> Iterator[int]:
+    """Iterate over the formats that a batch, and those that follow it, have because of their rates."""
+    if settings.rate:
+        yield RATED_GROUPS_FORMAT if settings.per_task else RATED_FORMAT
     definition = json.loads(then) if '"rate":' in then else None
     while definition is not None:
         if "rate" in definition:
-            return True
+            yield RATED_GROUPS_FORMAT if "per_task" in definition else RATED_FORMAT
         definition = definition.get("then")
-    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Header:
             "parent_run": self.parent and self.parent.run.key,
             **format_of(settings.per_task),
             **format_of(self._grouped_elsewhere),
-            **({FORMAT: RATED_FORMAT} if settings.rate or _is_rated(self.then) else {}),
+            **given(format=max(_rated_formats(settings, self.then), default=None)),
         }
 
     @property

@@ -46,11 +46,11 @@ class BatchSettings:
 
     per_task: Annotated[int | None, Range(2, lambda: LIMITS.page_units_max)] = None
     """The number of units that one task runs, one after another; `concurrency` then limits these tasks. Not with a
-    `semaphore` or a `rate`."""
+    `semaphore`."""
 
     rate: Annotated[str, Described(key_schema(CORE_LIMITS.key_bytes_max))] = ""
-    """The rate whose permits each unit takes when it starts. For a batch with a `task`, without `semaphore` and
-    `per_task`."""
+    """The rate whose permits each unit takes when it starts. For a batch with a `task`, without `semaphore`. With
+    `per_task`, a task takes the permits of all its units, at most the burst."""
 
     weight: Annotated[int | str, Described({"minimum": 1, "maximum": CORE_LIMITS.burst_max, "minLength": 1})] = 1
     """The number of permits of the `rate` that each unit takes, or the name of the argument that has the number."""
@@ -76,12 +76,6 @@ class BatchSettings:
     def _check_rate(self) -> None:
         if self.rate and not valid_key(self.rate):
             raise BadBatch("`rate` must be the name of a rate.", field="rate")
-        if self.rate and self.per_task:
-            raise BadBatch(
-                "With `rate`, each unit starts when its permits are granted, and with `per_task` a task runs several. "
-                "Leave one of the two out.",
-                field="per_task",
-            )
         if self.rate and self.semaphore:
             raise BadBatch(
                 "A unit waits for a `rate` or for a `semaphore`, not for both. Leave one of the two out; `concurrency` "

@@ -144,9 +144,14 @@ RATED_FORMAT = 3
 """The format of all data of a batch with a rate: earlier releases would start its units at once."""
 
 
-def rated_record(rate: str, weight: int | str) -> dict[str, Any]:
+RATED_GROUPS_FORMAT = 5
+"""The format of all data of a batch with a rate and grouped units: earlier releases would start its groups at once."""
+
+
+def rated_record(rate: str, weight: int | str, per_task: int | None = None) -> dict[str, Any]:
     """Return the fields of a record that name a batch's rate and weight. Without a rate, there are none."""
-    return {"rate": rate, "weight": weight, FORMAT: RATED_FORMAT} if rate else {}
+    number = RATED_GROUPS_FORMAT if per_task else RATED_FORMAT
+    return {"rate": rate, "weight": weight, FORMAT: number} if rate else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.problems import BadFlow, CallbackExpired, NoCallback
+from signalbox.flows.problems import BadFlow, CallbackExpired, NoCallback, check_text, refuse_for_code, utf8_bytes
 
 KEY_LETTERS_MIN = 32
 """Characters of the shortest key."""
@@ -80,22 +80,21 @@ class Callback:
         choices: Sequence[str] = (),
     ) -> Self:
         """Return a callback of a `run` (flow, id, incarnation). Raises `BadFlow`."""
-        if not isinstance(function, str) or not function:
+        if not utf8_bytes(function):
             raise BadFlow("`through` must be the name of a function that calls `app.callbacks()`.", field="through")
-        too_long = not isinstance(question, str) or len(question.encode()) > LIMITS.flow_callback_question_bytes_max
-        if too_long:
-            detail = f"`question` must be a string of at most {LIMITS.flow_callback_question_bytes_max} bytes."
-            raise BadFlow(detail, field="question")
+        if question != "":
+            check_text(question, "`question`", LIMITS.flow_callback_question_bytes_max, "question")
         letters_max = LIMITS.flow_callback_choice_letters_max
+        different = f"`choices` must be different strings of 1 to {letters_max} characters."
         texts = not isinstance(choices, str) and all(isinstance(each, str) for each in choices)
-        if not texts or len(set(choices)) < len(choices) or not all(0 < len(each) <= letters_max for each in choices):
-            detail = f"`choices` must be different strings of 1 to {letters_max} characters."
-            raise BadFlow(detail, field="choices")
+        if not texts or len(set(choices)) < len(choices) or not all(choices):
+            raise BadFlow(different, field="choices")
+        if any(len(each) > letters_max or not utf8_bytes(each) for each in choices):
+            refuse_for_code(different, "choices")
         callback = cls(function, *run, check_event_name(event), expires_at, question, choices=tuple(choices))
         if len(callback._payload()) + 200 > LIMITS.flow_callback_token_max:  # operation, key id and signature
-            raise BadFlow(
-                "The address would be too long: shorten the run's id, the event's name, the question or the choices."
-            )
+            parts = "the run's id, the event's name, the question or the choices"
+            refuse_for_code(f"The address would be too long: shorten {parts}.", "question")
         return callback
 
     @property

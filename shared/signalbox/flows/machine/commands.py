@@ -27,9 +27,8 @@ from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTas
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
 from signalbox.flows.machine.running_flow import created, current_branch, current_flow
-from signalbox.flows.model.labels import utf8_bytes
 from signalbox.flows.model.messages import SUB_FLOW
-from signalbox.flows.problems import BadFlow, check_count, check_seconds
+from signalbox.flows.problems import BadFlow, check_count, check_seconds, check_text
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -532,9 +531,7 @@ def _decoded(type_: Any, value: Any, what: str, *, stored: bool) -> CallOutcome:
 
 def check_event_name(name: Any, what: str = "an event") -> str:
     """Return the name of an event or of an update. Raises `BadFlow`."""
-    if not 0 < utf8_bytes(name) <= LIMITS.flow_event_name_bytes_max:
-        detail = f"The name of {what} must be a string of 1 to {LIMITS.flow_event_name_bytes_max} bytes of UTF-8."
-        raise BadFlow(detail, field="name")
+    check_text(name, f"The name of {what}", LIMITS.flow_event_name_bytes_max, "name")
     return str(name)
 
 

@@ -16,7 +16,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, text_of
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.problems import BadFlow, TimedOut
+from signalbox.flows.problems import BadFlow, TimedOut, refuse_for_code
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import Outgoing, Place
 
@@ -144,7 +144,7 @@ def step_outcome(result: Any, outgoing: Outgoing, place: Place, codec: Codec = J
     return CallOutcome(outgoing.claimed(outcome.result, place, CORE_LIMITS.result_bytes_max))
 
 
-_RAISING_FOR_CODE = (Awaited.__await__.__code__, parse.__code__)
+_RAISING_FOR_CODE = (Awaited.__await__.__code__, parse.__code__, refuse_for_code.__code__)
 """The code of the kit whose errors are for the flow's code to handle."""
 
 

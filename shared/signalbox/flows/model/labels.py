@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.problems import BadFlow
+from signalbox.flows.problems import BadFlow, check_text, refuse_text, utf8_bytes
 
 LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -34,18 +34,9 @@ def checked_labels(labels: Any) -> dict[str, str]:
 def check_label(name: Any, value: Any) -> None:
     """Raise `BadFlow` unless these can be a label's name and value."""
     if not isinstance(name, str) or not LABEL_NAME.fullmatch(name):
-        raise BadFlow(f"The name of a label must match {LABEL_NAME.pattern}; {name!r:.80} does not.", field="labels")
-    if not 0 < utf8_bytes(value) <= LIMITS.flow_label_bytes_max:
-        detail = f"The label {name!r} must be a string of 1 to {LIMITS.flow_label_bytes_max} bytes of UTF-8."
-        raise BadFlow(detail, field="labels")
-
-
-def utf8_bytes(value: Any) -> int:
-    """Return the size of a text in bytes, or 0 if it is not a string or has a lone surrogate, which UTF-8 lacks."""
-    try:
-        return len(value.encode()) if isinstance(value, str) else 0
-    except UnicodeEncodeError:
-        return 0
+        detail = f"The name of a label must match {LABEL_NAME.pattern}; {name!r:.80} does not."
+        refuse_text("" if utf8_bytes(name) else name, detail, "labels")
+    check_text(value, f"The label {name!r}", LIMITS.flow_label_bytes_max, "labels")
 
 
 def label_entry(name: str, value: str, state: str = "") -> str:

@@ -19,7 +19,6 @@ from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.stuck import checked_json
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.model.labels import utf8_bytes
 from signalbox.flows.model.messages import (
     Cancel,
     Event,
@@ -31,7 +30,7 @@ from signalbox.flows.model.messages import (
     update_id,
 )
 from signalbox.flows.model.payloads import place_of_events
-from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents, TooManyUpdates
+from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents, TooManyUpdates, utf8_bytes
 from signalbox.flows.service.reads import get, present
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post

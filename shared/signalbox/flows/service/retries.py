@@ -49,7 +49,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.messages import Cancel, Message, message_to_record, parent_key, sub_flow_address
-from signalbox.flows.problems import BadFlow, CannotRetry
+from signalbox.flows.problems import BadFlow, CannotRetry, utf8_bytes
 from signalbox.flows.service.reads import present
 from signalbox.flows.storage.commits import end_name, header_of, rewind_writes
 from signalbox.flows.storage.log import LoadedLog, read_log
@@ -62,7 +62,8 @@ ASKS_LETTERS = 16
 """Letters of the digest of a request, which is kept with its key."""
 
 RETRY_KEY_BYTES = 200
-"""Bytes of a key that the header keeps as it is. Of a longer one it keeps a hash: it has the keys of 100 retries."""
+"""Bytes of a key that the header keeps as it is. Of a longer one, and of one that is not UTF-8, it keeps a hash: it has
+the keys of 100 retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def retry(
     `check_ancestor` raises an error if the caller may not retry the ancestor that `family` has found. Raises `NoFlow`,
     `CannotRetry`, and `OtherBody` for another request under a key.
     """
-    if len(key.encode()) > RETRY_KEY_BYTES:
+    if key and not 0 < utf8_bytes(key) <= RETRY_KEY_BYTES:
         key = name_of("key of a retry", key)
     for lost in range(CORE_LIMITS.rounds_max):
         try:

@@ -6,12 +6,14 @@ continues its count. The id of that wait is derived from the wait before it, so 
 
 import json
 
+from signalbox.batches.model.tree import rated_record
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import replace
 from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.model.contexts import OfUnit
+from signalbox.tasks.model.contexts import OfGroup, OfUnit
 
 
 def unit_wait(delivered: Delivered[OfUnit]) -> WaitRequest:
@@ -34,6 +36,14 @@ def unit_rate_wait(delivered: Delivered[OfUnit]) -> RateWaitRequest:
     context = delivered.context
     unit, batch = json.dumps(context.record), context.unit.run.key
     return RateWaitRequest(context.unit.operation, delivered.call, context.weight, unit=unit, batch=batch)
+
+
+def group_rate_wait(delivered: Delivered[OfGroup]) -> RateWaitRequest:
+    """Return the wait of a group for its rate: the same in every delivery, and in that of a group that was lost."""
+    context, group = delivered.context, replace(delivered.context.group, rest=None, careful=False)
+    rated = rated_record(context.rate, context.weight, group.per_task)
+    unit, batch = json.dumps({"group": group.to_record() | rated}), group.run.key
+    return RateWaitRequest(group.operation, delivered.call, context.weight, unit=unit, batch=batch, at_most_burst=True)
 
 
 def repeated_wait(delivered: Delivered[object], granted: Granted) -> WaitRequest:

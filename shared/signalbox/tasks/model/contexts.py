@@ -32,6 +32,7 @@ from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome
+from signalbox.payloads.model import NAMED
 from signalbox.semaphores.model import leases
 from signalbox.semaphores.model.leases import Granted, Lease
 
@@ -103,6 +104,16 @@ class OfGroup:
     group: Group
     payloads: list[Any] | None = None
 
+    rate: str = ""
+    """The rate for whose permits the group waits. The group takes the `weight` of all its units, at most the burst."""
+
+    weight: Any = 1
+    has_permits: bool = False
+    """Whether the rate has granted the group's permits."""
+
+    wait_ended: str = ""
+    """How the group's wait ended without a grant: ``cancelled``."""
+
 
 @dataclass(frozen=True, slots=True)
 class OfStep:
@@ -159,7 +170,7 @@ def context_of(members: Members) -> Context:
     """Parse a task's context. Raises `BadTaskEnvelope` for a lease, a unit or a run that lacks a part."""
     match members:
         case {"group": group}:
-            return OfGroup(members, Group.from_record(group), group.get("payloads"))
+            return _of_group(members, group)
         case {"step": step}:
             return OfStep(members, step)
         case {"lease": {"unit": str(text)} as lease} if text:
@@ -179,6 +190,18 @@ def context_of(members: Members) -> Context:
         case {"outcome": outcome}:
             return OfOutcome(members, outcome)
     return Plain(members, str(members.get("reason", "")), "event" in members, _planned(members.get(SCHEDULED)))
+
+
+def _of_group(members: Members, group: Mapping[str, Any]) -> OfGroup:
+    return OfGroup(
+        members,
+        Group.from_record(group),
+        group.get("payloads"),
+        rate=group.get("rate", ""),
+        weight=group.get("weight", 1),
+        has_permits=group.get("granted", False),
+        wait_ended=group.get("wait_ended", ""),
+    )
 
 
 def _planned(text: Any) -> datetime | None:
@@ -245,9 +268,22 @@ def stable_names(subject: object) -> Mapping[Any, str]:
     return {}
 
 
-def of_unit(unit: PlacedUnit) -> OfUnit:
+def of_unit(unit: PlacedUnit, group: OfGroup) -> OfUnit:
     """Return the context of one unit of a group."""
-    return OfUnit({"unit": unit.to_record()}, unit)
+    record = unit.to_record() | ({NAMED: True} if is_named(group) else {})
+    return OfUnit({"unit": record}, unit, record=record)
+
+
+def is_named(context: Context) -> bool:
+    """Return whether the arguments of a task are as records contain them: large ones are names of payloads."""
+    match context:
+        case OfStep():
+            return True
+        case OfUnit(record=record):
+            return NAMED in record
+        case OfGroup(members={"group": group}):
+            return NAMED in group
+    return NAMED in context.members
 
 
 def is_of_completion(members: Members) -> bool:

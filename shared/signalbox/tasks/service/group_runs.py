@@ -1,21 +1,25 @@
 """Run the units of a group one after another, and record their outcomes together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.model.groups import Group
-from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, succeeded
+from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.service import groups
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Budget, OutOfTime, Ports
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.payloads.model import PayloadUnread, opened_members
+from signalbox.rates import service as rates
 from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.machine.waits import group_rate_wait
 from signalbox.tasks.model.attempts import FIRST, Start
-from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, of_unit
+from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, is_named, of_unit
 from signalbox.tasks.service import starts, unit_runs
 from signalbox.tasks.service.unit_runs import CodeOfUnit, IsLive
 from signalbox.tasks.storage import read_starts
@@ -55,14 +59,19 @@ def run_group(
     counts each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
 
     If the time is over, the rest is enqueued as a separate task. If a unit raised, the others run, and then its error
-    is raised, so that the task is delivered again. Code that takes several units at once has a `join` of their
+    is raised, so that the task is delivered again. If the batch has a rate, the task first waits for the permits of all
+    units, and its later deliveries have them. Code that takes several units at once has a `join` of their
     payloads: a first delivery calls it once, with all units, and a later delivery with one unit at a time.
     """
     group = delivered.context.group
     is_careful = group.careful or delivered.is_repeated
+    waits = bool(delivered.context.rate) and not delivered.context.has_permits
     if not is_live(group.units()[0]):
         return
-    if not is_careful and is_complete_already(ports, group):
+    if (not is_careful or waits) and is_complete_already(ports, delivered):
+        return
+    if waits:
+        wait_for_rate(ports, delivered)
         return
     todo = _fewest_starts_first(ports, groups.units_to_run(ports, group)) if is_careful else group.units()
     if not todo:
@@ -71,7 +80,7 @@ def run_group(
     payloads = groups.payloads_of(ports, group, delivered.context.payloads)
     run = GroupRun(ports, group, is_careful, pace.hold)
     may_join = bool(payloads) and not is_careful
-    joined = join([_payload_of(delivered, payloads, unit) for unit in todo]) if join and may_join else None
+    joined = _joined(delivered, payloads, todo, join) if join and may_join else None
     if joined is not None:
         for unit, result in zip(todo, _results_at_once(ports, delivered, todo, joined, code), strict=True):
             run.hold(unit, succeeded(result))
@@ -90,9 +99,43 @@ def run_group(
     run.end()
 
 
-def is_complete_already(ports: Ports, group: Group) -> bool:
-    """Return whether a group of a chain is complete before its first delivery: units may be completed from outside."""
-    return group.concurrency is not None and groups.resume(ports, group)
+def is_complete_already(ports: Ports, delivered: Delivered[OfGroup]) -> bool:
+    """Return whether a group is complete before its code runs. A first delivery of a group without a chain has no read.
+
+    Units of a chain may be completed from outside, and the task of a grant may be enqueued again.
+    """
+    context, group = delivered.context, delivered.context.group
+    may_be = group.concurrency is not None or context.has_permits or group.careful or delivered.is_repeated
+    return may_be and groups.resume(ports, group)
+
+
+def wait_for_rate(ports: Ports, delivered: Delivered[OfGroup]) -> None:
+    """Make a group's wait for its rate, whose grant runs the group.
+
+    If the wait is refused, or was cancelled, record its units as failed. A repeat enqueues the task of a grant again.
+    """
+    context = delivered.context
+    failure = "" if context.wait_ended else _refusal(ports, delivered)
+    if failure is not None:
+        detail = failure or f"The wait for a permit of the rate {context.rate!r} was cancelled."
+        _fail(ports, context.group, detail)
+
+
+def _refusal(ports: Ports, delivered: Delivered[OfGroup]) -> str | None:
+    """Make the wait. Return the reason why it is refused, an empty text if it was cancelled, or None."""
+    try:
+        answer = rates.wait(ports, delivered.context.rate, group_rate_wait(delivered))
+    except Problem as problem:
+        return problem.detail
+    return "" if answer.state == "cancelled" else None
+
+
+def _fail(ports: Ports, group: Group, detail: str) -> None:
+    """Record the units of a group that have no outcome as failed."""
+    left = groups.units_to_run(ports, group)
+    for unit in left:
+        ports.log.error("unit failed", batch=unit.batch, index=unit.index, detail=detail)
+    groups.complete_units(ports, group, dict.fromkeys(left, failed(detail)))
 
 
 class GroupRun:
@@ -146,11 +189,23 @@ def delivered_unit(
     A group that was delivered before is always careful, so its units are repeated.
     """
     own = replace(delivered, operation=unit.operation, executions=int(is_repeated))
-    return replace(own, payload=payload).within(of_unit(unit))
+    return replace(own, payload=payload).within(of_unit(unit, delivered.context))
 
 
 def _payload_of(delivered: Delivered[OfGroup], payloads: Mapping[int, Any], unit: PlacedUnit) -> Mapping[str, Any]:
     return {**delivered.payload, **payloads[unit.offset]}
+
+
+def _joined(
+    delivered: Delivered[OfGroup], payloads: Mapping[int, Any], todo: Sequence[PlacedUnit], join: Join
+) -> Mapping[str, Any] | None:
+    """Return the arguments of one call for several units, or None if the units run one by one."""
+    each = [_payload_of(delivered, payloads, unit) for unit in todo]
+    if not is_named(delivered.context):
+        return join(each)
+    with suppress(PayloadUnread):
+        return join([opened_members(payload) for payload in each])
+    return None
 
 
 def _results_at_once(
@@ -158,7 +213,8 @@ def _results_at_once(
 ) -> Sequence[Any]:
     """Call the code with all units, and return its results. After any error, the units are retried one at a time."""
     try:
-        own = replace(delivered, payload=joined).within(of_unit(todo[0]))
+        first = replace(of_unit(todo[0], delivered.context), record={})  # the joined arguments are values
+        own = replace(delivered, payload=joined).within(first)
         units = [Unit(unit.batch, unit.index, unit.attempt) for unit in todo]
         results: Sequence[Any] = user_code.run(partial(code, own, units, FIRST))
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import Header
+from signalbox.batches.model.pages import Page
 from signalbox.batches.model.tree import UNITS, BatchRun, Counter
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
 from signalbox.batches.service import groups
@@ -15,6 +16,7 @@ from signalbox.core import idempotency_keys
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json
 from signalbox.core.ports import AlreadyExists, Change, Increment, Ports, Put, RecordMissing, Store, Write
+from signalbox.rates.requests import RateWaitRequest
 from signalbox.tasks.model.contexts import OfGroup, OfUnit
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
@@ -29,6 +31,7 @@ outcome_of = original("tasks.outcome_of")
 delivered_unit = original("tasks.delivered_unit")
 end = original("tasks.GroupRun.end")
 group_run = original("tasks.GroupRun.run")
+group_rate_wait = original("tasks.group_rate_wait")
 find = original("batches.find_group")
 last_sub_batch = original("batches.last_sub_batch")
 idempotency_key = original("core.idempotency_key")
@@ -175,7 +178,23 @@ def _sharing_a_key(*call: object, leaves: idempotency_keys.Leaves | None = None)
         return idempotency_key(*call, leaves=leaves)
 
 
+def _of_one_unit(page: Page, payloads: Sequence[Mapping[str, Any]]) -> Any:
+    return page.weight_of(payloads[0])
+
+
+def _a_wait_for_each_delivery(delivered: Delivered[OfGroup]) -> RateWaitRequest:
+    request = group_rate_wait(delivered)
+    return replace(request, id=f"{request.id}-{delivered.retries}")
+
+
 FAULTS = (
+    in_grouped("batch-21", "the permits of all units of a task", ("batches.Page.weight_of_group", _of_one_unit)),
+    in_grouped(
+        "batch-21",
+        "one wait of a rate for all deliveries of a group",
+        ("tasks.group_rate_wait", _a_wait_for_each_delivery),
+    ),
+    in_grouped("batch-21", "the group of a cancelled wait", ("rates.unit_task", lambda *_: ())),
     in_grouped("batch-18", "ids of the calls of several units", ("core.idempotency_key", _sharing_a_key)),
     in_grouped(
         "batch-16", "the end of a sub-batch that replaced another", ("batches.last_sub_batch", _the_first_sub_batch)

@@ -105,8 +105,8 @@ class Kit:
 
     def send(self, message: Message, script: Script | None, if_exists: str) -> tuple[bool, str]:
         start = Starting("asked", definitions(), "shop", {"script": listed(script)}) if script is not None else None
-        call = self.run.update if message.kind == "update" else self.run.event
-        sent = call(message.name, message.value, id=message.id, start=start, if_exists=if_exists)  # type: ignore[arg-type]
+        call: Any = self.run.update if message.kind == "update" else self.run.event
+        sent = call(message.name, message.value, id=message.id, start=start, if_exists=if_exists)
         return sent.started, sent.warning
 
     def act(self, kind: str) -> None:
@@ -340,8 +340,9 @@ def drawn_acts(rng: Random) -> Iterator[Act]:
 def smaller(acts: Sequence[Act]) -> Iterator[list[Act]]:
     for at, act in enumerate(acts):
         yield [*acts[:at], *acts[at + 1 :]]
-        for op in range(len(act.script or ())):
-            script = (*act.script[:op], *act.script[op + 1 :])  # type: ignore[index]
+        whole = act.script or ()
+        for op in range(len(whole)):
+            script = (*whole[:op], *whole[op + 1 :])
             yield [*acts[:at], replace(act, script=script), *acts[at + 1 :]]
 
 

@@ -125,6 +125,8 @@ class GroupedWorld(BatchesWorld):
         def code(own: Delivered[OfUnit], _: TaskSubject | list[Unit] | None, __: Start) -> Any:
             if was_complete:
                 raise Violation(f"group {group.number} of page {group.page} is complete, and runs")
+            if self.rated:
+                self.rated.begin_group(effect)
             return self._code(own.context.unit, parts)
 
         def code_of_lists(own: Delivered[OfUnit], subject: TaskSubject | list[Unit] | None, start: Start) -> Any:
@@ -133,7 +135,7 @@ class GroupedWorld(BatchesWorld):
                 results = []
                 for unit in placed:
                     self._call_once(ports, unit)
-                    results.append(code(replace(own, context=of_unit(unit)), None, start))
+                    results.append(code(replace(own, context=of_unit(unit, delivered.context)), None, start))
                 return results if isinstance(subject, list) else results[0]
 
         pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
@@ -173,6 +175,8 @@ class GroupedWorld(BatchesWorld):
         if not self.helped:
             self.groups_under_way.begin(unit)
         self.starts[unit.path] += 1
+        if self.purges:
+            self.purges.may_raise(unit)
         self.world.step(f"runs unit {unit.index} of {unit.batch}")
         does = self.bad.get(unit.index, FINE) if unit.batch == "b" else FINE
         if does == DEADLY:

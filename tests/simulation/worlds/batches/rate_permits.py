@@ -2,7 +2,8 @@
 
 In some of these, an operator changes the limits, cancels a wait, or deletes the rate and perhaps creates it again.
 Checked when a unit's code starts: it has permits, and no other task runs this attempt of the unit. Checked at each
-grant: the rate is the one that the wait was made for, and is not paused; no attempt of a unit takes permits twice, and
+grant: the rate is the one that the wait was made for, and is not paused; no attempt of a unit, and no group, takes
+permits twice; a group takes those of all its units, at most the burst; and
 no wait that a batch had at its cancel takes any after the task that ends them. Checked when a unit's outcome is
 recorded: a unit that has permits does not fail because the rate was deleted. Checked at rest: no wait is left, and that
 task ran for each cancelled batch.
@@ -20,18 +21,26 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.units import GroupRuns, PlacedUnit
 from signalbox.core.effects import Effect
 from signalbox.core.kit_names import RATE_DROP
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service, sweep, tasks
-from signalbox.rates.model import RateSettings, waits_of
+from signalbox.rates.model import RateSettings, RateWait, path_of, waits_of
 from signalbox.rates.problems import NoRate
 from signalbox.rates.storage import wait_of
-from tests.simulation.reached_counts import RATED_UNITS, RATES_AGAIN, RATES_PAUSED, REACHED, UNITS_FAILED_BY_HAND
+from tests.simulation.reached_counts import (
+    RATED_GROUPS,
+    RATED_UNITS,
+    RATES_AGAIN,
+    RATES_PAUSED,
+    REACHED,
+    UNITS_FAILED_BY_HAND,
+)
 from tests.simulation.world import Violation
 from tests.simulation.worlds.rates import check_granting
 
@@ -63,6 +72,9 @@ OPERATOR = "operator"
 FAST, SLOWER, SLOW = RateSettings(600, 2), RateSettings(60, 1), RateSettings(1 / 4, 1)
 """Of a world, of an operator who lowers it, and of a world whose batch is cancelled: a permit every four minutes."""
 
+BURST_OF_GROUPS = 6
+"""Of a world whose units are grouped: some groups take more permits than this, if it did not limit them."""
+
 
 def is_rated(seed: int) -> bool:
     """Return whether the units of a world without permits take permits of a rate."""
@@ -81,8 +93,11 @@ class Rated:
         self._dropped: set[str] = set()
         self._ran_as: dict[tuple[str, int], str] = {}
         self.weight = self._random.randint(1, 2)
+        burst = FAST.burst if batches.may_have_permits else BURST_OF_GROUPS
         slow = RateSettings(SLOW.per_minute, self.weight)
-        service.put(self._world.reliable_ports(), NAME, slow if batches.kind.cancelled else FAST)
+        self._settings = slow if batches.kind.cancelled else RateSettings(FAST.per_minute, burst)
+        self._bursts = {self._settings.burst}
+        service.put(self._world.reliable_ports(), NAME, self._settings)
         self._world.task_handlers["semaphore_admit"] = self._admit
         self._world.task_handlers[OPERATOR] = self._operate
         self._world.observers.append(self._observe)
@@ -99,6 +114,12 @@ class Rated:
         REACHED[RATED_UNITS] += 1
         self._world.step(f"runs unit {unit.index} of {unit.batch}")
 
+    def begin_group(self, effect: Effect) -> None:
+        """Note that a unit's code runs in the task of its group. Raises `Violation` if that has no permits."""
+        if not effect.context["group"].get("granted"):
+            raise Violation(f"a group runs without permits: {effect.context['group']}")
+        REACHED[RATED_GROUPS] += 1
+
     # --- what must hold ---
 
     def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -111,19 +132,29 @@ class Rated:
         if collection != waits_of(NAME):
             return
         old, new = wait_of(before), wait_of(after)
+        if new is not None and new.is_of_group:
+            self._check_weight(new)
         if new is None or new.state != "granted" or (old and old.state == "granted"):
             return
         assert old is not None, "a wait was granted"
         check_granting(self._world.store, new)
-        operation = PlacedUnit.from_record(_unit(old.unit)).operation
+        operation = _operation(old)
         if self._granted.setdefault(operation, new.id) != new.id or old.state != "waiting":
             raise Violation(f"{new.id} and {self._granted[operation]} take permits for one attempt of a unit")
         if old.batch in self._dropped and old.created_at and old.created_at <= self._ended[old.batch]:
             raise Violation(f"{new.id} takes permits, although the waits of its cancelled batch were ended")
 
     def _check_recorded(self, record: Mapping[str, Any]) -> None:
-        if "does not exist" in str(record["text"]) and PlacedUnit.from_record(record).operation in self._granted:
+        unit = PlacedUnit.from_record(record)
+        operation = _group_of(unit).operation if unit.per_task and not unit.attempt else unit.operation
+        if "does not exist" in str(record["text"]) and operation in self._granted:
             raise Violation(f"unit {record['index']} has permits, and failed: {record['text']}")
+
+    def _check_weight(self, wait: RateWait) -> None:
+        """Check that the task of a group takes the permits of all its units, at most the burst."""
+        group = Group.from_record(_unit(wait.unit)["group"])
+        if wait.weight not in {min(group.size * self.weight, burst) for burst in self._bursts}:
+            raise Violation(f"{group.size} units of {self.weight} permits take {wait.weight} in one task")
 
     def _admit(self, ports: Ports, effect: Effect) -> None:
         tasks.TASKS[effect.task](ports, effect.payload)
@@ -163,6 +194,7 @@ class Rated:
         def act() -> None:
             with suppress(NoRate):
                 service.get(self._world.ports, NAME)
+                self._bursts.add(SLOWER.burst)
                 service.put(self._world.ports, NAME, SLOWER)
 
         self._later("lowers the rate", act)
@@ -195,6 +227,7 @@ class Rated:
             REACHED[RATES_AGAIN] += bool(self._waiting())
             with suppress(NoRate):
                 service.delete(self._world.ports, NAME)
+            self._bursts.add(FAST.burst)
             service.put(self._world.ports, NAME, FAST)
 
         self._later("deletes the rate and creates it again", act)
@@ -215,6 +248,12 @@ class Rated:
 
     # --- rest ---
 
+    def delete_again(self) -> None:
+        """Have the operator delete the rate once more, if it does not exist."""
+        if self._world.store.read(path_of(NAME))[0].data is None:
+            with suppress(NoRate):
+                service.delete(self._world.ports, NAME)
+
     def sweep(self, ports: Ports) -> None:
         """Run the rates' part of the sweeper."""
         sweep.sweep(ports)
@@ -228,6 +267,18 @@ class Rated:
             raise Violation(f"{waiting} wait for a rate for ever")
 
 
-def _unit(text: str) -> dict[str, object]:
-    unit: dict[str, object] = json.loads(text)
+def _unit(text: str) -> dict[str, Any]:
+    unit: dict[str, Any] = json.loads(text)
     return unit
+
+
+def _operation(wait: RateWait) -> str:
+    """Return the task that waits: it runs a unit, or a group of units."""
+    record = _unit(wait.unit)
+    return (
+        Group.from_record(record["group"]).operation if wait.is_of_group else PlacedUnit.from_record(record).operation
+    )
+
+
+def _group_of(unit: PlacedUnit) -> Group:
+    return Group.of_unit(unit, GroupRuns(1, 0))

@@ -76,8 +76,8 @@ class Functions:
 class Queues:
     """The local Cloud Tasks in this process, on a port of the channel."""
 
-    def __init__(self, registry: QueueRegistry, port: int) -> None:
-        self.registry, self.address = registry, f"127.0.0.1:{port}"
+    def __init__(self, registry: QueueRegistry, processes: FunctionProcesses, port: int) -> None:
+        self.processes, self.address = processes, f"127.0.0.1:{port}"
         self.queue = registry.find(QUEUE)
         self.threads: list[TaskThreads] = []
 
@@ -94,8 +94,7 @@ class Queues:
         await self.until(lambda: not self.queue.tasks and not self.queue.running)
 
     async def until_served(self) -> None:
-        dispatcher = self.registry.context.deliver.__self__  # type: ignore[attr-defined]
-        await self.until(lambda: bool(dispatcher._processes.serve(FUNCTIONS)))
+        await self.until(lambda: self.processes.serve(FUNCTIONS))
 
 
 @asynccontextmanager
@@ -114,7 +113,7 @@ async def queues(file: SeparateFile | StoreFile, port: int = 0) -> AsyncIterator
         port = port or free_port()
         await function_processes.serve(processes, TaskMethods(registry).create, port, closing)
         registry.begin()
-        running = Queues(registry, port)
+        running = Queues(registry, processes, port)
         yield running
         for threads in running.threads:
             threads.leave()
