@@ -58,6 +58,27 @@ def test_the_reference_has_every_public_name(site: Path, base: str, page: Page) 
     assert {name.split()[0].rstrip("¶") for name in shown} == set(getattr(signalbox, "__all__"))  # noqa: B009  a type checker does not know the name
 
 
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        ("signalbox.semaphores.api.Semaphore.wait", "call: Call"),
+        ("signalbox.documents.api.Documents.query", "order_by"),
+        ("signalbox.flows.api.runs.FlowRun.cancel", "reason: str"),
+        ("signalbox.Lease.ends_at", "datetime"),
+        ("signalbox.Function", "name: str"),
+        ("signalbox.Problem", "detail: str"),
+        ("signalbox.Transaction.put", "key: str"),
+        ("signalbox.invoke", "timeout_seconds: float"),
+    ],
+)
+def test_the_reference_has_signatures_with_types_also_of_the_classes_that_names_return(
+    base: str, page: Page, name: str, signature: str
+) -> None:
+    page.goto(f"{base}docs/reference.html")
+    heading = page.locator(f"[id='{name}']")
+    assert signature in heading.locator("xpath=following-sibling::*[1] | following-sibling::*[2]").first.inner_text()
+
+
 def test_no_page_is_wider_than_a_phone_and_all_are_dark_where_the_reader_wants_it(
     site: Path, base: str, browser: Browser
 ) -> None:

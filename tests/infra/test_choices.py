@@ -121,15 +121,13 @@ def test_an_instance_gets_the_size_in_the_catalogue(chosen: Planned) -> None:
     assert service["max_instance_count"] == 2
 
 
-def test_a_queue_is_made_in_shards_to_which_the_same_functions_may_enqueue(chosen: Planned) -> None:
+def test_a_queue_is_made_in_shards_each_with_its_rates_and_its_rights(chosen: Planned) -> None:
     shards = [each for each in chosen.resources if each.startswith('google_cloud_tasks_queue.queue["flows')]
     assert shards == [f'google_cloud_tasks_queue.queue["{name}"]' for name in ("flows", "flows-2", "flows-3")]
     rates = [chosen.resources[each].values["rate_limits"][0] for each in shards]
     assert [(each["max_concurrent_dispatches"], each["max_dispatches_per_second"]) for each in rates] == [(50, 500)] * 3
     rights = [f'google_cloud_tasks_queue_iam_binding.enqueuers["{name}"]' for name in ("flows", "flows-2", "flows-3")]
-    members = [chosen.resources[each].values["members"] for each in rights]
-    assert members[0]
-    assert members == [members[0]] * 3
+    assert [chosen.resources[each].values["name"] for each in rights] == ["flows", "flows-2", "flows-3"]
 
 
 def test_functions_that_enqueue_to_a_queue_know_its_shards_and_no_other_function_is_deployed_for_them(

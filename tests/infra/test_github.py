@@ -277,6 +277,14 @@ def test_the_workflows_use_the_builds_terraform_and_targets_of_the_makefile() ->
     assert set(re.findall(r"run: make ([a-z-]+)", text)) <= targets
 
 
+def test_the_images_of_a_build_are_named_by_an_exact_version_or_a_digest() -> None:
+    build = yaml.safe_load((ROOT / "cloudbuild.yaml").read_text("utf-8"))
+    images = {step["name"] for step in build["steps"]}
+    assert images
+    exact = re.compile(r".+(:\d+\.\d+\.\d+[\w-]*|@sha256:[0-9a-f]{64})")
+    assert [each for each in images if not exact.fullmatch(each)] == []
+
+
 def test_the_plan_of_a_workflow_names_variables_that_exist() -> None:
     [planning] = [each for each in parsed("read_only_plan")["jobs"]["plan"]["steps"] if " plan " in each.get("run", "")]
     declared = set(re.findall(r'^variable "(\w+)"', (INFRA / "variables.tf").read_text("utf-8"), re.MULTILINE))

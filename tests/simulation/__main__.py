@@ -23,6 +23,7 @@ from tests.simulation.world import Violation
 from tests.simulation.world_lengths import begin_process, long_worlds
 from tests.simulation.worlds import (
     attempts,
+    batch_payloads,
     document_events,
     enqueues,
     failures,
@@ -70,6 +71,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "links": links.run,
     "nested_flows": nested_flows.run,
     "notices": notices.run,
+    "batch_payloads": batch_payloads.run,
     "object_payloads": object_payloads.run,
     "objects": objects.run,
     "outbox": outbox.run,
@@ -92,7 +94,7 @@ OF_DRIVER = frozenset({"asked_runs", "flow_trees"})
 FORGED = frozenset({"forged_records"})
 """Worlds with records that the kit did not write."""
 
-OF_NEW_OPTIONS = frozenset({"object_payloads", "payloads"})
+OF_NEW_OPTIONS = frozenset({"batch_payloads", "object_payloads", "payloads"})
 """Worlds of an option that a project turns on once all of its functions have this release."""
 
 CHUNK_SEEDS = 250

@@ -175,6 +175,9 @@ class SimulatedLog:
         if self._world.trace:
             self._world.log(f"log: {message} {values}")
 
+    def warning(self, message: str, /, **values: object) -> None:
+        self.info(message, **values)
+
     def error(self, message: str, /, **values: object) -> None:
         if self._world.trace:
             self._world.log(f"log ERROR: {message} {values}")

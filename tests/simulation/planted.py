@@ -69,6 +69,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "nested_flows": (*nested_programs.FAULTS, *lost_messages.FAULTS, *turns.NESTED, *locks_and_sub_flows.NESTED),
     "flow_trees": trees.FAULTS,
     "notices": notices.FAULTS,
+    "batch_payloads": payloads.OF_BATCHES,
     "object_payloads": payloads.OF_OBJECTS,
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,

@@ -30,6 +30,7 @@ class OperationsPlatform(Platform):
         self.reported = self.log.errors
         self.info = self.log.info
         self.error = self.log.error
+        self.warning = self.log.warning
         self.note = self.log.note
         self.span = self.log.span
         self.jitter = self.clock.jitter

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import signalbox
+import signalbox.testing
 
 ROOT = Path(__file__).parents[2]
 NAMES: list[str] = getattr(signalbox, "__all__")  # noqa: B009  a type checker sees no such name
@@ -71,3 +73,9 @@ def test_the_function_that_enqueues_tasks_loads_no_subject_but_tasks() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["adapters", "core", "tasks"]
+
+
+@pytest.mark.parametrize("package", [signalbox, signalbox.testing])
+def test_a_look_into_a_package_shows_its_public_names(package: ModuleType) -> None:
+    assert dir(package) == getattr(package, "__all__")  # noqa: B009  a type checker sees no such name
+    assert "Harness" in dir(signalbox.testing)

@@ -45,11 +45,11 @@ SUBJECTS = {
     "semaphores": ("core",),
     "critical_sections": ("core",),
     "rates": ("core",),
-    "batches": ("core",),
+    "batches": ("core", "payloads"),
     "document_events": ("core",),
     "payloads": ("core",),
     "mailboxes": ("core", "payloads"),
-    "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes"),
+    "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes", "payloads"),
     "objects": ("core", "mailboxes", "payloads", "tasks"),
     "flows": ("core", "mailboxes", "objects", "payloads", "tasks", "semaphores", "rates", "batches"),
     "standings": ("core", "tasks"),
@@ -189,7 +189,7 @@ def test_every_folder_of_the_library_is_in_the_table() -> None:
 
 
 def test_the_adapters_know_no_subject() -> None:
-    outside = {"google", "grpc", "flask", "werkzeug", "cloudevents", "opentelemetry", "requests"}
+    outside = {"google", "grpc", "flask", "werkzeug", "cloudevents", "opentelemetry", "requests", "urllib3"}
     paths = list((LIBRARY / "adapters").rglob("*.py"))
     allowed = ("signalbox.adapters.", *core_modules(ports=True))
     assert paths

@@ -111,6 +111,8 @@ async function batches(): Promise<void> {
   await ok(client.GET("/batches/{id}", batch));
   await ok(client.GET("/batches/{id}/units", batch));
   await ok(client.GET("/batches/{id}/results", { ...batch, parseAs: "text" }));
+  const large = { params: { path: { ...batch.params.path, index: 0, sha256: "0".repeat(64) } } };
+  assert.equal((await client.GET("/batches/{id}/units/{index}/payloads/{sha256}", large)).response.status, 404);
   await ok(client.DELETE("/batches/{id}", batch));
   const seen: string[] = [];
   for await (const { event } of client.events("batches/outside/events")) seen.push(event);
@@ -188,6 +190,9 @@ async function flows(): Promise<void> {
   const update = { params: { path: { ...other, name: "rename" }, query: { wait_seconds: 0 }, header: { "Idempotency-Key": "u1" } } };
   await ok(client.POST("/{function}/flows/{flow}/{id}/updates/{name}", { ...update, body: { value: "b", start: { arguments: order } } }));
   await ok(client.GET("/{function}/flows/{flow}/{id}/answers/{update}", { params: { path: { ...other, update: "u1" } } }));
+  const answer = { params: { path: { ...other, update: "u1", sha256: "0".repeat(64) } } };
+  const ofAnswer = "/{function}/flows/{flow}/{id}/answers/{update}/payloads/{sha256}";
+  assert.equal((await client.GET(ofAnswer, answer)).response.status, 404);
 }
 
 async function standings(): Promise<void> {

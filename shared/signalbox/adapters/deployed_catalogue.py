@@ -35,6 +35,7 @@ from signalbox.core.kit_names import (
     FLOW_RESULT_TASK,
     QUEUES_OF_THE_KIT,
 )
+from signalbox.core.limits import are_payloads_stored
 from signalbox.core.problems import BadArgument, BadCall, Problem, Unavailable
 
 FETCH_SECONDS_MAX = 5.0
@@ -187,12 +188,15 @@ def read_parameters() -> None:
     catalogue_settings(settings(), lambda _: True)
 
 
-def deployed(call: Call, field: str = "continuation") -> Call:
+def deployed(call: Call, field: str = "continuation", *, may_be_large: bool = False) -> Call:
     """Return the call if this deployment can deliver it and its task is not known to refuse the arguments.
 
     Raises `BadCall`, which lists the names in the catalogue, `BadArgument`, or `Unavailable` if the catalogue cannot be
-    read. `field` is the call's place, empty for the whole body.
+    read; and `TooLarge` for arguments that do not fit into a task, unless they are stored (`may_be_large`). `field` is
+    the call's place, empty for the whole body.
     """
+    if not may_be_large and are_payloads_stored():  # otherwise no call is larger
+        call.checked(field)
     return _check(call, field, lambda known, call, at: _refusal(known, call, at) or _wrong_arguments(known, call, at))
 
 

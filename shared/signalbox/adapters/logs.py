@@ -20,6 +20,7 @@ from typing import Protocol, TextIO
 
 from signalbox.adapters import tracing
 from signalbox.core.bound_values import Bound
+from signalbox.core.dropped_calls import NO_EFFECT
 from signalbox.core.effects import RecordedSpan
 
 
@@ -117,11 +118,12 @@ class JsonLog:
         }
 
 
-NEVER_AWAITED = "was never awaited"
+FORGOTTEN = {"was never awaited": "await forgotten", NO_EFFECT: "call without effect"}
+"""The messages of Python's and the kit's warnings about a call that does nothing, and the messages of their lines."""
 
 
 def log_forgotten_awaits(log: JsonLog) -> None:
-    """Write a line for each coroutine that code has created and dropped, in place of the text that Python prints.
+    """Write a line for each coroutine or call that code has created and dropped, in place of the text of a warning.
 
     Python shows such a warning once for each place. Other warnings stay as they are.
     """
@@ -135,8 +137,9 @@ def log_forgotten_awaits(log: JsonLog) -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        if category is RuntimeWarning and NEVER_AWAITED in str(message):
-            log.warning("await forgotten", detail=f"{message}", place=f"{filename.rpartition('/')[2]}:{lineno}")
+        kind = next((kind for text, kind in FORGOTTEN.items() if text in str(message)), None)
+        if category is RuntimeWarning and kind:
+            log.warning(kind, detail=f"{message}", place=f"{filename.rpartition('/')[2]}:{lineno}")
         else:
             shown(message, category, filename, lineno, file, line)
 

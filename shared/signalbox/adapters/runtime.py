@@ -5,6 +5,7 @@ fork. The modules that they need, and no others, are imported while the instance
 cold start.
 """
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,9 +79,23 @@ def ports() -> Ports:
 
 
 def load() -> None:
-    """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
-    if _ports is None and settings().firestore_emulator != SQLITE:
-        from signalbox.adapters.firestore import store  # noqa: F401  imported for its time, not for its names
+    """Import the modules that the ports need, without connecting, so that the first request does not wait for that.
+
+    The garbage collector is off meanwhile. Afterwards it leaves out all objects so far: they stay as long as the
+    process, and otherwise each full collection would visit them.
+    """
+    if gc.get_freeze_count():  # another function has loaded them
+        return
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        if _ports is None and settings().firestore_emulator != SQLITE:
+            from signalbox.adapters import cloud_tasks_types  # noqa: F401  imported for its time, not for its names
+            from signalbox.adapters.firestore import store  # noqa: F401
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 def bind(chosen: Ports | None) -> Ports | None:

@@ -15,15 +15,19 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.adapters.http.json_bodies import json_of, shown_members
 from signalbox.batches.model.headers import BatchStatus
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.large_values import stored_result
+from signalbox.batches.model.units import PlacedUnit, UnitRecord
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.shown import RetriedTaskShown
+from signalbox.payloads.model import opened
+from signalbox.payloads.service import opening_those_of
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""
@@ -92,11 +96,20 @@ class Batch:
         Raises `NotFound` or `BadQuery`.
         """
         query = UnitsQuery.of_results({"state": state})
-        return (shown_members(unit_shown(unit)) for unit in lists.outcomes_of(runtime.ports(), self.id, query))
+        return map(_with_result, lists.outcomes_of(runtime.ports(), self.id, query))
 
     def cancel(self) -> Status:
         """End the batch and return its status. Units that have not started do not run. Raises `NotFound`."""
         return _shown(lifecycle.cancel(runtime.ports(), self.id))
+
+
+def _with_result(record: UnitRecord) -> Mapping[str, Any]:
+    """Return a unit with an outcome as its JSON, also with a large result."""
+    members: dict[str, Any] = shown_members(unit_shown(record))
+    if record.outcome.state == "succeeded":
+        with opening_those_of(runtime.ports()):
+            members["result"] = opened(stored_result(record.outcome))
+    return members
 
 
 def batch(id: str) -> Batch:
@@ -112,6 +125,7 @@ def sub_batch(calls: Iterable[Call], **options: Unpack[BatchOptions]) -> SubBatc
     """
     checked = _Units(calls)
     units = list(checked)
+    warn_if_dropped("sub_batch", "return it from the code of a unit")
     return replace(_spec(checked.task, options), units=units, sealed=True)
 
 
@@ -140,7 +154,7 @@ class _Units:
     def __init__(self, calls: Iterable[Call]) -> None:
         self._calls = iter(calls)
         self.first = list(islice(self._calls, 1))
-        self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
+        self.task = replace(deployed(self.first[0], "task", may_be_large=True), payload={}) if self.first else None
         for call in self.first:
             self._check(call)
 

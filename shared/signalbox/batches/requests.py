@@ -18,6 +18,7 @@ from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
 from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, RequestBody, check_fields
 from signalbox.core.surface.paging import Listing
@@ -202,8 +203,9 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
             raise BadBatch(
                 "A unit of a batch with a task must be an object: the task's arguments.", field=f"units[{index}]"
             )
-        if task_bytes + len(json_text(unit)) > CORE_LIMITS.task_bytes_max:
-            raise TooLarge(f"A unit has at most {CORE_LIMITS.task_bytes_max:,} bytes.", field=f"units[{index}]")
+        if task_bytes + len(json_text(unit)) > (bytes_max := value_bytes_max(CORE_LIMITS.task_bytes_max)):
+            limit = f"A unit has at most {bytes_max:,} bytes.{larger_values()}"
+            raise TooLarge(limit, field=f"units[{index}]")
 
 
 def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: int | str) -> None:

@@ -1,15 +1,16 @@
 """The answers about batches and their units."""
 
-import json
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import BatchStatus, Header, ShownState, then_id
+from signalbox.batches.model.large_values import stored_result
 from signalbox.batches.model.units import UnitRecord
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import RetriedTaskShown, TaskShown
+from signalbox.payloads.model import shown
 
 Count = Annotated[int, Range(0)]
 Reason = Annotated[
@@ -153,7 +154,9 @@ class SucceededUnitShown:
     index: Count
     attempt: Count
     state: Literal["succeeded"]
+
     result: Any
+    """Any JSON. A large one is `{"$payload": {"bytes", "sha256"}}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,7 @@ def unit_shown(record: UnitRecord) -> UnitShown:
     unit, outcome = record.unit, record.outcome
     if outcome.state == "failed":
         return FailedUnitShown(unit.index, unit.attempt, outcome.state, outcome.text)
-    return SucceededUnitShown(unit.index, unit.attempt, outcome.state, json.loads(outcome.text))
+    return SucceededUnitShown(unit.index, unit.attempt, outcome.state, shown(stored_result(outcome)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,18 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.headers import Header, header_of_run
+from signalbox.batches.model.large_values import place_of_batch
 from signalbox.batches.model.tree import COLLECTION, COMPLETIONS, BatchRun
 from signalbox.batches.service import propagation, sub_batches
 from signalbox.core import outbox
 from signalbox.core.due_records import due_records, postpone
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
 from signalbox.core.problems import NotInCatalogue, Problem, Unavailable
+from signalbox.payloads.service import removals as payload_removals
 
 RUNNING = ("open", "sealed")
+
+NEVER_SEALED = "it ends at its deadline, since a batch completes only after its seal: send the number of its pages"
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
@@ -117,7 +121,12 @@ def run_deadline(ports: Ports, run: BatchRun) -> None:
 
 
 def time_out(ports: Ports, run: BatchRun, header: Header) -> None:
-    """End a batch at its deadline and name missing units, unless a walk completes it."""
+    """End a batch at its deadline and name missing units, unless a walk completes it.
+
+    A batch that its caller has not sealed is a warning.
+    """
+    if header.state == "open" and header.parent is None:
+        ports.log.warning("batch never sealed", batch=run.batch, detail=NEVER_SEALED)
     pages, size = storage.count_loaded(ports, run)
     if header.state == "sealed":
         propagation.propagate_all(ports, run, header)
@@ -142,7 +151,8 @@ def remove(ports: Ports, run: BatchRun, write: Put) -> None:
     for collection in (run.counters_path, run.units_path, run.pages_path):
         if not empty_collection(ports, run, collection):
             return
-    ports.store.commit([Delete(run.header_path, written.update_time)])
+    given_up = payload_removals(ports, place_of_batch(run))
+    ports.store.commit([*given_up, Delete(run.header_path, written.update_time)])
 
 
 def empty_collection(ports: Ports, run: BatchRun, collection: str) -> bool:

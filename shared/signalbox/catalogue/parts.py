@@ -212,11 +212,12 @@ def collections_of(parts: Iterable[str]) -> list[str]:
     return sorted({collection for name in parts for collection in PARTS[name].collections})
 
 
-def absent(function: str) -> str:
+def absent(function: str, database: str = "") -> str:
     """Return what to add to have a function of the kit for callers; empty if the kit has no such function for them.
 
-    `function` is its name or its URL segment.
+    `function` is its name or its URL segment, and `database` that of the functions which it would serve.
     """
     name = function.replace("-", "_")
     api = next((part for part, each in PARTS.items() if name in each.api and name not in TASKS_ONLY), "")
-    return f"{function} is not deployed for callers: add `api: [{api}]` to the catalogue" if api else ""
+    named = f"{database}.{api}" if database else api
+    return f"{function} is not deployed for callers: add `api: [{named}]` to the catalogue" if api else ""

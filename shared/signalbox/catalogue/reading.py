@@ -327,7 +327,8 @@ OF_ONE_DATABASE = ("indexes", "history", "semaphores", "rates")
 def _of_database(sections: Mapping[str, Any], databases: Mapping[str, str], chosen: str) -> Mapping[str, Any]:
     """Return the sections with the entries of one database. Raises `CatalogueError`.
 
-    The functions of the kit are in each of them, and callers over HTTP (`api`) use the first one.
+    The functions of the kit are in each of them. Callers over HTTP (`api`) use the first one, or the one that is named
+    before the part, as ``payments.failures``.
     """
     _check_names(sections, set(databases.values()) - {""})
     _check_keys(sections, databases)
@@ -345,8 +346,21 @@ def _of_database(sections: Mapping[str, Any], databases: Mapping[str, str], chos
             for kind in ("triggers", "schedules")
         },
         **{kind: dict(_entries_of(sections, kind, databases.values(), chosen)) for kind in OF_ONE_DATABASE},
-        **({"api": []} if chosen else {}),
+        **({"api": _api_of(sections["api"], set(databases.values()), chosen)} if "api" in sections else {}),
     }
+
+
+def _api_of(content: Any, databases: Collection[str], chosen: str) -> Any:
+    """Return the value of `api` for one database. Raises `CatalogueError`."""
+    if not isinstance(content, list):
+        return [] if chosen else content
+    parts = []
+    for each in content:
+        database, dot, part = each.partition(".") if isinstance(each, str) and "." in each else ("", "", each)
+        unknown = f"api names {each!r}: no function has the database {database!r}{closest(database, databases)}"
+        refuse(bool(dot) and not (database and database in databases), unknown)
+        parts += [part] if database == chosen else []
+    return parts
 
 
 def _entries_of(

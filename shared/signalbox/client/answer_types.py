@@ -99,6 +99,8 @@ class UnitShown(TypedDict):
     attempt: int
     state: str
     result: NotRequired[Json]
+    """Any JSON. A large one is `{"$payload": {"bytes", "sha256"}}`."""
+
     error: NotRequired[str]
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.limits import DECLARED, LIMITS
+from signalbox.core.limits import DECLARED, LIMITS, larger_values
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
 from signalbox.core.surface.field_rules import MAY_BE_ABSENT, Described, Seconds
 from signalbox.core.surface.request_fields import RequestFields
@@ -50,10 +50,10 @@ class Call:
     delay_seconds: Annotated[float, Seconds(lambda: LIMITS.delay_seconds_max, zero=True)] = 0
 
     @classmethod
-    def from_request(cls, value: Any, field: str = "") -> Self:
+    def from_request(cls, value: Any, field: str = "", bytes_max: int | None = None) -> Self:
         """Parse a call in a request. Raises `BadCall` or `TooLarge`.
 
-        `field` is the call's place in the request, empty if the call is the whole body.
+        `field` is the call's place in the request, empty if the call is the whole body. `bytes_max` is as in `checked`.
         """
         fields = RequestFields(_object(value, field), BadCall, field).only(*_FIELDS)
         return cls(
@@ -62,7 +62,7 @@ class Call:
             payload=fields.value("payload", {}),
             queue=fields.value("queue", TASKS_QUEUE),
             delay_seconds=fields.value("delay_seconds", 0),
-        ).checked(field)
+        ).checked(field, bytes_max)
 
     def checked(self, field: str, bytes_max: int | None = None) -> Self:
         """Return this call with its delay as a float. Raises `BadCall` or `TooLarge` naming the place below `field`.
@@ -168,7 +168,8 @@ def _check_payload(payload: Any, field: str, bytes_max: int) -> None:
     text = json.dumps(_object(payload, field), ensure_ascii=False, separators=(",", ":"))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > bytes_max:
-        raise TooLarge(f"A payload has at most {bytes_max:,} bytes; this has {size_bytes:,}.", field=field)
+        limit = f"A payload has at most {bytes_max:,} bytes; this has {size_bytes:,}.{larger_values()}"
+        raise TooLarge(limit, field=field)
 
 
 def _delay(value: Any, field: str) -> float:

@@ -37,6 +37,9 @@ class LazyPackage(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return subpackage
 
+    def __dir__(self) -> list[str]:
+        return sorted(self._homes)
+
 
 def make_lazy(package: str) -> None:
     """Let a package import on first use the public names that its file imports under ``if TYPE_CHECKING:``."""

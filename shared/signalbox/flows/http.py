@@ -121,9 +121,10 @@ from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.model import shown
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.service import opening_those_of
-from signalbox.payloads.shown import Sha256
+from signalbox.payloads.shown import PayloadShown, Sha256
 
 RUN = "/flows/{flow}/{id}"
 
@@ -304,7 +305,8 @@ class FlowRoutes:
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         header = reads.wait(ports, address, seconds)
         stuck = reads.stuck_below(ports.store, header)
-        return Response(200, FlowStatusShown.of(header, stuck, traces=not request.is_open))
+        retried = {} if request.is_open else reads.retried_steps(ports.store, header)
+        return Response(200, FlowStatusShown.of(header, stuck, retried, traces=not request.is_open))
 
     @declared.on("DELETE", RUN, answers={204: Answer(None, "It is gone.")}, refuses=(NoFlow, FlowRunning, NotArchived))
     def delete_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -461,6 +463,19 @@ class FlowRoutes:
         address, seconds = self._address(Access(request, "get_update", flow, id, update)), wait_seconds(request, 0)
         answer = sends.answer_of(ports, address, messages.check_update_id(update), seconds)
         return _update_shown(address, sends.Sent(update), answer)
+
+    @declared.on(
+        "GET",
+        f"{RUN}/answers/{{update}}/payloads/{{sha256}}",
+        answers={200: PayloadShown},
+        refuses=(NoFlow, NoUpdate, NotAnswered, NoPayload),
+    )
+    def get_flow_update_payload(
+        self, ports: Ports, request: Request, flow: FlowName, id: RunId, update: UpdateId, sha256: Sha256
+    ) -> Response:
+        """Return the large answer to an update, which its answer shows by size and hash."""
+        address, id_ = self._address(Access(request, "get_update", flow, id, update)), messages.check_update_id(update)
+        return Response(200, PayloadShown(sha256, sends.answer_by_hash(ports, address, id_, sha256)))
 
     def _starting(self, request: Request, address: FlowAddress, body: FlowEventRequest) -> sends.Starting | None:
         """Return the run that a message starts if there is none, for which the caller needs the right to start one."""
@@ -778,7 +793,9 @@ def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | 
     run = address.name, address.key, sent.id
     if answer is None:
         return Response(202, FlowUpdateWaitsShown(*run, ready=False, started=sent.started, warning=sent.warning))
-    return Response(200, FlowUpdateAnsweredShown(*run, ready=True, **outcome_members(answer)))
+    return Response(
+        200, FlowUpdateAnsweredShown(*run, ready=True, **outcome_members(replace(answer, result=shown(answer.result))))
+    )
 
 
 def _body(request: Request) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.surface.field_rules import Described, Range
-from signalbox.core.surface.shown import ABSENT
+from signalbox.core.surface.shown import ABSENT, RetriedTaskShown
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.rewinds import RetryAnswer
 from signalbox.flows.machine.timeline import ABANDONED, DONE, FAILED, HELD, PENDING, RELEASED, Span
@@ -156,6 +156,15 @@ class StuckSubFlowShown:
 
 
 @dataclass(frozen=True, slots=True)
+class StartError:
+    """The error of the last start of a pending step, whose code is started again at `next_at`."""
+
+    error: str
+    starts: int
+    next_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class FlowWaitShown:
     """A command that a run waits for."""
 
@@ -171,15 +180,24 @@ class FlowWaitShown:
     """Null if the time had not been read, as at a start."""
 
     last_error: str = ""
-    """The beginning of the text of the error of the attempt before this one."""
+    """The text of the error of the last start of this attempt, or the beginning of that of the attempt before."""
 
     stuck: StuckSubFlowShown | None = None
     """A sub-flow below the command that is stuck."""
 
+    starts: Annotated[int | None, Range(1)] = None
+    """How often the code of this attempt has been started, if its last start has raised an error and is retried."""
+
+    next_at: datetime | None = None
+    """The earliest time of its next start."""
+
     @classmethod
-    def of(cls, path: str, wait: Wait, stuck: FlowHeader | None = None) -> Self:
+    def of(cls, path: str, wait: Wait, stuck: FlowHeader | None = None, error: StartError | None = None) -> Self:
         sub_flow = StuckSubFlowShown.of(stuck) if stuck else None
-        return cls(path, wait.signature, wait.attempt, wait.scheduled_at or None, wait.last_error, sub_flow)
+        what = path, wait.signature, wait.attempt, wait.scheduled_at or None
+        if error is None:
+            return cls(*what, wait.last_error, sub_flow)
+        return cls(*what, error.error, sub_flow, error.starts, error.next_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +251,7 @@ class RetriedShown:
 
 
 NONE: Mapping[str, FlowHeader] = {}
+NO_ERRORS: Mapping[str, RetriedTaskShown] = {}
 
 
 def _ended(outcome: CallOutcome) -> dict[str, Any]:
@@ -295,10 +314,19 @@ class FlowStatusShown:
     retried: RetriedShown | None = None
 
     @classmethod
-    def of(cls, header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, traces: bool = True) -> Self:
-        """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up.
+    def of(
+        cls,
+        header: FlowHeader,
+        stuck: Mapping[str, FlowHeader] = NONE,
+        retried: Mapping[str, RetriedTaskShown] = NO_ERRORS,
+        *,
+        traces: bool = True,
+    ) -> Self:
+        """Return the status of a run.
 
-        `traces`: with stack traces, which have lines of the code. An open function shows none.
+        `stuck` are stuck sub-flows, and `retried` the errors of tasks of steps, by the paths of the waits that they
+        hold up. `traces`: with stack traces, which have lines of the code, and with the errors of starts. An open
+        function shows none.
         """
         origin = next((of for of in reversed(header.origins) if of.id != header.address.key), None)
         last = header.retries[-1] if header.retries else None
@@ -308,7 +336,7 @@ class FlowStatusShown:
             state=header.state,
             **(_ended(header.end.outcome) if header.end else {}),
             ended_at=header.end.at if header.end else None,
-            waiting_for=waits_shown(header, stuck),
+            waiting_for=waits_shown(header, stuck, retried, errors=traces),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
             unanswered=UnansweredShown.of(header),
             log_length=header.log_length,
@@ -324,9 +352,19 @@ class FlowStatusShown:
         )
 
 
-def waits_shown(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> tuple[FlowWaitShown, ...]:
-    """Return the pending commands of a run, by path."""
-    return tuple(FlowWaitShown.of(path, wait, stuck.get(path)) for path, wait in sorted(header.pending.items()))
+def waits_shown(
+    header: FlowHeader,
+    stuck: Mapping[str, FlowHeader] = NONE,
+    retried: Mapping[str, RetriedTaskShown] = NO_ERRORS,
+    *,
+    errors: bool = True,
+) -> tuple[FlowWaitShown, ...]:
+    """Return the pending commands of a run, by path. `errors`: with those of starts that are retried."""
+    inline = {path: StartError(one.error, one.starts, one.until) for path, one in header.running.items() if one.error}
+    tasks = {path: StartError(one.error, one.attempts, one.next_at) for path, one in retried.items()}
+    starts = inline | tasks if errors else {}
+    waits = sorted(header.pending.items())
+    return tuple(FlowWaitShown.of(path, wait, stuck.get(path), starts.get(path)) for path, wait in waits)
 
 
 # --- logs ---

@@ -23,7 +23,7 @@ from signalbox.payloads.model import opened, payloads_in
 from signalbox.tasks.api import Task
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start, TaskContext
-from signalbox.tasks.model.contexts import Context, OfGroup, OfStep, OfUnit, Plain, TaskSubject
+from signalbox.tasks.model.contexts import Context, OfGroup, OfUnit, Plain, TaskSubject, is_named
 from signalbox.tasks.service.group_runs import GroupTime
 
 
@@ -32,7 +32,7 @@ def is_known(task: Task[Any, Any] | None, delivered: Delivered[Context]) -> bool
     context = delivered.context
     first = context.payloads[0] if isinstance(context, OfGroup) and context.payloads else {}
     payload = {**delivered.payload, **first}
-    if task is not None and isinstance(context, OfStep) and payloads_in(*payload.values()):
+    if task is not None and is_named(context) and payloads_in(*payload.values()):
         return payload.keys() <= {name.removesuffix("?") for name in task.parameters}  # the values are not read here
     return task is not None and task.accepts(payload)
 

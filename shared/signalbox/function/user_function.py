@@ -82,6 +82,7 @@ from signalbox.tasks.model.contexts import (
     OfUnit,
     Plain,
     TaskSubject,
+    is_named,
     is_of_completion,
     parsed,
     stable_names,
@@ -600,8 +601,7 @@ class Function:
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {delivered.task!r}. Its tasks: {known}.")
-            of_flow = isinstance(own.context, OfStep)
-            payload = opened_members(own.payload) if of_flow else own.payload
+            payload = opened_members(own.payload) if is_named(own.context) else own.payload
             returned = task.run(payload, opened_subject(subject), task_context(own, begun, limits, received_at))
             starts.report_fewer_calls(ports, own)
             if not isinstance(own.context, OfUnit):
@@ -623,7 +623,9 @@ class Function:
         if isinstance(delivered.context, OfGroup):
             of_group = delivered.within(delivered.context)
             join = task.joined if task is not None and task.takes_units else None
-            group_runs.run_group(ports, of_group, limits, is_live, code_of_units, group_time(self.name), join=join)
+            time_of_group = group_time(self.name)
+            with opening_those_of(ports):
+                group_runs.run_group(ports, of_group, limits, is_live, code_of_units, time_of_group, join=join)
             return
         keyed = idempotent_calls(delivered.operation, is_repeated=delivered.is_repeated, has_keys=has_keys)
         with opening_those_of(ports), keyed:

@@ -22,6 +22,7 @@ from signalbox.core import flow_hooks
 from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.kit_names import CALL_OBJECT
@@ -265,6 +266,7 @@ class Method:
         self._check_named(unnamed)
         payload = call_payload(self.address, self.name, _written(arguments))
         function = local_classes.get().function_of(self.address.name)
+        warn_if_dropped(f"{self.name}.call", "call the method itself, or pass this to a wait or a batch")
         return Call(function, CALL_OBJECT, payload).checked(self.name)
 
     def _placeholder(self, place: CallPlace, call: CallRecord) -> Placeholder:
@@ -448,7 +450,7 @@ def later(seconds: float) -> Methods:
 
 def send(call: Call) -> None:
     """Send a task from inside a method: it runs if and only if the method's call takes effect."""
-    send_task(deployed(call, "send"))
+    send_task(deployed(call, "send", may_be_large=True))
 
 
 def _checked_seconds(name: str, seconds: float) -> float:

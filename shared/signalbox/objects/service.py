@@ -62,10 +62,11 @@ from signalbox.objects.model import (
     targets_of,
 )
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
-from signalbox.payloads.model import Outgoing, escaped
+from signalbox.payloads.model import Outgoing, PayloadUnread, escaped, opened, place_of_tasks, shown
 from signalbox.payloads.service import opening_those_of, value_of
 from signalbox.payloads.service import store as store_payloads
 from signalbox.tasks.machine.failures import failure_notice
+from signalbox.tasks.model.contexts import Plain
 from signalbox.tasks.model.failures import Failure, failure_path
 
 TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
@@ -404,7 +405,8 @@ def committed(
         taken = take_all(turn, places, code.apply, out_of_time, gave_up=spent)
     more = mailbox.more or taken < len(mailbox.waiting)
     versions = {message.id: message.version for message in page}
-    failures = list(failures_of(code, turn, page[0])) if spent else []
+    with _opening(ports, address):
+        failures = list(failures_of(code, turn, page[0])) if spent else []
     times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
     writes = [
         *(Put(failure_path(failure.id), failure.to_record() | times) for failure in failures),
@@ -470,11 +472,22 @@ def has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started:
 def failures_of(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Failure]:
     """Iterate over the failure of a method's call that was given up.
 
-    A retry of the failure calls the method again.
+    A retry of the failure calls the method again. It has its own copies of large arguments, as far as they can be read.
     """
     call = turn.calls[message.id]
     if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:
-        yield failure_of(code.function, turn.address, message.id, call.message, call.outcome.error)
+        values = {name: _as_far_as_known(value) for name, value in call.message.arguments.items()}
+        own = call.message.with_arguments(values)
+        failure = failure_of(code.function, turn.address, message.id, own, call.outcome.error)
+        payload, members = turn.outgoing.claimed_arguments(failure.call.payload, place_of_tasks(turn.now))
+        yield replace(failure, call=replace(failure.call, payload=payload), context=Plain(members))
+
+
+def _as_far_as_known(stored: Any) -> Any:
+    try:
+        return opened(stored)
+    except PayloadUnread:
+        return shown(stored)
 
 
 def begin_turn(ports: Ports, address: ObjectAddress, mailbox: Mailbox, page: tuple[StoredMessage, ...]) -> Turn:

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import field
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple, Self
 
 from signalbox.core.bound_values import Bound
-from signalbox.core.effects import name_of
+from signalbox.core.effects import Effect, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS, are_payloads_stored
 from signalbox.core.problems import TooLarge, Unavailable
@@ -30,6 +31,9 @@ MEMBER = "$payload"
 
 PAYLOADS_FORMAT = 5
 """The format of records and tasks that name payloads: older code would take the name for the value."""
+
+NAMED = "named"
+"""The member in the context of a task, or in that of its unit or group, whose arguments are as records contain them."""
 
 HASH_LETTERS = 32
 
@@ -67,9 +71,14 @@ def place_of(owner: str, *parts: str) -> Place:
     return Place(owner, "/".join((collection, name_of("payloads", owner)[:HASH_LETTERS], *parts)))
 
 
-def place_of_tasks(month: str) -> Place:
-    """Return the place of payloads that tasks of a month name, such as 2026-01."""
-    return Place("", f"{OF_TASKS}/{month}")
+def place_of_tasks(now: datetime) -> Place:
+    """Return the place of payloads that only tasks of this month name."""
+    return Place("", f"{OF_TASKS}/{now:%Y-%m}")
+
+
+def place_of_sent(*parts: str) -> Place:
+    """Return the place of payloads that only the tasks of one commit name, which is identified by these parts."""
+    return Place("", f"{OF_TASKS}/{name_of(*parts)[:HASH_LETTERS]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,24 +201,40 @@ class Outgoing:
         self.stores[payload.key] = place.owner, content
         return payload.to_json()
 
-    def claimed_members(self, members: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    def claimed_members(self, members: Mapping[str, Any], place: Place, bytes_max: int | None = None) -> dict[str, Any]:
         """Return arguments as records and tasks contain them: the largest are payloads, until the others fit.
 
-        Raises `TooLarge` if even the names do not fit.
+        Together they have at most `bytes_max`, by default those of a task. Raises `TooLarge` if even the names do not
+        fit.
         """
+        bytes_max = LIMITS.task_bytes_max if bytes_max is None else bytes_max
         stored = {name: escaped(value) for name, value in members.items()}
         if not are_payloads_stored():
             return stored
         size_bytes = len(json.dumps(stored))
-        if size_bytes <= LIMITS.task_bytes_max:
+        if size_bytes <= bytes_max:
             return stored
         sizes = {name: len(json.dumps(value)) for name, value in stored.items()}
         for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
             stored[name] = self.named(content_of(members[name]), place)
             size_bytes += len(json.dumps(stored[name])) - sizes[name]
-            if size_bytes <= LIMITS.task_bytes_max:
+            if size_bytes <= bytes_max:
                 return stored
-        raise TooLarge(f"The names of the arguments' payloads have more than {LIMITS.task_bytes_max:,} bytes.")
+        raise TooLarge(f"The names of the arguments' payloads have more than {bytes_max:,} bytes.")
+
+    def claimed_arguments(self, arguments: Mapping[str, Any], place: Place) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """Return the arguments of a task, and the members that its context has if large ones are payloads.
+
+        Arguments that fit are returned as they are. Raises `TooLarge`.
+        """
+        if not are_payloads_stored() or len(json.dumps(arguments)) <= LIMITS.task_bytes_max:
+            return arguments, {}
+        return self.claimed_members(arguments, place), {NAMED: True, FORMAT: PAYLOADS_FORMAT}
+
+    def claimed_task(self, task: Effect, place: Place) -> Effect:
+        """Return a task whose large arguments are payloads. Raises `TooLarge`."""
+        arguments, members = self.claimed_arguments(task.payload, place)
+        return replace(task, payload=arguments, context={**task.context, **members}) if members else task
 
     def copied(self, stored: Any, place: Place) -> Any:
         """Return a value of a record as the records of another place contain it."""

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from signalbox.core.limits import are_payloads_stored
 from signalbox.core.ports import SERVER_TIME, PayloadStore, Ports, Put, Write
 from signalbox.core.problems import Unavailable
 from signalbox.payloads.model import (
@@ -88,6 +89,13 @@ def opens_payloads(operation: Operation) -> Operation:
 def removal(place: Place) -> Write:
     """Return the write by which the sweeper deletes the payloads of a place, in the commit that ends its use."""
     return Put(removal_path(place), {PREFIX: f"{place.prefix}/", SINCE: SERVER_TIME})
+
+
+def removals(ports: Ports, place: Place) -> list[Write]:
+    """Return the write of `removal` if the place has payloads. No record of the owner says whether it has."""
+    if ports.payloads is None or not are_payloads_stored() or not ports.payloads.list(f"{place.prefix}/", "", 1):
+        return []
+    return [removal(place)]
 
 
 def replacement(place: Place) -> Write:

@@ -15,6 +15,7 @@ from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snap
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.surface.paging import Listing, with_prefix
 from signalbox.core.surface.settings_patch import SettingsPatch
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import Admitted, Loaded
@@ -90,15 +91,27 @@ def _set(
 
 
 def delete(ports: Ports, name: str) -> None:
-    """Delete a rate; its waits end, and their tasks do not run. Raises `NoRate` or `Unavailable`."""
+    """Delete a rate; its waits end, and their tasks do not run. Raises `NoRate` or `Unavailable`.
+
+    The run that deletes the waits may be lost. So a call that finds no rate, but waits, enqueues it again before it
+    raises `NoRate`.
+    """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         [snapshot] = read
+        if snapshot.data is None:
+            end_again(ports, name, snapshot.read_time)
         rate_of(name, snapshot)
         effects = (machine.admit_task(name, incarnation_of(snapshot)),)
         return Decision((Delete(snapshot.path, snapshot.guard),), None, effects)
 
     perform(ports, [path_of(check_name(name))], decide)
+
+
+def end_again(ports: Ports, name: str, now: datetime) -> None:
+    """Enqueue the run that deletes the waits that are left of a rate that does not exist."""
+    if ports.store.query(waits_query(name, 1)):
+        ports.queue.create(complete_wake_ups([machine.admit_task(name, 0)], now))
 
 
 def pause(ports: Ports, name: str) -> RateView:

@@ -19,6 +19,7 @@ from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import NotInCatalogue, Problem, Unavailable
+from signalbox.core.times import microseconds
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import deletion, wait_queue
 from signalbox.semaphores.machine.decision_types import Loaded, Transition, clean_up_task, end_tasks, unchanged
@@ -29,6 +30,9 @@ from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of, read_waiter
 
 FAILURES = (Conflict, Unavailable, Problem)
+
+BELOW = ("waiters", "releases")
+"""The collections below a semaphore's record."""
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
@@ -115,6 +119,9 @@ def delete(ports: Ports, name: str) -> None:
 
     Only the semaphore that this call finds first is deleted. A semaphore of the same name that was created in the
     meantime stays, with its waiters.
+
+    The task that deletes the records below may be lost. So a call that finds no semaphore, but records of one, enqueues
+    it again before it raises `NoSemaphore`.
     """
     incarnations: list[int] = []
 
@@ -125,7 +132,20 @@ def delete(ports: Ports, name: str) -> None:
         writes = (Delete(path_of(name), loaded.update_time),)
         return Decision(writes, None, (clean_up_task(name, loaded.incarnation),))
 
-    perform(ports, SemaphoreReads(name), decide)
+    try:
+        perform(ports, SemaphoreReads(name), decide)
+    except NoSemaphore:
+        if not incarnations:
+            clean_again(ports, name)
+        raise
+
+
+def clean_again(ports: Ports, name: str) -> None:
+    """Enqueue the clean-up of what is left below a semaphore that does not exist."""
+    [read] = ports.store.read(path_of(name))
+    left = any(ports.store.query(Query(f"{read.path}/{collection}", limit=1)) for collection in BELOW)
+    if read.data is None and left:  # a later semaphore of the name has another incarnation
+        ports.queue.create([clean_up_task(name, microseconds(read.read_time))])
 
 
 def remove(ports: Ports, name: str, incarnation: int, guard: Guard) -> None:
@@ -138,7 +158,7 @@ def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
 
     Raises `Unavailable` if a record was not deleted, so that the task is retried: no other process would delete it.
     """
-    for collection in ("waiters", "releases"):
+    for collection in BELOW:
         after: tuple[str, ...] = ()
         while page := ports.store.query(
             Query(f"{path_of(name)}/{collection}", limit=LIMITS.receipts_page_max, after=after)

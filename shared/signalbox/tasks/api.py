@@ -13,6 +13,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls, flow_hooks
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.effects import receipt_path
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.idempotency_keys import Leaves, content_of, idempotency_key, is_repeated
@@ -26,6 +27,8 @@ from signalbox.tasks.model.contexts import TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature, WrongArguments
 from signalbox.tasks.service import enqueues
+
+ENQUEUE = "write `.enqueue()` behind it, or pass it to a wait or a batch"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +46,7 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
     def after(self, delay_seconds: float) -> "Call[R]":
         """Return the same call with a delay of `delay_seconds`. Raises `BadCall`."""
         later = calls.Call.after(self, delay_seconds)
+        warn_if_dropped(f"{self.task}.call().after", ENQUEUE)
         flow_hooks.note_created(later, f"{self.task}.call()", self)
         return later
 
@@ -58,8 +62,9 @@ class Call(calls.Call, flow_hooks.Awaited[R]):
         `id` identifies a repeat for 32 days. In a task the kit derives an id, which a second delivery repeats. Raises
         `BadCall` for an invalid call or time, `OtherBody` if the id was used for another call.
         """
-        call = self if delay_seconds is None else replace(self, delay_seconds=delay_seconds).checked("call")
-        request = EnqueueRequest(deployed(call, "call"), id or "", at)
+        bytes_max = value_bytes_max(CORE_LIMITS.task_bytes_max)
+        call = self if delay_seconds is None else replace(self, delay_seconds=delay_seconds).checked("call", bytes_max)
+        request = EnqueueRequest(deployed(call, "call", may_be_large=True), id or "", at)
         ports = runtime.ports()
         if id:
             return enqueues.by_id(ports, request)
@@ -102,13 +107,12 @@ class Task(Generic[P, R]):
                 arguments = signature.encode(arguments)
             call: Call[R] = Call(self._function, self.name, arguments, self.queue, result=signature.result)
             if not replayed:
-                task_bytes_max = CORE_LIMITS.task_bytes_max
-                bytes_max = value_bytes_max(task_bytes_max) if flow_hooks.is_in_flow() else task_bytes_max
-                call = call.checked(self.name, bytes_max)
+                call = call.checked(self.name, value_bytes_max(CORE_LIMITS.task_bytes_max))
         except Exception:
             flow_hooks.note_refused()
             raise
         flow_hooks.note_created(call, f"{self.name}.call()")
+        warn_if_dropped(f"{self.name}.call", ENQUEUE)
         return call
 
     @property

@@ -12,13 +12,16 @@ Line = tuple[str, dict[str, object]]
 
 
 class RecordedLog:
-    """A log that a test can read: its lines in order, in `infos` and `errors`; `notes` are the durations of requests.
+    """A log that a test can read: its lines in order, in `infos`, `warnings` and `errors`.
+
+    `notes` are the durations of requests.
 
     Exceptions are also written to standard error, where pytest shows them with a failure.
     """
 
     def __init__(self) -> None:
         self.infos: list[Line] = []
+        self.warnings: list[Line] = []
         self.errors: list[Line] = []
         self.notes: list[dict[str, float]] = []
         self.spans: list[RecordedSpan] = []
@@ -32,6 +35,9 @@ class RecordedLog:
 
     def info(self, message: str, /, **values: object) -> None:
         self.infos.append((message, values))
+
+    def warning(self, message: str, /, **values: object) -> None:
+        self.warnings.append((message, values))
 
     def error(self, message: str, /, **values: object) -> None:
         self.errors.append((message, values))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.function_commands import (
     JSON_LINES,
     Command,
@@ -34,7 +35,7 @@ FOLLOWED_SECONDS = 1.0
 """The interval at which the progress of a batch is read."""
 
 
-@click.group()
+@click.group(cls=Group)
 def flows() -> None:
     """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)"""
 

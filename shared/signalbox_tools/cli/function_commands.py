@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from signalbox.catalogue.project import NotAProject
+from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.deployment_options import of_a_deployment, target_of
 from signalbox_tools.terminal_text import visible, visible_lines
 
@@ -237,7 +238,7 @@ JSON_LINES = click.option("--json", "as_json", is_flag=True, help="Print JSON, o
 # --- documents ---
 
 
-@click.group()
+@click.group(cls=Group)
 def documents() -> None:
     """Read, store and find documents."""
 
@@ -380,7 +381,7 @@ def _progress(file: IO[str]) -> Iterator[Iterable[str]]:
 # --- semaphores ---
 
 
-@click.group()
+@click.group(cls=Group)
 def semaphores() -> None:
     """Create, show and pause semaphores, and run a command under a lease."""
 
@@ -465,7 +466,7 @@ def run(
 # --- rates ---
 
 
-@click.group()
+@click.group(cls=Group)
 def rates() -> None:
     """Show and pause rates."""
 
@@ -543,7 +544,7 @@ def retry_failures(ids: tuple[str, ...], every: bool, **place: str) -> None:
 # --- batches ---
 
 
-@click.group()
+@click.group(cls=Group)
 def batches() -> None:
     """List batches, watch one, cancel it, and retry its failed units."""
 

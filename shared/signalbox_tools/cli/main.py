@@ -19,6 +19,7 @@ import click
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_tools.cli import flow_commands, function_commands, object_commands, schedule_commands
+from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
 from signalbox_tools.terminal_text import counted, visible, visible_lines
 
@@ -89,7 +90,7 @@ def _as_json(help_: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=help_)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(VERSION, prog_name="signalbox")
 def cli() -> None:
     """Durable coordination for Python on Google Cloud without a server.

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.function_commands import (
     JSON_LINES,
     arguments_of,
@@ -17,7 +18,7 @@ from signalbox_tools.cli.function_commands import (
 # --- objects ---
 
 
-@click.group()
+@click.group(cls=Group)
 def objects() -> None:
     """List objects of a class, call their methods, and delete one."""
 
@@ -93,7 +94,7 @@ def delete_object(function: str, class_name: str, key: str, **place: str) -> Non
 # --- standings ---
 
 
-@click.group()
+@click.group(cls=Group)
 def standings() -> None:
     """Show standings and leaderboards, and count one again."""
 
@@ -139,7 +140,7 @@ def recount_standing(kind: str, id: str, **place: str) -> None:
 # --- transforms ---
 
 
-@click.group()
+@click.group(cls=Group)
 def transforms() -> None:
     """List, store and delete transforms of fields that have links."""
 

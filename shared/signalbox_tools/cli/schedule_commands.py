@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.function_commands import of_a_place, on_each, opened, time_of
 from signalbox_tools.terminal_text import counted, visible
 
@@ -16,7 +17,7 @@ TIMES_MAX = 1_000
 """Times that one backfill makes up for. More are probably a mistake in --since."""
 
 
-@click.group()
+@click.group(cls=Group)
 def schedules() -> None:
     """List schedules, run one now, make up for missed times. (`signalbox pause --schedule NAME` pauses one.)"""
 
@@ -39,7 +40,7 @@ def list_schedules() -> None:
 @of_a_place
 def run_schedule(name: str, **place: str) -> None:
     """Enqueue the task of the schedule NAME now, once more, also if the schedule is paused."""
-    schedule = _of_a_task(name)
+    schedule = _of_a_task(name, place["environment"])
     with opened(**place) as client:
         now = datetime.now(UTC).isoformat()
         click.echo(client.tasks.enqueue(_call(schedule), scheduled_at=now))
@@ -59,7 +60,7 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
     """
     from signalbox.catalogue.cron import times
 
-    schedule, now = _of_a_task(name), datetime.now(UTC)
+    schedule, now = _of_a_task(name, place["environment"]), datetime.now(UTC)
     end = min(time_of(until), now) if until else now
     planned = list(times(schedule.cron, time_of(since), end, schedule.time_zone))
     if not planned:
@@ -76,18 +77,20 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
         )
 
 
-def _of_a_task(name: str) -> "Schedule":
+def _of_a_task(name: str, environment: str) -> "Schedule":
     """Return a schedule of the catalogue that enqueues a task. Raises `ClickException`."""
-    from signalbox.catalogue.reading import load_all
+    from signalbox.catalogue.reading import database_in, load_all
 
-    first, *others = load_all()
-    known = {each.name: each for each in first.schedules.values() if each.task}
-    for other in others:
-        if name in other.schedules:
-            raise click.ClickException(
-                f"{name} is a schedule of the database {other.database}, whose function `tasks` only schedules call: "
-                f"add a route to {other.schedules[name].function} that enqueues the task."
-            )
+    chosen = database_in(environment)
+    known: dict[str, Schedule] = {}
+    for catalogue in load_all():
+        own = {each.name: each for each in catalogue.schedules.values() if each.task}
+        if catalogue.database == chosen:
+            known = own
+        elif name in own:
+            where = ".".join(filter(None, (environment.partition(".")[0], catalogue.database)))
+            of = f"the database {catalogue.database}" if catalogue.database else "the first database"
+            raise click.ClickException(f"{name} is a schedule of {of}: add -e {where}")
     if name not in known:
         raise click.ClickException(
             f"The catalogue has no schedule {name!r} of a task. It has: {', '.join(sorted(known)) or 'none'}."

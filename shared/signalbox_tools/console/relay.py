@@ -108,7 +108,7 @@ class Relay:
         if name is None:
             return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
         if name not in (*OF_QUEUES, *OF_SCHEDULES) and not self.passes(path):
-            return _not_passed_on(path)
+            return _not_passed_on(path, self.console.catalogue.database)
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
@@ -153,7 +153,7 @@ class Relay:
 
     def _passed_on(self, path: str, request: Request) -> Response:
         if not self.passes(path):
-            return _not_passed_on(path)
+            return _not_passed_on(path, self.console.catalogue.database)
         try:
             answer = self._sent(path, request)
         except (httpx.HTTPError, httpx.InvalidURL, CommandFailed) as error:
@@ -200,8 +200,8 @@ def _with_objects_or_flows(catalogue: Catalogue) -> frozenset[str]:
     return frozenset(each.segment for each in functions if (each.objects or each.flows) and "people" in each.invoked_by)
 
 
-def _not_passed_on(path: str) -> Response:
-    missing = absent(_segments(path)[0])
+def _not_passed_on(path: str, database: str) -> Response:
+    missing = absent(_segments(path)[0], database)
     return problem(404, "Not passed on", missing or "The console reads only the API of the kit.")
 
 

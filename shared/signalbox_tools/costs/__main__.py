@@ -95,7 +95,7 @@ HEAD = (
 )
 EXAMPLE = "No operations were given. Name some: signalbox cost --puts 1000000 --copies 10 --stored-gib 5"
 NOTE = (
-    "Dollars a month at list prices (shared/signalbox_tools/costs/prices.yaml); --free-tier takes off what is free.\n"
+    f"Dollars a month at the list prices of {load_prices()['read']}; --free-tier takes off what is free.\n"
     "Other: schedules, files of exports, large values, and the metrics of alerts, which are free until September\n"
     "2027. Restores, the transfer of exports to another location and images are not included.\n"
     "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from google.auth.credentials import Credentials
-from google.cloud.firestore_v1.types import firestore as types
 
+from signalbox.adapters.firestore.message_types import firestore as types
 from signalbox.adapters.firestore.messages import MissingIndex
 from signalbox.adapters.firestore.store import FirestoreCalls, FirestoreStore
 from signalbox.adapters.firestore.values import decode_fields, fill_fields, timestamp

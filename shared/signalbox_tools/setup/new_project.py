@@ -49,8 +49,8 @@ Change functions/orders/main.py and save it: `signalbox dev` reloads it. See REA
 """
 NOT_FROM_A_CLONE = (
     "A project depends on the kit's package, and this is a clone: run `make wheel`, then "
-    f"`uvx --from dist/signalbox-{VERSION}-py3-none-any.whl signalbox new my-shop` elsewhere. `signalbox add` makes a "
-    "function in the clone."
+    f'`pip install "dist/signalbox-{VERSION}-py3-none-any.whl[tools]"` in another virtual environment, whose '
+    "`signalbox new ../my-shop` makes it. `signalbox add` makes a function in the clone."
 )
 UNLOCKED = "uv.lock was not written ({reason}); `uv lock` writes it.\n"
 

@@ -4,11 +4,13 @@ The pages keep the layout of the repository, so their links hold on GitHub and o
 Markdown next to its HTML, and `llms.txt` lists all. The reference is made from the docstrings of the public names.
 """
 
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,6 +22,28 @@ import signalbox
 ROOT = Path(__file__).resolve().parents[3]
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 REFERENCE = "docs/reference.md"
+REFERENCE_HEAD = """# Reference
+
+What `from signalbox import …` offers, with signatures, types and errors. A class without a public name, such as
+`Semaphore`, follows below the name that returns it. Each name has an example in [its page](README.md#names)."""
+PUBLIC: Mapping[str, str] = {
+    name: f"{module}.{name}"
+    for module, name in re.findall(
+        r"^    from (\S+) import \w+ as (\w+)$", Path(signalbox.__file__).read_text("utf-8"), re.MULTILINE
+    )
+}
+"""Where each public name is defined. Some, such as `flows`, are also names of packages."""
+
+REFERENCE_OPTIONS: Mapping[str, str] = {
+    "flow": "show_if_no_docstring: false",
+    "Function": "merge_init_into_class: true",
+    "Object": "inherited_members: true",
+    "Problem": "merge_init_into_class: true",
+    "Transaction": "inherited_members: true",
+    "Unavailable": "merge_init_into_class: true",
+}
+"""What differs for a name: classes that users construct, that inherit what they are for, and a module."""
+
 TOOLS = ("mkdocs==1.6.1", "mkdocs-material==9.8.2", "mkdocstrings-python==2.0.11", "mkdocstrings==1.0.8")
 
 GUIDES: Mapping[str, Sequence[str]] = {
@@ -131,13 +155,46 @@ def _paragraphs(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def reference() -> str:
-    """Return the page with the docstring of each public name."""
-    names = sorted(getattr(signalbox, "__all__"), key=str.lower)  # noqa: B009  a type checker does not know the name
-    blocks = "\n".join(f"::: signalbox.{name}\n" for name in names)
-    head = (
-        "# Reference\n\nWhat `from signalbox import …` offers. Each name has an example in [its page](README.md#names)."
+    """Return the page with signature, members and docstring of each public name, and of the classes that it returns."""
+    names = sorted(PUBLIC, key=str.lower)
+    blocks = "\n".join(_block(_path(name), f"signalbox.{name}", 2, name) + _classes_of(name) for name in names)
+    return f"{REFERENCE_HEAD}\n\n{blocks}"
+
+
+def _classes_of(name: str) -> str:
+    return "".join(
+        _block(f"{each.__module__}.{each.__qualname__}", each.__name__, 3) for each in returned_classes(name)
     )
-    return f"{head}\n\n{blocks}"
+
+
+def _path(name: str) -> str:
+    is_package = (Path(signalbox.__file__).parent / name).is_dir()
+    return PUBLIC[name] if is_package else f"signalbox.{name}"
+
+
+def _block(path: str, heading: str, level: int, name: str = "") -> str:
+    options = [
+        f"heading: {heading}",
+        f"toc_label: {heading}",
+        f"heading_level: {level}",
+        REFERENCE_OPTIONS.get(name, ""),
+    ]
+    lines = "\n".join(f"      {each}" for each in options if each)
+    return f"::: {path}\n    options:\n{lines}\n\n"
+
+
+def returned_classes(name: str) -> list[type]:
+    """Return the classes of the kit without a public name that a public function returns, or an object's own class."""
+    value = getattr(signalbox, name)
+    if inspect.isclass(value) or inspect.ismodule(value):
+        return []
+    found: list[object] = [type(value)]
+    if inspect.isfunction(value):
+        hints = [typing.get_type_hints(each).get("return") for each in typing.get_overloads(value) or [value]]
+        found = [typing.get_origin(hint) or hint for hint in hints]
+    public = {id(getattr(signalbox, each)) for each in PUBLIC}
+    classes = [each for each in found if inspect.isclass(each) and id(each) not in public]
+    return [each for each in classes if each.__module__.startswith("signalbox.")]
 
 
 def llms_txt(texts: Mapping[str, str]) -> str:
@@ -195,7 +252,8 @@ def settings(all_pages: Sequence[str], folder: Path) -> dict[str, object]:
                                 "show_root_heading": True,
                                 "heading_level": 2,
                                 "members_order": "source",
-                                "show_if_no_docstring": False,
+                                "show_if_no_docstring": True,
+                                "overloads_only": True,
                                 "show_signature_annotations": True,
                                 "separate_signature": True,
                             },

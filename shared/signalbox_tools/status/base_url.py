@@ -47,7 +47,7 @@ def _cloud(place: Target, absent: str) -> Get:
 
     def get(path: str) -> Mapping[str, Any]:
         function = re.split("[/?]", path, maxsplit=1)[0]
-        if function not in called and (missing := absent_function(function)):
+        if function not in called and (missing := absent_function(function, place.of_database)):
             raise Absent(missing)
         found = client.request("GET", path, expect=(200, 404))
         if found is None:

@@ -39,7 +39,10 @@ def _entry(entry: Json) -> str:
         case "done":
             error = entry.get("error")
             ended = f"failed: {error['detail'] or error['title']}" if error else _short(entry.get("result"))
-            return f"{INDENT * str(entry.get('path', '')).count('.')}{entry['command']}  {ended}"
+            attempts = (
+                f"  (attempt {entry['attempt']}, last error: {entry.get('last_error')})" if entry.get("attempt") else ""
+            )
+            return f"{INDENT * str(entry.get('path', '')).count('.')}{entry['command']}  {ended}{attempts}"
         case "event" | "update" as kind:
             return f"{kind} {entry['name']} came  {_short(entry.get('value'))}"
     return f"cancelled  {entry.get('reason', '')}".rstrip()
@@ -50,8 +53,10 @@ def _waiting(status: Json, now: datetime) -> Iterator[str]:
         asked = waits.get("asked_at")
         since = f" for {duration((now - datetime.fromisoformat(asked)).total_seconds())}" if asked else ""
         attempt = f", attempt {waits['attempt']}" if waits.get("attempt", 1) > 1 else ""
+        attempt += f", {waits['starts']} start{'s' if waits['starts'] > 1 else ''}" if waits.get("starts") else ""
         error = f", last error: {waits['last_error']}" if waits.get("last_error") else ""
-        yield f"{INDENT}waits{since}: {INDENT * str(waits['path']).count('.')}{waits['command']}{attempt}{error}"
+        again = f", again at {datetime.fromisoformat(waits['next_at']):%H:%M:%S}" if waits.get("next_at") else ""
+        yield f"{INDENT}waits{since}: {INDENT * str(waits['path']).count('.')}{waits['command']}{attempt}{error}{again}"
 
 
 def _unawaited(status: Json) -> Iterator[str]:

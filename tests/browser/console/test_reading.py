@@ -316,6 +316,29 @@ def test_no_label_of_the_wait_for_graph_covers_a_holder_or_another_label(
     assert console.page.evaluate(OVERLAPS) == 0
 
 
+DRAWN = """async (names) => {
+    const { graph } = await import(`${document.querySelector("script[src]").src}/../graph.js`);
+    const drawn = graph("names", names.map((id) => ({ id })), []);
+    document.querySelector("main").replaceChildren(drawn);
+    return [...drawn.querySelectorAll("[data-node]")].map((node) => {
+        const [text, rect] = ["text", "rect"].map((name) => node.querySelector(name));
+        const [inner, outer] = [text, rect].map((each) => each.getBBox());
+        return [text.textContent, inner.x >= outer.x && inner.x + inner.width <= outer.x + outer.width];
+    });
+}"""
+SHORT = ("order-7", "checkout/order-7")
+LONG = ("W" * 15, "W" * 300, "i" * 200, "0123456789abcdef" * 4, "日本語" * 30, "🚲" * 40, "checkout/order-" + "m" * 100)
+
+
+def test_every_name_fits_into_its_box_of_a_drawing(console: Console) -> None:
+    console.open("semaphores", "Semaphores")
+    texts, fit = zip(*console.page.evaluate(DRAWN, [*SHORT, *LONG]), strict=True)
+    assert (fit, texts[: len(SHORT)]) == ((True,) * len(texts), SHORT)
+    for name, text in zip(LONG, texts[len(SHORT) :], strict=True):
+        first, _, last = text.partition("…")
+        assert text == name or (name.startswith(first) and name.endswith(last) and len(first) > 4)
+
+
 def test_objects_standings_and_failures_are_listed_and_shown(console: Console, harness: Harness) -> None:
     harness.post("shop/stock", json={"item": "tea", "count": 10})
     harness.put("standings/likes", json={"by": ["item"]})

@@ -27,7 +27,7 @@ functions:
     enqueues: [admit, tasks]}}
 queues:
   admit: &queue {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
-    backoff_max_seconds: 1, doublings_max: 4}}
+    backoff_max_seconds: 1, doublings_max: 4, shards: 3}}
   batches: *queue
   flows: *queue
   objects: *queue
@@ -106,3 +106,8 @@ def test_machines_go_along_their_graph_and_the_provider_is_free_at_the_end(http:
         nodes = [http.get(f"documents/node-{name}-{number}").json()["state"] for number in (1, 2, 3)]
         assert nodes == ["running", "stopped", "deleted"]
     assert eventually(lambda: http.get("semaphores/provider").json()["free"] == 2)
+
+
+def test_the_queues_of_the_stack_have_their_shards(http: httpx.Client) -> None:
+    queues = http.get("console/queues").raise_for_status().json()["queues"]
+    assert {"flows", "flows-2", "flows-3", "tasks-3"} <= {each["name"] for each in queues}

@@ -23,7 +23,7 @@ functions:
   failures: {{folder: {root}/functions/failures, invoked_by: [people], enqueues: [tasks]}}
 queues:
   objects: &queue {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
-    backoff_max_seconds: 1, doublings_max: 4}}
+    backoff_max_seconds: 1, doublings_max: 4, shards: 2}}
   tasks: *queue
 """
 COUNTERS = """

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from signalbox.catalogue.reading import load
+from signalbox.core.kit_names import queue_of
 from signalbox.core.ports import Put
 from signalbox.testing.memory_store import MemoryStore
 from signalbox_tools.deploy import deployment_steps, deployment_target, smoke
@@ -78,6 +80,19 @@ class SecondDay:
         text, count = entry.subn("", file.read_text("utf-8"))
         assert count == 1
         file.write_text(text, "utf-8")
+
+    def shard(self, queue: str, shards: int) -> None:
+        """Set the number of shards of a queue in the catalogue."""
+        file = self.project.folder / "infra" / "catalogue.yaml"
+        entry = re.compile(rf"^  {queue}:\n(    shards: .*\n)?(?=    dispatches)", re.MULTILINE)
+        text, count = entry.subn(f"  {queue}:\n    shards: {shards}\n", file.read_text("utf-8"))
+        assert count == 1
+        file.write_text(text, "utf-8")
+
+    def queues(self, queue: str) -> set[str]:
+        """Return the names in the cloud of a queue's shards."""
+        names = {value["name"] for (kind, _), value in self.google.cloud.existing.items() if kind == QUEUE}
+        return {each for each in names if queue_of(each) == queue}
 
     def wait(self, function: str, count: int) -> None:
         """Let so many tasks of a function wait for a semaphore."""
@@ -180,6 +195,23 @@ def test_the_second_day_of_a_deployment(day: SecondDay) -> None:
     said = day.refused(day.steps().plan)
     assert 'Write "environment": "prod" into environments/prod.tfvars.json' in said
     day.set("environment", "prod")
+
+    # The queue of flows gets shards, and then fewer while tasks wait: the shard that goes delivers them. Only functions
+    # that enqueue to it change.
+    before = len(day.google.cloud.operations)
+    day.shard("flows", 3)
+    day.deploy()
+    updated = {each.value["name"] for each in day.google.cloud.operations[before:] if each.kind == FUNCTION}
+    assert updated == {each.segment for each in load().functions.values() if "flows" in each.enqueues}
+    assert day.queues("flows") == {"flows", "flows-2", "flows-3"}
+    day.shard("flows", 2)
+    day.gcloud.tasks["flows-3"] = ["https://shop-123.europe-west1.run.app/turns"]
+    day.deploy()
+    assert day.queues("flows") == {"flows", "flows-2", "flows-3"}
+    day.stillness.pause()
+    assert {"flows", "flows-2", "flows-3"} <= day.gcloud.paused
+    day.stillness.resume()
+    assert day.steps().plan().empty
 
     # A function is removed while five tasks of it wait for a semaphore: no queue has them yet.
     day.remove("machines")

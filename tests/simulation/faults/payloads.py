@@ -6,6 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from signalbox.batches.model.large_values import claimed_outcome, place_of_batch
+from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.units import PlacedUnit, UnitOutcome
+from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Committed, PayloadStore, Ports, Snapshot, StoredPayload
 from signalbox.flows.model.addresses import FlowAddress
@@ -15,15 +19,17 @@ from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects.machine.large_values import claimed, place_of_call
 from signalbox.objects.model import Message
-from signalbox.payloads.model import REMOVALS, Outgoing, Place
+from signalbox.payloads.model import REMOVALS, Outgoing, Place, place_of_tasks
 from signalbox.payloads.service import removal, store
 from signalbox.payloads.sweep import Group
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
-from tests.simulation.worlds import object_payloads, payloads
+from tests.simulation.worlds import batch_payloads, object_payloads, payloads
 
 commit_turn = original("flows.commit_turn")
 remove = original("flows.remove")
+commit_page = original("batches.commit_page")
+remove_batch = original("batches.remove")
 commit_of_object = original("objects.commit_turn")
 place_of_state = original("objects.place_of_state in storage")
 place_of = original("flows.place_of in payloads")
@@ -136,6 +142,37 @@ OF_OBJECTS = (
     _objects("payload-11", "a new part for a call", "objects.claimed_anew in objects", _in_one_part),
     _objects("payload-11", "repeats with other keys", "mailboxes.is_same_body", _equal),
     _objects("payload-12", "the name in the record of the owner", "payloads.is_held", _while_there_is_a_record),
+)
+
+
+def _page_first(ports: Ports, writes: Any, effects: Any, outgoing: Outgoing) -> None:
+    commit_page(ports, writes, effects, Outgoing())
+    store(ports, outgoing)
+
+
+def _not_stored(_: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> UnitOutcome:
+    return claimed_outcome(unit, outcome, Outgoing())
+
+
+def _payloads_of_batch_first(ports: Ports, run: BatchRun, write: Any) -> None:
+    ports.store.commit([removal(place_of_batch(run))])
+    remove_batch(ports, run, write)
+
+
+def _task_not_stored(_: Ports, task: Effect, now: datetime) -> Effect:
+    return Outgoing().claimed_task(task, place_of_tasks(now))
+
+
+def _batches(clause: str, without: str, point: str, instead: Any) -> Fault:
+    return Fault(clause, without, always((point, instead)), batch_payloads.run)
+
+
+OF_BATCHES = (
+    _batches("payload-1", "storing before the commit of a page", "batches.commit_page", _page_first),
+    _batches("payload-1", "storing the result of a unit", "batches.stored_outcome", _not_stored),
+    _batches("payload-1", "storing the arguments of a task", "tasks.stored", _task_not_stored),
+    _batches("payload-3", "the run in the place of a batch", "batches.place_of in large_values", _of_the_id),
+    _batches("payload-4", "the mark before the removal of a batch", "batches.remove", _payloads_of_batch_first),
 )
 
 FAULTS = (

@@ -166,6 +166,7 @@ FAULTS = (
     _rates("rate-8", "waits before acquires", "rates.acquire", _before_waits),
     _rates("rate-8", "the order of create times", "rates.head_of", _by_since),
     _rates("rate-9", "the incarnation", "rates.is_stale", lambda *_: False),
+    _rates("rate-9", "ending the waits of a deleted rate again", "rates.end_again", lambda *_: None),
     _rates("rate-9", "the receipt before the rate", "rates.wait", without_the_receipt_first),
     _rates("rate-10", "refusing acquires in a pause", "rates.acquire", _in_a_pause),
     _rates("rate-10", "admit runs that sleep in a pause", "rates.is_asleep", machine._waits_for_alarm),

@@ -649,6 +649,7 @@ FAULTS = (
             "sem-14", "the semaphore's record as the last write", ("semaphores.transition_writes", _semaphore_first)
         )
     ),
+    _without("sem-12", "the clean-up of a deleted semaphore, again", ("semaphores.clean_again", lambda *_: None)),
     _without("sem-17", "no free permits in a pause", ("semaphores.Semaphore.free", _free_in_a_pause)),
     _without("sem-17", "the admit run of a resume, and the sweep", *_RESUMED_QUIETLY),
     _acquiring(_without("sem-18", "the turn of the first request in line", ("line.Lines.enter", _each_is_first))),

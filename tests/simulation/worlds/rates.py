@@ -22,8 +22,9 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import ADMIT_QUEUE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports, Query, Snapshot, Store
+from signalbox.core.ports import Delete, Ports, Query, Snapshot, Store
 from signalbox.core.problems import NotFound
 from signalbox.core.times import microseconds
 from signalbox.rates import machine, service, sweep, tasks
@@ -37,6 +38,7 @@ from tests.simulation.reached_counts import BURST_LOWERED, REACHED, TASKS_PURGED
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
+from tests.simulation.worlds.purged_deletions import delete_and_purge, is_deleted
 
 NAME = "r"
 DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE, PAUSE_RATE = 0.25, 0.25, 0.25, 0.1, 0.4
@@ -90,6 +92,7 @@ class RatesWorld:
         self.number = 0
         self.purges = not self.calm and random.random() < PURGE_RATE
         self.purged = False
+        self.seed = seed
         self.lowers = not self.calm and Random(f"lowered {seed}").random() < LOWERED_SHARE
         self.is_behind = self.calm and Random(f"behind {seed}").random() < BEHIND_SHARE
         self.behind_at = datetime.max.replace(tzinfo=UTC)
@@ -117,6 +120,18 @@ class RatesWorld:
         self.world.run([self._resume])
         self._settle()
         self._check_rest()
+        if is_deleted(self.world, self.seed):
+            self._leave_waits()
+            waits = [waits_of(NAME)]
+            delete_and_purge(self.world, self.seed, lambda ports: service.delete(ports, NAME), waits, ADMIT_QUEUE)
+
+    def _leave_waits(self) -> None:
+        """Let two waits wait in a pause, and forget the receipts of all others, whose records expire by themselves."""
+        self.world.run([self._pause])
+        self.world.run([self._wait] * 2)
+        for one in self.world.store.query(Query(waits_of(NAME), limit=1_000)):
+            if one.data and one.data["state"] != "waiting":
+                self.world.store.commit([Delete(one.path)])
 
     def _run_lowered(self) -> None:
         """Use all permits of a burst of 3, and lower the burst to 1."""

@@ -13,10 +13,9 @@ from typing import Any
 import grpc
 import pytest
 from google.auth.credentials import AnonymousCredentials
-from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
+from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.tasks_v2 import CloudTasksClient
-from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
 from signalbox.adapters.cloud_tasks import TaskCreator
 from signalbox.adapters.firestore import store as adapters_store
@@ -267,23 +266,27 @@ def test_the_emulators_channel_has_our_options(monkeypatch: pytest.MonkeyPatch) 
     assert channels == [("127.0.0.1:1", set(CHANNEL_OPTIONS))]
 
 
-def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_cloud_the_channels_are_those_that_the_generated_clients_open(monkeypatch: pytest.MonkeyPatch) -> None:
     new_credentials: Any = AnonymousCredentials  # it has no type hints
     credentials = new_credentials()
-    monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", partial(CloudTasksClient, credentials=credentials))
-    channels: list[tuple[str, object]] = []
-    for transport in (FirestoreGrpcTransport, CloudTasksGrpcTransport):
+    monkeypatch.setattr("google.auth.default", lambda **_: (credentials, None))
+    opened: list[tuple[str, object, object]] = []
+    create = grpc.secure_channel
 
-        def recorded(host: str, create: Any = transport.create_channel, **options: Any) -> grpc.Channel:
-            channels.append((host, options["credentials"]))
-            channel: grpc.Channel = create(host, **options)
-            return channel
+    def noted(target: str, channel_credentials: Any, compression: Any = None, *, options: Any) -> grpc.Channel:
+        opened.append((target, compression, tuple(options)))
+        return create(target, channel_credentials, options, compression)
 
-        monkeypatch.setattr(transport, "create_channel", recorded)
+    monkeypatch.setattr(grpc, "secure_channel", noted)
     FirestoreStore("p", "(default)", credentials=credentials).close()
     TaskCreator("")
-    hosts = ("firestore.googleapis.com:443", "cloudtasks.googleapis.com:443")
-    assert channels == [(host, credentials) for host in hosts]
+    ours = opened.copy()
+    opened.clear()
+    clients: list[Any] = [FirestoreClient, CloudTasksClient]
+    for client in clients:
+        client(credentials=credentials)
+    assert ours == opened
+    assert [target for target, *_ in ours] == ["firestore.googleapis.com:443", "cloudtasks.googleapis.com:443"]
 
 
 def _found(id_: str) -> bytes:

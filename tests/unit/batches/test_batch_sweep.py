@@ -135,3 +135,15 @@ def test_a_header_that_cannot_be_read_does_not_keep_the_sweeper_from_the_others(
     sweep(harness.ports)
     assert harness.ids("batches") == ["bad", "worse"]
     assert sweep(harness.ports) == 0
+
+
+def test_a_batch_that_is_never_sealed_is_a_warning_at_its_deadline(harness: BatchHarness) -> None:
+    for id_, sealed in (("open", False), ("sealed", True)):
+        spec = {"id": id_, "units": [{}], "task": {"function": "painter", "task": "paint"}, "sealed": sealed}
+        assert harness.request("POST", "/", spec)[0] == 201
+    for _ in range(3):
+        harness.advance(BATCHES_LIMITS.batch_deadline_seconds)
+        sweep(harness.ports)
+    [(message, values)] = harness.log.warnings
+    assert (message, values["batch"]) == ("batch never sealed", "open")
+    assert "send the number of its pages" in str(values["detail"])

@@ -1,6 +1,7 @@
 """Functions that name a database: a catalogue of their own, with the parts of the kit that they use, and no others."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from signalbox import Call, Function
 from signalbox.adapters import deployed_catalogue, settings
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.parts import absent
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, CatalogueError, databases_of, load, load_all
 from signalbox.core.effects import Effect
@@ -175,6 +177,37 @@ api: [documents]
     assert ("documents" in first.functions, "documents" in payments.functions) == (True, False)
 
 
+def test_callers_use_the_parts_that_api_names_with_the_database(tmp_path: Path) -> None:
+    file = project(tmp_path, ENTRIES + "api: [documents, payments.failures, payments.semaphores]\n")
+    first, payments = load(file), load(file, database="payments")
+    assert ("documents" in first.functions, "failures" in first.functions) == (True, False)
+    assert payments.functions["failures"].invoked_by == ("people",)
+    assert "semaphore_wait" in payments.functions
+    assert "documents" not in payments.functions
+
+
+@pytest.mark.parametrize(
+    ("api", "said"),
+    [
+        (
+            "[paymets.failures]",
+            "api names 'paymets.failures': no function has the database 'paymets'; did you mean 'pay",
+        ),
+        ("[.failures]", "no function has the database ''"),
+        ("[payments.failure]", "api names 'failure'; did you mean 'failures'"),
+        ("[payments.all]", "api names all in a list"),
+    ],
+)
+def test_a_part_of_a_database_that_is_none_is_refused(api: str, said: str, tmp_path: Path) -> None:
+    file = project(tmp_path, f"{ENTRIES}api: {api}\n")
+    with pytest.raises(CatalogueError, match=re.escape(said)):
+        load_all(file)
+
+
+def test_a_call_of_an_absent_function_of_the_kit_names_the_database_to_add() -> None:
+    assert absent("failures", "payments").endswith("add `api: [payments.failures]` to the catalogue")
+
+
 def test_settings_of_the_kits_functions_may_be_those_of_another_databases_parts(tmp_path: Path) -> None:
     file = project(tmp_path, ENTRIES + "  semaphore_admit: {memory: 1Gi}\n")
     assert "semaphore_admit" not in load(file).functions
@@ -268,8 +301,10 @@ def test_schedules_of_all_databases_are_listed(
     monkeypatch.chdir(tmp_path)
     assert main(["schedules", "ls"]) == 0
     assert "settled  0 1 * * *" in capsys.readouterr().out
-    assert main(["schedules", "run", "settled"]) == 1
-    assert "settled is a schedule of the database payments" in capsys.readouterr().err
+    assert main(["schedules", "run", "settled", "-e", "live"]) == 1
+    assert "settled is a schedule of the database payments: add -e live.payments" in capsys.readouterr().err
+    assert main(["schedules", "run", "settled", "-e", "live.payments"]) == 1
+    assert "No local stack runs here" in capsys.readouterr().err
 
 
 def test_runs_of_another_database_are_replayed_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,6 +229,8 @@ def batches(client: Any, harness: Harness) -> None:
     batch.complete(1, error="broken")
     assert [unit["index"] for unit in batch.units("failed")] == [1]
     assert [unit.get("result") for unit in batch.results()] == [{"x": 1}, None]
+    with pytest.raises(NotFound):
+        batch.payload(0, "0" * 64)
     assert "outside" in [each["id"] for each in client.batches.list(state="sealed")]
     with pytest.raises(TimeoutError):
         batch.result(timeout_seconds=0.2)
@@ -334,6 +336,8 @@ def runs(client: Any, harness: Harness) -> None:
     assert checkout.run("o-11").post_update("rename", "b", key="u1").id == update.id == "u1"
     with pytest.raises(TimeoutError):
         checkout.run("o-11").update("rename", "b", key="u1", timeout_seconds=0.2)
+    with pytest.raises(NotFound):
+        update.payload("0" * 64)
     with pytest.raises(Conflict, match="There is a run"):
         checkout.run("o-11").update("rename", "c", start={"arguments": order}, if_exists="refuse")
     checkout.run("o-11").terminate()

@@ -293,6 +293,45 @@ async def takes_updates(text: str) -> int:
         add.answer(total)
 
 
+def test_a_large_answer_to_an_update_is_read_as_long_as_its_run_exists() -> None:
+    async def echoes() -> int:
+        for _ in range(2):
+            echo = await flow.update("echo", str)
+            echo.answer(echo.value * 2)
+            await step("note")
+        return 1
+
+    at = shop(echoes)
+    at.start("echoes")
+    address = FlowAddress("echoes", "1")
+    sends.send_update(at.ports, address, "echo", LARGE, "u")
+    at.settle()
+    named = sends.answer_of(at.ports, address, "u")
+    assert named is not None
+    _, sha256, key = named.result["$payload"]
+    assert (key.split("/")[3], sends.answer_by_hash(at.ports, address, "u", sha256)) == ("events", LARGE * 2)
+    sends.send_update(at.ports, address, "echo", "ab", "v")
+    at.settle()
+    small = sends.answer_of(at.ports, address, "v")
+    assert small is not None
+    assert small.result == "abab"
+    removed(at)
+    assert keys(at) == []
+
+
+def test_a_task_that_a_flow_sends_receives_a_large_argument() -> None:
+    async def sends_on() -> int:
+        flow.send(step("told", text=LARGE))
+        return 1
+
+    at = shop(sends_on)
+    at.start("sends_on")
+    told = at.take("told")
+    [_, _, key] = told.payload["text"]["$payload"]
+    assert (key.startswith("tasks/"), key in keys(at)) == (True, True)
+    assert (told.context["named"], told.context["format"]) == (True, 5)
+
+
 def answer(at: Shop, id_: str) -> Any:
     answered = sends.answer_of(at.ports, FlowAddress("takes_updates", "1"), id_)
     return answered and answered.result

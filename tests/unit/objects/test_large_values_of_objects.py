@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from signalbox import Function, objects
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.limits import DECLARED
@@ -23,6 +25,7 @@ from signalbox.payloads import sweep
 from signalbox.payloads.model import opened
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.service import opening_those_of
+from signalbox.testing import Harness
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.cost_table import row_cost
 from tests.unit.objects.accounts import Objects, error_of, function_of
@@ -369,3 +372,57 @@ def test_the_sweeper_visits_each_object_whose_large_state_was_replaced_once(at: 
     names = ("round_trips", "reads", "writes", "deletes", "tasks")
     more = Cost(**{name: getattr(cost, name) - getattr(idle, name) for name in names})
     assert more == row_cost("payloads", "swept_states")
+
+
+# --- over HTTP, and in the code of a flow ---
+
+
+@pytest.fixture
+def project() -> Iterator[Harness]:
+    harness = Harness()
+    harness.functions._catalogue = replace(harness.functions._catalogue, payloads=True)
+    app = Function("boxes")
+    app.object(Counter)
+
+    @app.flow
+    async def echoed(text: str) -> str:
+        made: str = await objects("Counter", "a").echo(text=text)
+        await objects("Counter", "a").put(text=made)
+        return made
+
+    app.echoed = echoed  # type: ignore[attr-defined]  # for the tests
+    with harness:
+        harness.add(app)
+        harness.app = app  # type: ignore[attr-defined]  # for the tests
+        yield harness
+
+
+def test_a_flow_passes_large_values_to_an_object_and_receives_one(project: Harness) -> None:
+    run = project.app.echoed.start("1", text=LARGE)  # type: ignore[attr-defined]  # of the fixture
+    project.travel(10)
+    assert (run.status().state, run.status().result) == ("completed", LARGE)
+    found = project.call("boxes", "/objects/Counter/a/get", method="POST", json={})
+    assert found.json == {"result": LARGE}
+
+
+def test_the_answer_of_a_call_shows_a_large_result_that_can_be_loaded(project: Harness) -> None:
+    path = "/objects/Counter/a/echo?wait_seconds=5"
+    answer = project.call("boxes", path, method="POST", json={"text": LARGE}).json
+    assert answer is not None
+    sha256 = answer["result"]["$payload"]["sha256"]
+    found = project.call("boxes", f"/objects/Counter/a/calls/{answer['call']}/payloads/{sha256}")
+    assert found.json == {"sha256": sha256, "value": LARGE}
+    project.call("boxes", "/objects/Counter/a/put?wait_seconds=5", method="POST", json={"text": HUGE})
+    state = project.call("boxes", "/objects/Counter/a?state=true").json["state"]["$payload"]  # type: ignore[index]
+    loaded = project.call("boxes", f"/objects/Counter/a/payloads/{state['sha256']}").json
+    assert loaded is not None
+    assert loaded["value"]["fields"]["text"] == HUGE
+
+
+def test_a_placeholder_has_the_large_value(project: Harness) -> None:
+    box = objects("Counter", "b")
+    echoed, put = box.echo(text=LARGE), box.put(text=HUGE)
+    project.travel(5)
+    got = box.get()
+    project.travel(5)
+    assert (echoed.result(), put.result(), got.result()) == (LARGE, len(HUGE), HUGE)

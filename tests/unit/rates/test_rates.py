@@ -278,6 +278,20 @@ def test_waits_of_a_deleted_rate_end_and_those_of_a_later_one_do_not(world: Worl
     assert world.ids(waits_of("r")) == ["w2", "w3"]  # the receipts of the waits that were granted
 
 
+def test_another_delete_ends_the_waits_whose_run_was_lost(world: World) -> None:
+    service.pause(world.ports, "r")
+    world.waits(1, 2)
+    service.delete(world.ports, "r")
+    world.tasks.clear()
+    for runs in (1, 0):
+        with pytest.raises(NoRate):
+            service.delete(world.ports, "r")
+        assert len(world.tasks) == runs
+        world.pass_time(1)
+        assert world.granted() == {}
+    assert world.ids(waits_of("r")) == []
+
+
 def test_a_wait_that_was_granted_is_not_granted_by_a_later_rate(world: World) -> None:
     world.waits(1)
     world.pass_time(0.5)

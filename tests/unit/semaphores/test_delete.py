@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Committed, Delete, Write
-from signalbox.semaphores import sweep
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
@@ -58,3 +58,25 @@ def test_a_semaphore_that_was_changed_in_the_meantime_is_deleted(world: Operatio
 
     sweep.delete(replace(world.ports, store=Meanwhile(world, acquire)), "s")
     assert world.record("semaphores/s") is None
+
+
+def test_another_delete_enqueues_a_clean_up_that_was_lost(world: OperationsPlatform) -> None:
+    waits.wait(world.ports, "s", WaitRequest("w", CALL))
+    sweep.delete(world.ports, "s")
+    world.tasks.clear()
+    world.pass_time(1)
+    with pytest.raises(NoSemaphore):
+        sweep.delete(world.ports, "s")
+    [clean] = world.tasks
+    settings.put(world.ports, "s", SETTINGS)
+    waits.wait(world.ports, "s", WaitRequest("later", CALL))
+    tasks.TASKS[clean.task](world.ports, clean.payload)
+    assert world.ids("semaphores/s/waiters") == ["later"]
+
+
+def test_another_delete_of_a_semaphore_without_records_enqueues_nothing(world: OperationsPlatform) -> None:
+    sweep.delete(world.ports, "s")
+    world.tasks.clear()
+    with pytest.raises(NoSemaphore):
+        sweep.delete(world.ports, "s")
+    assert world.tasks == []

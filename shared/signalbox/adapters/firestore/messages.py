@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any
 
 from google.api_core.exceptions import GoogleAPICallError, RetryError
-from google.cloud.firestore_v1.types import Write as WriteType
-from google.cloud.firestore_v1.types import query as types
 from grpc import StatusCode
 
+from signalbox.adapters.firestore.message_types import query as types
+from signalbox.adapters.firestore.message_types import write
 from signalbox.adapters.firestore.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import (
@@ -48,7 +48,7 @@ from signalbox.core.records.record_values import RECORD_BYTES_MAX
 from signalbox.core.records.value_order import NAN_RANK, NULL_RANK, order_key
 from signalbox.core.write_checks import is_server_value
 
-_Write = WriteType.pb()
+_Write = write.Write.pb()
 
 _SERVER_REQUEST_TIME = 1  # REQUEST_TIME of the enumeration of server values
 

@@ -1,4 +1,4 @@
-"""The store on Firestore, over the channel of the generated client. One RPC a call, unless `write_each` must split.
+"""The store on Firestore, over a channel like the generated client's. One RPC a call, unless `write_each` must split.
 
 Nothing here locks: a commit contains its guards, and reads are plain reads.
 
@@ -19,11 +19,9 @@ from google.api_core import grpc_helpers
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.api_core.gapic_v1 import routing_header
 from google.auth.credentials import Credentials
-from google.cloud.firestore_v1.services.firestore import FirestoreClient
-from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
-from google.cloud.firestore_v1.types import firestore as types
 from grpc import StatusCode
 
+from signalbox.adapters.firestore.message_types import firestore as types
 from signalbox.adapters.firestore.messages import (
     MissingIndex,
     code_numbered,
@@ -41,6 +39,7 @@ from signalbox.adapters.firestore.messages import (
     write_result,
 )
 from signalbox.adapters.firestore.values import decode, field_path, timestamp
+from signalbox.adapters.google_apis import CLOUD_PLATFORM, secure_channel
 from signalbox.adapters.system_clock import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.ports import Committed, Guard, Outcome, Query, Snapshot, Write
@@ -77,6 +76,8 @@ CHANNEL_OPTIONS = (
 
 
 SERVICE = "google.firestore.v1.Firestore"
+HOST = "firestore.googleapis.com"
+SCOPES = (CLOUD_PLATFORM, "https://www.googleapis.com/auth/datastore")
 
 Result = TypeVar("Result")
 
@@ -98,7 +99,7 @@ class FirestoreCalls:
         self._metadata = [("google-cloud-resource-prefix", database)]
         if emulator:
             self._metadata.append(("authorization", "Bearer owner"))  # makes the emulator skip security rules
-        self._transport = _transport(emulator, credentials)
+        self._channel = _channel(emulator, credentials)
         self._batch_get = self._rpc("BatchGetDocuments", types.BatchGetDocumentsResponse, streams=True)
         self._run_query = self._rpc("RunQuery", types.RunQueryResponse, streams=True)
         self._run_aggregation = self._rpc("RunAggregationQuery", types.RunAggregationQueryResponse, streams=True)
@@ -107,7 +108,7 @@ class FirestoreCalls:
 
     def close(self) -> None:
         """Close the connection."""
-        self._transport.close()
+        self._channel.close()
 
     def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
         """Return the result of `collect` for the `BatchGetDocumentsResponse`s. `collect` may stop early."""
@@ -145,19 +146,17 @@ class FirestoreCalls:
 
     def _rpc(self, name: str, response: Any, *, streams: bool = False) -> Rpc:
         """Return a Firestore method that takes and returns raw messages. It raises as the generated client does."""
-        channel = self._transport.grpc_channel
         path, parse = f"/{SERVICE}/{name}", response.pb().FromString
-        make = channel.unary_stream if streams else channel.unary_unary
+        make = self._channel.unary_stream if streams else self._channel.unary_unary
         rpc: Rpc = grpc_helpers.wrap_errors(make(path, methodcaller("SerializeToString"), parse))
         return rpc
 
 
-def _transport(emulator: str, credentials: Credentials | None) -> FirestoreGrpcTransport:
+def _channel(emulator: str, credentials: Credentials | None) -> grpc.Channel:
     if emulator:
-        return FirestoreGrpcTransport(channel=grpc.insecure_channel(emulator, options=CHANNEL_OPTIONS))
-    transport = FirestoreClient(credentials=credentials).transport
-    assert isinstance(transport, FirestoreGrpcTransport), "the default transport"
-    return transport
+        return grpc.insecure_channel(emulator, options=CHANNEL_OPTIONS)
+    channel: grpc.Channel = secure_channel(HOST, SCOPES, credentials)
+    return channel
 
 
 def _collected(rpc: Rpc, request: Any, seconds: float, headers: Headers, collect: Collect[Result]) -> Result:

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from signalbox.adapters.deployed_catalogue import read_parameters
-from signalbox.adapters.http.json_bodies import JSON, render
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, JSON, render
 from signalbox.adapters.http.open_function_access import check_calls, check_unit_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.batches.http.complete import UnitIndex
 from signalbox.batches.http.watch_feeds import stream
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import ShownState
-from signalbox.batches.model.units import UnitRecord, UnitState
+from signalbox.batches.model.units import UnitRecord, UnitState, parse_index
 from signalbox.batches.problems import BatchSealed, NothingToRun, PageOutOfOrder
 from signalbox.batches.requests import (
     BatchesQuery,
@@ -36,9 +37,12 @@ from signalbox.batches.shown import (
     unit_shown,
 )
 from signalbox.batches.storage import last_error_of_batch
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, NotFound, OtherBody
 from signalbox.core.surface.field_rules import KEY, Described
+from signalbox.payloads.problems import NoPayload
+from signalbox.payloads.shown import PayloadShown, Sha256
 
 routes = Routes("batches")
 LINES = "application/x-ndjson"
@@ -63,7 +67,7 @@ UNIT_STATE = Parameter("state", UnitState)
 )
 def populate_batch(ports: Ports, request: Request) -> Response:
     """Create a batch with its first units, at most 10,000 or 8 MiB a call."""
-    spec = BatchSpec.from_request(request.json_object(LIMITS.call_bytes_max))
+    spec = BatchSpec.from_request(request.json_object(value_bytes_max(LIMITS.call_bytes_max)))
     check_calls(request, **spec.calls())
     check_unit_calls(request, **spec.unit_calls())
     spec.check_arguments()
@@ -182,7 +186,7 @@ def add_page(ports: Ports, request: Request, id: BatchId) -> Response:
         return _add_lines(ports, request, id)
     if "page" in request.query:
         raise BadQuery("`page` in the address is for newline-delimited JSON; here it is in the body.", field="page")
-    page = PageRequest.from_request(request.json_object())
+    page = PageRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
     created = pages.add_page(ports, id, page)
     return Response(201 if created else 200, LoadedUnitsShown(id, page.page, len(page.units)))
 
@@ -207,6 +211,12 @@ def list_units(ports: Ports, request: Request, id: BatchId) -> Response:
     """
     page = lists.list_units(ports, id, UnitsQuery.from_request(request.query))
     return Response(200, UnitsShown(tuple(map(unit_shown, page.units)), page.next_page_token))
+
+
+@routes.on("GET", "/{id}/units/{index}/payloads/{sha256}", answers={200: PayloadShown}, refuses=(NotFound, NoPayload))
+def get_unit_payload(ports: Ports, _: Request, id: BatchId, index: UnitIndex, sha256: Sha256) -> Response:
+    """Return the large result of a unit, which the lists of units show by size and hash."""
+    return Response(200, PayloadShown(sha256, lists.result_by_hash(ports, id, parse_index(index), sha256)))
 
 
 @routes.on(

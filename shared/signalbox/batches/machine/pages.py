@@ -10,6 +10,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.pages import EndMark, Loaded, PageStart, digest, json_text
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody
 
 
@@ -23,7 +24,7 @@ def cut_stream(units: Iterable[Any]) -> Iterator[Sequence[Any]]:
     page: list[Any] = []
     page_bytes = 0
     for unit in units:
-        unit_bytes = len(json_text(unit)) + 1
+        unit_bytes = min(len(json_text(unit)), CORE_LIMITS.task_bytes_max) + 1  # large arguments are not in the page
         if page and (len(page) == LIMITS.page_units_max or page_bytes + unit_bytes > LIMITS.page_bytes_max):
             yield page
             page, page_bytes = [], 0

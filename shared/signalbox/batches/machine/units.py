@@ -88,10 +88,11 @@ def unit_tasks(
     `pages` are the units' pages by path. Units of other pages, and of a batch without a task, are left out.
     """
     payloads = {path: page.payloads() for path, page in pages.items()}
+    calls = {path: page.call for path, page in pages.items()}
     return [
-        _unit_task(unit, page.task, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
+        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **page.arguments_of(payload)}, page, now)
         for unit in units
-        if (page := pages.get(unit.page_path)) and page.task
+        if (page := pages.get(unit.page_path)) and (call := calls[unit.page_path])
     ]
 
 
@@ -100,8 +101,10 @@ def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: P
     permit = given(semaphore=page.semaphore or None)
     if page.rate:
         rated = rated_record(page.rate, page.weight_of(merged.payload))
-        return merged.effect(unit.operation, now, unit=unit.to_record() | rated, **{FORMAT: RATED_FORMAT})
-    return merged.effect(unit.operation, now, unit=unit.to_record() | permit, **format_of(unit.per_task))
+        formats = {FORMAT: RATED_FORMAT} | page.format
+        return merged.effect(unit.operation, now, unit=unit.to_record() | rated | page.named, **formats)
+    formats = format_of(unit.per_task) | page.format
+    return merged.effect(unit.operation, now, unit=unit.to_record() | permit | page.named, **formats)
 
 
 def group_tasks(groups: Sequence[Group], page: Page, now: datetime, *, granted: bool = False) -> list[Effect]:
@@ -109,23 +112,24 @@ def group_tasks(groups: Sequence[Group], page: Page, now: datetime, *, granted: 
 
     If the batch has a rate, they wait for permits first, and have no payloads, unless the permits are `granted`.
     """
-    if page.task is None:
+    if (call := page.call) is None:
         return []
     waits = page.rate and not granted
     payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max and not waits else None
-    contexts = [_of_group(group, page.task, page, payloads, granted=granted) for group in groups]
-    return [page.task.effect(each.task_name, now, **of) for each, of in zip(groups, contexts, strict=True)]
+    return [
+        call.effect(group.task_name, now, **_of_group(group, call, page, payloads, granted=granted)) for group in groups
+    ]
 
 
 def _of_group(group: Group, call: Call, page: Page, payloads: Sequence[Any] | None, *, granted: bool) -> dict[str, Any]:
     """Return the context of a group's task."""
-    context = group.context(payloads)
+    context = group.context(payloads, page.named)
     if not page.rate:
-        return context
+        return context | page.format
     all_payloads = page.payloads()
     weight = page.weight_of_group([{**call.payload, **all_payloads[offset]} for offset in group.offsets])
     rated = rated_record(page.rate, weight, page.per_task) | given(granted=granted or None)
-    return {"group": context["group"] | rated, FORMAT: RATED_GROUPS_FORMAT}
+    return {"group": context["group"] | rated, FORMAT: RATED_GROUPS_FORMAT} | page.format
 
 
 # --- retries ---

@@ -118,10 +118,13 @@ class Group:
         """Return the group whose task runs only these units."""
         return replace(self, rest=tuple(sorted(unit.offset for unit in units)), careful=careful)
 
-    def context(self, payloads: Sequence[Any] | None) -> dict[str, Any]:
-        """Return the context of the group's task, with its part of the page's `payloads` (None: it reads the page)."""
+    def context(self, payloads: Sequence[Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+        """Return the context of the group's task, with its part of the page's `payloads` (None: it reads the page).
+
+        `more` are other members of the group there.
+        """
         carried = {} if payloads is None else {"payloads": [payloads[unit.offset] for unit in self.units()]}
-        return {"group": self.to_record() | carried, **format_of(self.per_task)}
+        return {"group": self.to_record() | carried | more, **format_of(self.per_task)}
 
 
 _PLACE = ("batch", "incarnation", "page", "number", "first", "page_units", "per_task", "ordinal")

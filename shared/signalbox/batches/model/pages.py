@@ -17,8 +17,10 @@ from signalbox.core import json_values
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import without_leases
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.records.formats import FORMAT
+from signalbox.payloads.model import NAMED, PAYLOADS_FORMAT, escaped
 
 
 class PageStart(NamedTuple):
@@ -36,9 +38,9 @@ class PageStart(NamedTuple):
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an expansion
-    need not read the header. In a batch with grouped units, `first_group` is the number of its first group,
-    counted through the batch.
+    `task`, `concurrency`, `semaphore`, `per_task`, `rate` and `weight` are copied from the header, so that an
+    expansion need not read the header. In a batch with grouped units, `first_group` is the number of its first group,
+    counted through the batch. `has_payloads` is whether a unit has an argument that is the name of a payload.
     """
 
     first: int
@@ -52,11 +54,17 @@ class Page:
     first_group: int = 0
     rate: str = ""
     weight: int | str = 1
+    has_payloads: bool = False
 
     @classmethod
-    def holding(cls, units: Sequence[Any], start: "PageStart", header: Header) -> Self:
-        """Return the page of these payloads, which begins at `start`."""
-        text = json_text(list(units))
+    def holding(
+        cls, units: Sequence[Any], start: "PageStart", header: Header, stored: Sequence[Any] | None = None
+    ) -> Self:
+        """Return the page of these payloads, which begins at `start`.
+
+        If units are large, `stored` are all as the record contains them.
+        """
+        text = json_text(list(units if stored is None else stored))
         settings = header.settings
         of_header = settings.task, settings.concurrency, settings.semaphore, settings.per_task
         return cls(
@@ -68,6 +76,7 @@ class Page:
             start.first_group,
             settings.rate,
             settings.weight,
+            stored is not None,
         )
 
     @classmethod
@@ -76,7 +85,8 @@ class Page:
         own = record["first"], record["size"], record["units"], record["digest"]
         dispatch = record.get("concurrency"), record.get("semaphore", "")
         grouped = record.get("per_task"), record.get("first_group", 0)
-        return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1))
+        has_payloads = record.get(FORMAT) == PAYLOADS_FORMAT
+        return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1), has_payloads)
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -89,7 +99,22 @@ class Page:
             **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
             **rated_record(self.rate, self.weight, self.per_task),
+            **self.format,
         }
+
+    @property
+    def format(self) -> dict[str, int]:
+        """The format of the page and of its tasks, if they name payloads."""
+        return {FORMAT: PAYLOADS_FORMAT} if self.has_payloads else {}
+
+    @property
+    def named(self) -> dict[str, bool]:
+        """The member of its units and groups in the contexts of tasks whose arguments are as records contain them."""
+        return {NAMED: True} if self.has_payloads else {}
+
+    def arguments_of(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that are not of the page's units as its tasks contain them."""
+        return {name: escaped(value) for name, value in payload.items()} if self.has_payloads else dict(payload)
 
     def weight_of(self, payload: Mapping[str, Any]) -> Any:
         """Return the number of permits that the unit with this payload takes. The number is not checked."""
@@ -116,6 +141,13 @@ class Page:
     def holds(self, index: int) -> bool:
         """Return whether the unit with this index is on this page."""
         return self.first <= index < self.first + self.size
+
+    @property
+    def call(self) -> Call | None:
+        """The call that executes a unit or a group, with its arguments as tasks contain them."""
+        if self.task is None or not self.has_payloads:
+            return self.task
+        return replace(self.task, payload=self.arguments_of(self.task.payload))
 
     def payloads(self) -> list[Any]:
         payloads: list[Any] = json.loads(self.text)

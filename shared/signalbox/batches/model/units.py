@@ -24,7 +24,10 @@ from signalbox.batches.problems import BadBatch
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import NotFound, TooLarge
+from signalbox.core.records.formats import FORMAT
+from signalbox.payloads.model import PAYLOADS_FORMAT
 
 # --- chains ---
 
@@ -222,7 +225,7 @@ class UnitResult:
     """The result of a unit that is completed from outside."""
 
     result: Any
-    """Any JSON, of at most 100 KiB."""
+    """Any JSON, of at most 100 KiB, or 32 MiB with `payloads: true`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +238,11 @@ class UnitError:
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """A unit's result as JSON text, or the error it failed with."""
+    """A unit's result as JSON text, or the error it failed with. If `is_named`, the text is the name of a payload."""
 
     state: UnitState
     text: str
+    is_named: bool = False
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> "UnitOutcome":
@@ -262,8 +266,8 @@ def succeeded(result: Any) -> UnitOutcome:
         text = json.dumps(result, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         return failed(f"The result is not JSON: {error}")
-    if len(text) > CORE_LIMITS.result_bytes_max:
-        return failed(f"The result has {len(text):,} bytes; the limit is {CORE_LIMITS.result_bytes_max:,}.")
+    if len(text) > (bytes_max := value_bytes_max(CORE_LIMITS.result_bytes_max)):
+        return failed(f"The result has {len(text):,} bytes; the limit is {bytes_max:,}.{larger_values()}")
     return UnitOutcome("succeeded", text)
 
 
@@ -289,12 +293,14 @@ class UnitRecord:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        outcome = UnitOutcome(record["state"], record["text"])
+        is_named = record.get(FORMAT) == PAYLOADS_FORMAT
+        outcome = UnitOutcome(record["state"], record["text"], is_named)
         return cls(PlacedUnit.from_record(record), outcome, tuple(record.get("retried_by", ())))
 
     def to_record(self) -> dict[str, Any]:
         retried = given(retried_by=list(self.retried_by) or None)
-        return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text, **retried}
+        newer = {FORMAT: PAYLOADS_FORMAT} if self.outcome.is_named else {}
+        return {**self.unit.place(), **newer, "state": self.outcome.state, "text": self.outcome.text, **retried}
 
 
 # --- for users' tasks ---

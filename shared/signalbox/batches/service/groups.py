@@ -17,6 +17,7 @@ from signalbox.batches.machine import units as machine
 from signalbox.batches.machine.watch import ENDED_AT
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import header_of
+from signalbox.batches.model.large_values import claimed_outcome
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Node, PageNode, counters, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
@@ -37,13 +38,15 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Unavailable
 from signalbox.core.records.queries import Field
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 # --- outcomes ---
 
 
 def complete_units(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> None:
     """Record the outcomes of a group's units, each once. If the batch was removed, do nothing. Raises `Unavailable`."""
-    left = dict(outcomes)
+    left = with_stored_results(ports, outcomes)
     for attempt in range(CORE_LIMITS.rounds_max):
         try:
             return commit_outcomes(ports, group, left)
@@ -56,6 +59,14 @@ def complete_units(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, Uni
             return None
         pause(ports, attempt)
     raise Unavailable("contention on the units of a group")
+
+
+def with_stored_results(ports: Ports, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> dict[PlacedUnit, UnitOutcome]:
+    """Store large results. Return the outcomes as the records of the units contain them. Raises `Unavailable`."""
+    outgoing = Outgoing()
+    named = {unit: claimed_outcome(unit, outcome, outgoing) for unit, outcome in outcomes.items()}
+    store_payloads(ports, outgoing)
+    return named
 
 
 def _without_outcome(ports: Ports, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> dict[PlacedUnit, UnitOutcome]:

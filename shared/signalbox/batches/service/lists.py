@@ -1,10 +1,12 @@
 """List batches, and the units of a batch that have an outcome, in pages."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import Header, header_of
+from signalbox.batches.model.large_values import stored_result
 from signalbox.batches.model.tree import COLLECTION
 from signalbox.batches.model.units import UnitRecord
 from signalbox.batches.requests import BatchesQuery, UnitsQuery
@@ -12,6 +14,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Ports, Query
 from signalbox.core.records.queries import Condition
 from signalbox.core.surface.paging import with_prefix
+from signalbox.payloads.service import value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,15 @@ def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
     is_full = len(listed) == LIMITS.units_listed_max
     by_index = sorted(listed, key=lambda record: record.unit.index)
     return UnitsPage(by_index, str(listed[-1].unit.index) if is_full else "")
+
+
+def result_by_hash(ports: Ports, batch: str, index: int, sha256: str) -> Any:
+    """Return the large result of a unit, if it has this hash. Raises `NotFound`, `NoPayload`, `PayloadUnread`."""
+    run, _ = storage.read_header(ports, batch)
+    [read] = ports.store.read(run.unit_path(index))
+    record = None if read.data is None else UnitRecord.from_record(read.data)
+    succeeded = record is not None and record.outcome.state == "succeeded"
+    return value_of(ports, [stored_result(record.outcome)] if record and succeeded else [], sha256)
 
 
 def outcomes_of(ports: Ports, batch: str, query: UnitsQuery) -> Iterator[UnitRecord]:

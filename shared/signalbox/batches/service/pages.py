@@ -8,13 +8,17 @@ from signalbox.batches.machine import pages
 from signalbox.batches.machine.pages import cut_stream
 from signalbox.batches.model import tree
 from signalbox.batches.model.headers import Header
+from signalbox.batches.model.large_values import claimed_units, place_of_batch
 from signalbox.batches.model.pages import Page, PageStart, loaded
 from signalbox.batches.model.tree import BatchRun, Node, NodeRecord, PageNode
 from signalbox.batches.requests import PageRequest
 from signalbox.core import outbox
+from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Write
 from signalbox.core.problems import TooLarge
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 PAGES_A_LOOK = 100
 """Pages that a call loads before it reads again whether the batch has ended."""
@@ -92,13 +96,22 @@ def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: P
     if number >= tree.pages_max():
         raise TooLarge(f"A batch has at most {tree.pages_max():,} pages.", field="page")
     effects = () if header.settings.task is None else (run.effect_for("expand", number, page=number),)
+    outgoing = Outgoing()
+    stored = claimed_units(units, header.settings.task, place_of_batch(run), outgoing)
     try:
-        outbox.commit(ports, page_writes(run, header, number, Page.holding(units, start, header)), effects)
+        page = Page.holding(units, start, header, stored if outgoing else None)
+        commit_page(ports, page_writes(run, header, number, page), effects, outgoing)
     except AlreadyExists:
         [held] = ports.store.read(run.page_path(number))
         pages.check_repeat(loaded(held.data), number, units)
         return False
     return True
+
+
+def commit_page(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect], outgoing: Outgoing) -> None:
+    """Store the payloads of a page, and commit it. Raises `AlreadyExists`, `Unavailable`."""
+    store_payloads(ports, outgoing)
+    outbox.commit(ports, writes, effects)
 
 
 def page_writes(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:

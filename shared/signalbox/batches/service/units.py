@@ -20,6 +20,7 @@ from signalbox.batches.machine.lifecycle import end_tasks
 from signalbox.batches.machine.watch import ENDED_AT
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import header_of
+from signalbox.batches.model.large_values import claimed_outcome
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Counter, header_path
 from signalbox.batches.model.units import FirstRuns, GroupRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
@@ -44,6 +45,8 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.records.queries import Condition
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""
@@ -58,14 +61,23 @@ RETRIED_BY = "retried_by"
 def complete_unit(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
     """Record a unit's outcome once, and enqueue the unit that waits for it. If the batch was removed, do nothing.
 
-    Raises `Unavailable`.
+    A large result is stored before. Raises `Unavailable`.
     """
+    outcome = stored_outcome(ports, unit, outcome)
     try:
         if not create_outcome(ports, unit, outcome):
             complete_again(ports, unit, outcome)
         follow(ports, unit)
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
+
+
+def stored_outcome(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> UnitOutcome:
+    """Store a large result. Return the outcome as the unit's record contains it. Raises `Unavailable`."""
+    outgoing = Outgoing()
+    named = claimed_outcome(unit, outcome, outgoing)
+    store_payloads(ports, outgoing)
+    return named
 
 
 def create_outcome(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:

@@ -98,12 +98,20 @@ class Batch:
         return pages(self._transport, "units", "batches", self.id, "units", parameters=parameters)
 
     async def results(self, state: str | None = None) -> AsyncIterator[UnitShown]:
-        """Iterate over all units with an outcome, downloaded as one stream."""
+        """Iterate over all units with an outcome, downloaded as one stream.
+
+        A large result is shown by its size and its hash (`payload`).
+        """
         asked = request("GET", "batches", self.id, "results", parameters={"state": state})
         async with self._transport.stream(asked) as response:
             async for line in lines_of(response):
                 found = Answer.read(str(asked), response.status_code, line.encode(), response.headers)
                 yield found.shaped(UnitShown)
+
+    async def payload(self, index: int, sha256: str) -> Json:
+        """Return the large result of a unit by its hash."""
+        found = await self._transport.send("GET", "batches", self.id, "units", str(index), "payloads", sha256)
+        return found.part("value").content
 
     async def watch(self) -> AsyncIterator[Event]:
         """Iterate over the batch's events (``unit``, ``progress``, ``complete``) until it has ended.

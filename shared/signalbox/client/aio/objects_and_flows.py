@@ -373,7 +373,7 @@ class RunUpdate:
         self.id = id
 
     async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
-        """Wait for the answer.
+        """Wait for the answer and return it, also a large one.
 
         Raises `CallFailed` with the problem with which the code refused the update, `Conflict` if the run has ended
         without an answer, and `TimeoutError`.
@@ -383,8 +383,13 @@ class RunUpdate:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             answer = await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait})
             if answer.member("ready", bool):
-                return outcome(answer)
+                return await opened(outcome(answer), self.payload)
             await sleep(patience.next_pause(time.monotonic(), f"the update {self.id} has no answer"))
+
+    async def payload(self, sha256: str) -> Json:
+        """Return the large answer by its hash."""
+        found = await self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
 
 
 class Flow:

@@ -374,7 +374,7 @@ class RunUpdate:
         self.id = id
 
     def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
-        """Wait for the answer.
+        """Wait for the answer and return it, also a large one.
 
         Raises `CallFailed` with the problem with which the code refused the update, `Conflict` if the run has ended
         without an answer, and `TimeoutError`.
@@ -384,8 +384,13 @@ class RunUpdate:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             answer = self._transport.send("GET", *self._address, parameters={"wait_seconds": wait})
             if answer.member("ready", bool):
-                return outcome(answer)
+                return opened(outcome(answer), self.payload)
             sleep(patience.next_pause(time.monotonic(), f"the update {self.id} has no answer"))
+
+    def payload(self, sha256: str) -> Json:
+        """Return the large answer by its hash."""
+        found = self._transport.send("GET", *self._address, "payloads", sha256)
+        return found.part("value").content
 
 
 class Flow:

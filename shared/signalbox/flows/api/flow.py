@@ -18,6 +18,7 @@ from signalbox.core.codec.sorted_sets import SORTED
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
@@ -566,7 +567,7 @@ def send(call: "Call[Any]") -> None:
     driver = running_flow("flow.send")
     if not driver.replayed:
         try:
-            call.checked("call")  # a step may have larger arguments
+            call.checked("call", value_bytes_max(CORE_LIMITS.task_bytes_max))
         except Problem:
             driver.refused()
             raise

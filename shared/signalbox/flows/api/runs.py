@@ -91,15 +91,17 @@ class FlowStatus:
     def of(cls, header: FlowHeader) -> Self:
         """Return the status of a run from its header and from the stuck sub-flows below the run."""
         outcome = header.end.outcome.to_json() if header.end else {}
+        store = runtime.ports().store
         with opening_those_of(runtime.ports()):
             result = opened(outcome.get("result"))
+        waits = waits_shown(header, reads.stuck_below(store, header), reads.retried_steps(store, header))
         return cls(
             header.address.key,
             header.state,
             result,
             outcome.get("error", {}),
             header.progress,
-            json_of(waits_shown(header, reads.stuck_below(runtime.ports().store, header))),
+            json_of(waits),
             header.log_length,
             dict(header.stuck or {}),
             dict(header.labels),
@@ -314,7 +316,8 @@ class SentUpdate:
             raise NotReady(f"The update {self.id} has no answer yet: wait for it.")
         if problem := answer.problem():
             raise problem
-        return answer.result
+        with opening_those_of(runtime.ports()):
+            return opened(answer.result)
 
 
 class Flow(Generic[P, R]):

@@ -88,6 +88,7 @@ from signalbox.flows.machine.stuck import (
     failed,
     location_of,
     misused,
+    storable_json,
     stored_json,
     too_large,
 )
@@ -709,7 +710,7 @@ def _reply(update: Update, outcome: CallOutcome) -> CallOutcome:
         written = encode_unannotated(outcome.result, name)
     except WrongValue as error:
         raise Stuck("flow-failed", f"{error}.") from error
-    return CallOutcome(copied(stored_json(written, name, CORE_LIMITS.result_bytes_max)))
+    return CallOutcome(copied(storable_json(written, name, CORE_LIMITS.result_bytes_max)))
 
 
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:

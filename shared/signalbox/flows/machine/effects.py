@@ -47,11 +47,16 @@ def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, 
     """
     pause_seconds = step.pause_before(wait.attempt)
     call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=pause_seconds)
-    name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
+    name = step_operation(header, wait)
     context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
     context |= {"delayed": True} if call.delay_seconds else {}
     newer = {FORMAT: PAYLOADS_FORMAT} if payloads_in(*call.payload.values()) else {}
     return call.effect(name, now or EPOCH, step=context, **newer)  # without a delay, the time is not used
+
+
+def step_operation(header: FlowHeader, wait: Wait) -> str:
+    """Return the operation of the task of a step, under which its starts are counted."""
+    return name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
 
 
 def result_call(header: FlowHeader, wait: Wait) -> Call:

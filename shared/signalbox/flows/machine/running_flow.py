@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
+from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.flows.problems import BadFlow, CannotQuery
 
 Created = TypeVar("Created")
@@ -106,8 +107,9 @@ def refusal_of_query(does: str) -> CannotQuery | None:
 
 
 def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
-    """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
+    """Record that a flow's code has created a command, `frames` frames above.
 
+    If no flow runs, only warn about a command that the code drops.
     `instead_of` is the command that `command` wraps. Raises `CannotQuery` in a query.
     """
     if refusal := refusal_of_query(f"creates the command {name}"):
@@ -116,6 +118,8 @@ def created(command: Created, name: str, frames: int = 2, instead_of: object = N
         if instead_of is not None:
             flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
         flow.created.append((weakref.ref(command), f"{name} at {called_at(frames + 1)}"))
+    else:
+        warn_if_dropped(name.removesuffix("()"), "only the code of a flow awaits it")
     return command
 
 

@@ -4,9 +4,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.error_notes import record_path, retried_task
 from signalbox.core.polling import poll
 from signalbox.core.ports import Ports, Snapshot, Store
+from signalbox.core.surface.shown import RetriedTaskShown
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import Step
+from signalbox.flows.machine.effects import step_operation
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message, payload_of, sub_flow_address
@@ -41,6 +45,18 @@ def stuck_below(store: Store, header: FlowHeader) -> dict[str, FlowHeader]:
                     found.setdefault(path, child)
         level = below
     return found
+
+
+def retried_steps(store: Store, header: FlowHeader) -> dict[str, RetriedTaskShown]:
+    """Return the last errors of the pending steps whose tasks are being retried, by the paths of their waits.
+
+    Up to a page of the pending steps are read. A flow without pending steps needs no read.
+    """
+    steps = [wait for wait in header.pending.values() if wait.signature.startswith(f"{Step.kind} ")]
+    operations = {wait.path: step_operation(header, wait) for wait in steps[: LIMITS.flows_listed_max]}
+    reads = store.read(*map(record_path, operations.values())) if operations else ()
+    noted = {path: retried_task(read.id, read.data) for path, read in zip(operations, reads, strict=True)}
+    return {path: error for path, error in noted.items() if error}
 
 
 def _sub_flows(header: FlowHeader) -> Iterator[tuple[Wait, FlowAddress]]:

@@ -60,7 +60,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put
 from signalbox.objects.machine.large_values import claimed_anew
 from signalbox.objects.model import continuation_message, method_call
-from signalbox.payloads.model import Outgoing, payloads_in
+from signalbox.payloads.model import Outgoing, payloads_in, place_of_sent
 
 
 @dataclass(slots=True)
@@ -90,7 +90,9 @@ class CommandWrites:
         for number, call in enumerate(self.turn.sent):
             base, positions = self.header.address.base, self.header.committed_positions
             name = name_of("sent", base, self.header.execution_id, positions, number)
-            self.effects.append(call.effect(name, self.turn.now or EPOCH))
+            place = place_of_sent("sent", base, self.header.execution_id, str(positions))
+            task = call.effect(name, self.turn.now or EPOCH)
+            self.effects.append(self.turn.outgoing.claimed_task(task, place))
         return self
 
     def _schedule(self, pending: PendingCommand) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, RecordedSpan, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import REMOVE, Change, Delete, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge
 from signalbox.core.records.formats import FORMAT
@@ -33,7 +34,7 @@ from signalbox.flows.model.messages import (
     payload_of,
     update_id,
 )
-from signalbox.flows.model.payloads import place_of_execution
+from signalbox.flows.model.payloads import place_of_events, place_of_execution
 from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.storage.listings import listing_writes
 from signalbox.flows.storage.log import ENTRIES, LoadedLog, chunk_deletes, cut, extended, stale_chunks
@@ -142,13 +143,13 @@ class TurnCommit:
             after = replace(after, rewound=None, adopted=others | turn.adopted, log=stored)
             new = [*moved, *new]
         commands = CommandWrites(turn, new_id).collect()
+        replies = {id_: claimed_reply(before, reply, turn.outgoing) for id_, reply in turn.replies().items()}
         has_past = before.has_payloads or any(map(payload_of, turn.applied))
         has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
         has_updates = (before.has_updates and not turn.continued) or any(isinstance(entry, Update) for entry in new)
         after = replace(after, has_payloads=has_payloads, has_updates=has_updates)
         after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
-        replies = turn.replies()
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
@@ -259,6 +260,15 @@ def _expiry(now: datetime) -> datetime:
     return now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
 
 
+def claimed_reply(header: FlowHeader, reply: CallOutcome, outgoing: Outgoing) -> CallOutcome:
+    """Return an answer as the record of its update contains it: `outgoing` collects a large one.
+
+    It is read as long as the run exists, in whichever generation.
+    """
+    place = place_of_events(header.address, header.incarnation)
+    return replace(reply, result=outgoing.claimed(reply.result, place, CORE_LIMITS.result_bytes_max))
+
+
 def reply_write(address: FlowAddress, id_: str, reply: CallOutcome, now: datetime | None) -> Change:
     """Return the write of the answer to an update that an earlier turn has applied."""
     assert now is not None, "a run that has received an update was read"
@@ -294,7 +304,7 @@ def end_tasks(header: FlowHeader, outgoing: Outgoing | None = None) -> Iterator[
         yield wake_flow(header.parent.base, header.parent.function)
     if header.end and header.on_complete:
         ends = {"rewinds": header.rewinds} if header.rewinds else {}
-        ended = _copied(header.end.outcome, place_of_tasks(f"{header.end.at:%Y-%m}"), outgoing)
+        ended = _copied(header.end.outcome, place_of_tasks(header.end.at), outgoing)
         outcome = {
             "called": header.address.to_json(),
             "call": header.address.key,

@@ -5,6 +5,7 @@ from typing import Self
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, call_bytes
@@ -48,6 +49,9 @@ class Size:
         """Return the largest share that a call and its continuations take. Each continuation receives the outcome."""
         outcome, sent = len(applied.outcome.to_text()), applied.sent
         posts = sum(post.message.size_bytes for post in sent.posts)
-        tasks = sum(map(call_bytes, sent.tasks)) + sum(call_bytes(call) + outcome for call in then)
+        sent_bytes = list(map(call_bytes, sent.tasks))
+        tasks = sum(min(each, CORE_LIMITS.task_bytes_max) for each in sent_bytes)  # the names of larger ones fit
+        tasks += sum(call_bytes(call) + outcome for call in then)
+        payloads = applied.outgoing.size_bytes + sum(each for each in sent_bytes if each > CORE_LIMITS.task_bytes_max)
         count = len(sent.tasks) + len(then) + len(sent.posts)  # each post may need a wake-up
-        return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks, applied.outgoing.size_bytes)
+        return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks, payloads)

@@ -178,7 +178,8 @@ class Turn:
         for post in applied.sent.posts:
             self.post(post)
         for task in applied.sent.tasks:
-            self.tasks.append(task.effect(self._task_name(), self.now))
+            effect = task.effect(self._task_name(), self.now)
+            self.tasks.append(self.outgoing.claimed_task(effect, place_of_tasks(self.now)))
 
     def post(self, post: Post) -> None:
         """Add a message for an object, which the turn's commit writes."""
@@ -220,7 +221,7 @@ class Turn:
         self.changed.add(id_)
 
     def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
-        own = copied_outcome(outcome, place_of_tasks(f"{self.now:%Y-%m}"), self.outgoing)
+        own = copied_outcome(outcome, place_of_tasks(self.now), self.outgoing)
         context = {"called": self.address.to_json(), "call": id_, **own.to_json()}
         name, newer = self._task_name(), format_of(own.result)
         self.tasks.append(continuation.effect(name, self.now, outcome=context, **newer))

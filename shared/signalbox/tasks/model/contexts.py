@@ -32,6 +32,7 @@ from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome
+from signalbox.payloads.model import NAMED
 from signalbox.semaphores.model import leases
 from signalbox.semaphores.model.leases import Granted, Lease
 
@@ -267,9 +268,22 @@ def stable_names(subject: object) -> Mapping[Any, str]:
     return {}
 
 
-def of_unit(unit: PlacedUnit) -> OfUnit:
+def of_unit(unit: PlacedUnit, group: OfGroup | None = None) -> OfUnit:
     """Return the context of one unit of a group."""
-    return OfUnit({"unit": unit.to_record()}, unit)
+    record = unit.to_record() | ({NAMED: True} if group and is_named(group) else {})
+    return OfUnit({"unit": record}, unit, record=record)
+
+
+def is_named(context: Context) -> bool:
+    """Return whether the arguments of a task are as records contain them: large ones are names of payloads."""
+    match context:
+        case OfStep():
+            return True
+        case OfUnit(record=record):
+            return NAMED in record
+        case OfGroup(members={"group": group}):
+            return NAMED in group
+    return NAMED in context.members
 
 
 def is_of_completion(members: Members) -> bool:

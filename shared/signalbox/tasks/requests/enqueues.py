@@ -4,6 +4,7 @@ A queue accepts a name once, but only until a few hours after its task has run. 
 or by a task that may be delivered again, leaves a receipt for as long as the call may be repeated.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from signalbox.core.keys import check_key
 from signalbox.core.kit_names import SCHEDULED
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import are_payloads_stored, value_bytes_max
 from signalbox.core.problems import BadCall, OtherBody
 from signalbox.core.surface.field_rules import KEY, accepted_fields
 from signalbox.core.surface.request_fields import RequestFields
@@ -79,7 +81,7 @@ class EnqueueRequest:
         given = {name: value for name, value in body.items() if name in _CALL}
         own_id, at = fields.text("id", None), _time(fields.text("at", None), "at")
         planned, of = _time(fields.text("scheduled_at", None), "scheduled_at"), fields.text("schedule", None)
-        chosen, call = id_ if own_id is None else check_key(own_id), Call.from_request(given)
+        chosen, call = id_ if own_id is None else check_key(own_id), _call_of(given)
         if schedule:
             return cls(call, schedule, at, by_schedule=True, scheduled_at=_planned(schedule))
         if of is None:
@@ -114,6 +116,11 @@ class EnqueueRequest:
         return self.at is not None or bool(self.call.delay_seconds)
 
     @property
+    def is_large(self) -> bool:
+        """Whether the call has arguments that do not fit into a task, so that payloads are stored for it."""
+        return len(json.dumps(self.call.payload)) > CORE_LIMITS.task_bytes_max and are_payloads_stored()
+
+    @property
     def digest(self) -> str:
         """The hash of the call by which a repeat is recognised: the same in every delivery of the task that calls."""
         return call_without_leases(self.call).digest
@@ -137,6 +144,10 @@ class EnqueueRequest:
 def scheduled(schedule: str, at: datetime) -> str:
     """Return the id of a time of a schedule."""
     return f"{schedule} {rfc3339(at)}"
+
+
+def _call_of(given: Mapping[str, Any]) -> Call:
+    return Call.from_request(given, bytes_max=value_bytes_max(CORE_LIMITS.task_bytes_max))
 
 
 def _planned(schedule: str) -> datetime | None:

@@ -10,9 +10,12 @@ deliveries need the receipt, and a first delivery need not read it. That saves t
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from signalbox.core.effects import Decision, receipt_path
+from signalbox.core.effects import Decision, Effect, receipt_path
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put, Snapshot
+from signalbox.core.problems import Unavailable
+from signalbox.payloads.model import Outgoing, place_of_tasks
+from signalbox.payloads.service import store as store_payloads
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 
 UNUSED = datetime.min.replace(tzinfo=UTC)
@@ -22,9 +25,18 @@ UNUSED = datetime.min.replace(tzinfo=UTC)
 def every_time(ports: Ports, request: EnqueueRequest) -> str:
     """Enqueue a call; return the task's operation. Raises `Unavailable`. A repeated call enqueues another task."""
     name = ports.store.new_id()
-    now = ports.store.read(receipt_path(name))[0].read_time if request.is_later else UNUSED
-    ports.queue.create([request.effect(name, now)])
+    needs_time = request.is_later or request.is_large
+    now = ports.store.read(receipt_path(name))[0].read_time if needs_time else UNUSED
+    ports.queue.create([stored(ports, request.effect(name, now), now)])
     return name
+
+
+def stored(ports: Ports, task: Effect, now: datetime) -> Effect:
+    """Store the large arguments of a task. Return the task with their names. Raises `TooLarge`, `Unavailable`."""
+    outgoing = Outgoing()
+    named = outgoing.claimed_task(task, place_of_tasks(now))
+    store_payloads(ports, outgoing)
+    return named
 
 
 def by_id(ports: Ports, request: EnqueueRequest) -> str:
@@ -33,7 +45,11 @@ def by_id(ports: Ports, request: EnqueueRequest) -> str:
     A planned time of a schedule has one receipt, whoever enqueues its call, so a schedule and a backfill at once
     enqueue it once.
     """
-    name = request.name
+    name, first = request.name, None
+    if request.is_large:
+        [first] = ports.store.read(receipt_path(name))
+        if first.data is None:
+            stored(ports, request.effect(name, first.read_time), first.read_time)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, str]:
         [receipt] = read
@@ -41,7 +57,11 @@ def by_id(ports: Ports, request: EnqueueRequest) -> str:
         if receipt.data is not None:
             request.check_repeated(receipt.data)
             return Decision((), name)
-        return Decision((_receipt(request, name),), name, (request.effect(name, receipt.read_time),))
+        if first is not None and first.data is not None:
+            raise Unavailable("the receipt of the task has expired meanwhile")
+        task, stored_at = request.effect(name, receipt.read_time), first.read_time if first else UNUSED
+        named = Outgoing().claimed_task(task, place_of_tasks(stored_at))
+        return Decision((_receipt(request, name),), name, (named,))
 
     return perform(ports, [receipt_path(name)], decide)[0]
 
@@ -49,12 +69,12 @@ def by_id(ports: Ports, request: EnqueueRequest) -> str:
 def from_task(ports: Ports, request: EnqueueRequest, name: str, *, is_repeated: bool) -> str:
     """Enqueue a call once for all deliveries of the task that makes it; return the new task's operation, `name`."""
     now = UNUSED
-    if is_repeated or request.is_later:
+    if is_repeated or request.is_later or request.is_large:
         [receipt] = ports.store.read(receipt_path(name))
         if receipt.data is not None:
             return name
         now = receipt.read_time
-    ports.queue.create([request.effect(name, now)])
+    ports.queue.create([stored(ports, request.effect(name, now), now)])
     with suppress(AlreadyExists):
         ports.store.commit([_receipt(request, name)])
     return name

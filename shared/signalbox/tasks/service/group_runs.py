@@ -1,6 +1,7 @@
 """Run the units of a group one after another, and record their outcomes together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,12 @@ from signalbox.core.deliveries import Delivered
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import Budget, OutOfTime, Ports
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.payloads.model import PayloadUnread, opened_members
 from signalbox.rates import service as rates
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.waits import group_rate_wait
 from signalbox.tasks.model.attempts import FIRST, Start
-from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, of_unit
+from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, is_named, of_unit
 from signalbox.tasks.service import starts, unit_runs
 from signalbox.tasks.service.unit_runs import CodeOfUnit, IsLive
 from signalbox.tasks.storage import read_starts
@@ -78,7 +80,7 @@ def run_group(
     payloads = groups.payloads_of(ports, group, delivered.context.payloads)
     run = GroupRun(ports, group, is_careful, pace.hold)
     may_join = bool(payloads) and not is_careful
-    joined = join([_payload_of(delivered, payloads, unit) for unit in todo]) if join and may_join else None
+    joined = _joined(delivered, payloads, todo, join) if join and may_join else None
     if joined is not None:
         for unit, result in zip(todo, _results_at_once(ports, delivered, todo, joined, code), strict=True):
             run.hold(unit, succeeded(result))
@@ -187,11 +189,23 @@ def delivered_unit(
     A group that was delivered before is always careful, so its units are repeated.
     """
     own = replace(delivered, operation=unit.operation, executions=int(is_repeated))
-    return replace(own, payload=payload).within(of_unit(unit))
+    return replace(own, payload=payload).within(of_unit(unit, delivered.context))
 
 
 def _payload_of(delivered: Delivered[OfGroup], payloads: Mapping[int, Any], unit: PlacedUnit) -> Mapping[str, Any]:
     return {**delivered.payload, **payloads[unit.offset]}
+
+
+def _joined(
+    delivered: Delivered[OfGroup], payloads: Mapping[int, Any], todo: Sequence[PlacedUnit], join: Join
+) -> Mapping[str, Any] | None:
+    """Return the arguments of one call for several units, or None if the units run one by one."""
+    each = [_payload_of(delivered, payloads, unit) for unit in todo]
+    if not is_named(delivered.context):
+        return join(each)
+    with suppress(PayloadUnread):
+        return join([opened_members(payload) for payload in each])
+    return None
 
 
 def _results_at_once(
@@ -199,7 +213,8 @@ def _results_at_once(
 ) -> Sequence[Any]:
     """Call the code with all units, and return its results. After any error, the units are retried one at a time."""
     try:
-        own = replace(delivered, payload=joined).within(of_unit(todo[0]))
+        first = replace(of_unit(todo[0], delivered.context), record={})  # the joined arguments are values
+        own = replace(delivered, payload=joined).within(first)
         units = [Unit(unit.batch, unit.index, unit.attempt) for unit in todo]
         results: Sequence[Any] = user_code.run(partial(code, own, units, FIRST))
     except Exception as error:

@@ -43,7 +43,7 @@ def deliver_unit(ports: Ports, delivered: Delivered[OfUnit], is_live: IsLive, co
     elif granted is not None:
         run_unit_with_lease(ports, delivered, granted, code)
     elif context.semaphore:
-        _wait_first(ports, delivered, unit_wait(delivered))
+        wait_first(ports, delivered, unit_wait(delivered))
     elif context.rate and not context.has_permits:
         wait_for_rate(ports, delivered)
     else:
@@ -98,7 +98,7 @@ def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Gra
     release(ports, claimed)
 
 
-def _wait_first(ports: Ports, delivered: Delivered[OfUnit], request: WaitRequest) -> None:
+def wait_first(ports: Ports, delivered: Delivered[OfUnit], request: WaitRequest) -> None:
     """Make a unit's first wait. If that wait has ended, the task of its grant is lost: do what that task would do.
 
     A lease that the task had claimed has expired, and its wait returns to the queue. If the lease was ended, the unit

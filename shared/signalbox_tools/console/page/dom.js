@@ -22,6 +22,27 @@ function filled(element, attributes, children) {
   return element;
 }
 
+const ruler = document.createElement("canvas").getContext("2d");
+ruler.font = "13px system-ui, sans-serif"; // that of `svg text`
+
+/** Return the width of a text of a drawing. */
+export const widthOf = (text) => ruler.measureText(text).width;
+
+/** Return a text of a drawing as it fits into `width`. The middle of a wider one is left out: the ends tell names such as
+ *  those of runs apart. */
+export function fitted(text, width) {
+  const letters = [...text];
+  const cut = (kept) => `${letters.slice(0, kept >> 1).join("")}…${letters.slice(letters.length - kept + (kept >> 1)).join("")}`;
+  const fits = (shown) => widthOf(shown) <= width;
+  if (fits(text)) return text;
+  let [fitting, tooMany] = [0, letters.length];
+  while (tooMany - fitting > 1) {
+    const kept = (fitting + tooMany) >> 1;
+    [fitting, tooMany] = fits(cut(kept)) ? [kept, tooMany] : [fitting, kept];
+  }
+  return cut(fitting);
+}
+
 /** Return the place of this page that has these parts: `#/semaphores/NAME?page_token=…`. */
 export function place(parts, query = {}) {
   const asked = new URLSearchParams(

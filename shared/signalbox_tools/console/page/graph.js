@@ -1,12 +1,11 @@
 // A small directed graph as SVG, its nodes on a circle or around one of them. Whoever draws one shows a table of the same
 // beside it.
 
-import { place, svg } from "./dom.js";
+import { fitted, place, svg } from "./dom.js";
 
 const WIDTH = 900;
 const NODE = { width: 170, height: 34 };
 const LETTERS = 22;
-const FITTED = { textLength: NODE.width - 12, lengthAdjust: "spacingAndGlyphs" };
 
 /** Return a drawing of nodes [{id, to?, marked?}] and edges [{from, to, text?, marked?}]. If one is the `hub`, it is the
  *  first node, and the others are around it. */
@@ -62,14 +61,7 @@ function around([first, ...others]) {
   return new Map([[first.id, middle], ...placed]);
 }
 
-/** Leave out the middle of a long name: the ends tell names such as those of runs apart. */
-const short = (id) => (id.length > LETTERS ? `${id.slice(0, LETTERS / 2 - 1)}…${id.slice(-LETTERS / 2)}` : id);
-
-/** Whether a text may be wider than its box: hashes and capitals are wider than words. */
-const isWide = (text) => text.length > 16 && /[0-9A-Zmw@_]{12}|[^\x20-\u024f]/.test(text);
-
 function box({ id, to, marked }, { x, y }) {
-  const text = short(id);
   const drawn = svg(
     "g",
     { "data-node": id },
@@ -81,7 +73,7 @@ function box({ id, to, marked }, { x, y }) {
       rx: 6,
       ...NODE,
     }),
-    svg("text", { x, y: y + 4.5, "text-anchor": "middle", ...(isWide(text) && FITTED) }, text),
+    svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, fitted(id, NODE.width - 12)),
   );
   return to ? svg("a", { href: place(to) }, drawn) : drawn;
 }

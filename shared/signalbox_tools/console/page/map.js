@@ -2,14 +2,13 @@
 
 import { buttons } from "./actions.js";
 import { get } from "./api.js";
-import { alarm, badge, h, link, place, svg, table } from "./dom.js";
+import { alarm, badge, fitted, h, link, place, svg, table, widthOf } from "./dom.js";
 import { queuesNow, queueTable } from "./queues.js";
 
 export const TITLE = "Map";
 const COLUMNS = { source: { x: 4, width: 220 }, function: { x: 330, width: 250 }, queue: { x: 686, width: 210 } };
 const WIDTH = 900;
 const ROW = { height: 26, gap: 8 };
-const LETTERS = 27;
 const PEOPLE = "people";
 
 export async function show({ about, parts: [chosen] }) {
@@ -161,7 +160,7 @@ function line({ from, to, back }, nodes) {
 }
 
 function box({ id, text, aside, own, live, x, y, width }, isChosen) {
-  const cut = text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text;
+  const cut = fitted(text, width - 16 - (aside ? widthOf(aside) + 8 : 0));
   return svg(
     "a",
     { href: place(isChosen ? ["map"] : ["map", id]) },

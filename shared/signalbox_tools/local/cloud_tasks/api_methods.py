@@ -6,9 +6,9 @@ A method takes a request message and returns the response, or raises `RpcError`.
 import asyncio
 import secrets
 
-from google.cloud.tasks_v2.types import cloudtasks
 from google.protobuf import empty_pb2, field_mask_pb2
 
+from signalbox.adapters.cloud_tasks_types import cloudtasks
 from signalbox_tools.local.cloud_tasks.api_errors import (
     invalid_argument,
     response_lost,

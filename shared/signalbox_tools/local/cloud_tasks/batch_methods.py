@@ -9,11 +9,11 @@ import sqlite3
 import uuid
 from collections.abc import Awaitable, Sequence
 
-from google.cloud.tasks_v2.types import cloudtasks
 from google.longrunning import operations_pb2  # type: ignore[import-untyped]  # googleapis-common-protos has no types
 from google.protobuf import empty_pb2
 from google.rpc import code_pb2, status_pb2
 
+from signalbox.adapters.cloud_tasks_types import cloudtasks
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError, invalid_argument, not_stored, task_not_found
 from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, new_progress, set_seconds, task_view

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
-from google.cloud.tasks_v2.types import cloudtasks
 from google.longrunning import operations_pb2  # type: ignore[import-untyped]  # googleapis-common-protos has no types
 
+from signalbox.adapters.cloud_tasks_types import cloudtasks
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError, not_stored
 from signalbox_tools.local.cloud_tasks.api_methods import QueueMethods, TaskMethods
 from signalbox_tools.local.cloud_tasks.batch_methods import BatchMethods

@@ -6,10 +6,10 @@ They have no static types, hence `Message`.
 
 from typing import Any
 
-from google.cloud.tasks_v2.types import queue as queue_types
-from google.cloud.tasks_v2.types import task as task_types
 from google.rpc import code_pb2
 
+from signalbox.adapters.cloud_tasks_types import queue as queue_types
+from signalbox.adapters.cloud_tasks_types import task as task_types
 from signalbox_tools.local.cloud_tasks.queue_rules import RateLimits, RetryPolicy
 from signalbox_tools.local.cloud_tasks.task_attempts import Progress
 

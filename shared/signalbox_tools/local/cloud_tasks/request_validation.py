@@ -9,8 +9,7 @@ import re
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from google.cloud.tasks_v2.types import target
-
+from signalbox.adapters.cloud_tasks_types import target
 from signalbox_tools.local.cloud_tasks.api_errors import invalid_argument, unimplemented
 from signalbox_tools.local.cloud_tasks.protobuf_messages import RUNNING, Message, seconds_of, set_seconds
 

@@ -4,6 +4,7 @@ The report is a file, at ``SIGNALBOX_LOADED``, since an older version may be ser
 in it shows which version has loaded. `load_error` reads it.
 """
 
+import gc
 import json
 import os
 import signal
@@ -34,6 +35,7 @@ def on_starting(server: Any) -> None:
     """Load the functions before the workers are forked; report an error and exit."""
     try:
         server.app.wsgi()
+        gc.freeze()  # the workers share these objects, and no collection visits them
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is reported where the user looks
         _report(os.getpid(), "".join(traceback.format_exception(error)))
         raise SystemExit(EXIT_CODE) from None

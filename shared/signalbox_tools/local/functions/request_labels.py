@@ -148,6 +148,9 @@ class LabelledLog:
     def info(self, message: str, /, **values: object) -> None:
         self._log.info(message, **self._labelled(message, values))
 
+    def warning(self, message: str, /, **values: object) -> None:
+        self._log.warning(message, **self._labelled(message, values))
+
     def error(self, message: str, /, **values: object) -> None:
         self._log.error(message, **self._labelled(message, values))
 

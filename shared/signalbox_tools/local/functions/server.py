@@ -174,7 +174,10 @@ def _index(catalogue: Catalogue, own: OwnRoutes) -> "WSGIApplication":
             return done(environ, start_response)
         if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
             return _unknown(environ)(environ, start_response)
-        missing = absent(request.path.split("/")[1]) or "No function at this address; GET / lists those for people"
+        missing = (
+            absent(request.path.split("/")[1], catalogue.database)
+            or "No function at this address; GET / lists those for people"
+        )
         refusal = NotFound(missing)
         return problem_response(refusal)(environ, start_response)
 

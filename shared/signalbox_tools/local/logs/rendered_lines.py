@@ -164,11 +164,15 @@ def _shown(service: str, line: str) -> dict[str, Any] | None:
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
-    """Return whether a line reports a visit of the sweeper that found nothing to do, or a check by the stack."""
+    """Return whether a line reports a visit of the sweeper that found nothing to do, or a check by stack or command."""
     if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
     well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400
-    by_itself = entry.get("function") == "sweep" or entry.get("page") == CONSOLE
+    is_check = (entry.get("method"), entry.get("path")) == (
+        "HEAD",
+        "/",
+    )  # a command looks for the stack
+    by_itself = is_check or entry.get("function") == "sweep" or entry.get("page") == CONSOLE
     return well and by_itself and not any(entry.get(name) for name in CHANGES)
 
 

@@ -10,7 +10,7 @@ from signalbox.core.effects import Json
 from signalbox.core.ports import Ports
 from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.semaphores.service import leases
+from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.model.contexts import OfUnit
 from signalbox.tasks.service import lease_runs
 from tests.simulation.faults.batches.planting import in_batches
@@ -48,6 +48,11 @@ def _dropped_when_lost(ports: Ports, delivered: Delivered[OfUnit], granted: Gran
         lease_runs.release(ports, claimed)
 
 
+def _wait_once(ports: Ports, delivered: Delivered[OfUnit], request: WaitRequest) -> None:
+    """A unit whose first wait has ended does not look for its grant: the task of the grant is still to come."""
+    waits.wait(ports, delivered.context.semaphore, request)
+
+
 def _keep(_: Ports, lease: Lease | Granted) -> None:
     """No permit is released."""
     del lease
@@ -64,4 +69,5 @@ FAULTS = (
     in_batches("batch-15", "the unit of a wait that ends without a grant", "semaphores.unit_task", lambda *_: ()),
     in_batches("batch-15", "the units of a deleted semaphore", "semaphores.end_units", lambda *_: None),
     in_batches("batch-15", "the units of an earlier semaphore", "semaphores.stale_units", lambda *_: ()),
+    in_batches("batch-15", "the task of a grant that is lost after its claim", "tasks.wait_first", _wait_once),
 )

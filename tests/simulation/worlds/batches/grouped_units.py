@@ -135,7 +135,7 @@ class GroupedWorld(BatchesWorld):
                 results = []
                 for unit in placed:
                     self._call_once(ports, unit)
-                    results.append(code(replace(own, context=of_unit(unit)), None, start))
+                    results.append(code(replace(own, context=of_unit(unit, delivered.context)), None, start))
                 return results if isinstance(subject, list) else results[0]
 
         pace = group_runs.GroupTime(self._is_cut, lambda: self._is_flushed)
@@ -175,6 +175,8 @@ class GroupedWorld(BatchesWorld):
         if not self.helped:
             self.groups_under_way.begin(unit)
         self.starts[unit.path] += 1
+        if self.purges:
+            self.purges.may_raise(unit)
         self.world.step(f"runs unit {unit.index} of {unit.batch}")
         does = self.bad.get(unit.index, FINE) if unit.batch == "b" else FINE
         if does == DEADLY:

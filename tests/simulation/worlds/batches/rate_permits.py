@@ -30,7 +30,7 @@ from signalbox.core.kit_names import RATE_DROP
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service, sweep, tasks
-from signalbox.rates.model import RateSettings, RateWait, waits_of
+from signalbox.rates.model import RateSettings, RateWait, path_of, waits_of
 from signalbox.rates.problems import NoRate
 from signalbox.rates.storage import wait_of
 from tests.simulation.reached_counts import (
@@ -247,6 +247,12 @@ class Rated:
         self._world.start(what, work)
 
     # --- rest ---
+
+    def delete_again(self) -> None:
+        """Have the operator delete the rate once more, if it does not exist."""
+        if self._world.store.read(path_of(NAME))[0].data is None:
+            with suppress(NoRate):
+                service.delete(self._world.ports, NAME)
 
     def sweep(self, ports: Ports) -> None:
         """Run the rates' part of the sweeper."""

@@ -9,7 +9,7 @@ queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Granted, lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
@@ -170,6 +171,12 @@ class Permits:
         self._world.start(what, work)
 
     # --- rest ---
+
+    def delete_again(self) -> None:
+        """Have the operator delete the semaphore once more, if it does not exist."""
+        if self._world.store.read(semaphore.path_of(NAME))[0].data is None:
+            with suppress(NoSemaphore):
+                sweep.delete(self._world.ports, NAME)
 
     def sweep(self, ports: Ports) -> None:
         """Run the semaphores' part of the sweeper."""

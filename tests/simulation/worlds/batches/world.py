@@ -3,9 +3,10 @@
 In some worlds whose units fail, retries have keys (`keyed_retries.py`). In some worlds the units run under permits of a
 semaphore (`semaphore_permits.py`), in some others they take permits of a rate when they start (`rate_permits.py`).
 
-In some worlds a unit's task is purged, and a person completes the unit. In some with chains, people complete units that
-may not have been enqueued yet, and tasks are delivered once more when all names are free again: no unit that had its
-outcome when it was delivered may run.
+In some worlds the queues are purged at any point (`purges.py`): then all ends within two hours after the day on which
+the names of the purged tasks become free. In some worlds a unit's task is purged, and a person completes the unit. In
+some with chains, people complete units that may not have been enqueued yet, and tasks are delivered once more when all
+names are free again: no unit that had its outcome when it was delivered may run.
 
 Limits are so small that a dozen units make a tree with all its levels. Checked at every write: no batch completes
 before every loaded unit has an outcome; an outcome is overwritten only by a later attempt of a unit that failed; an
@@ -16,7 +17,6 @@ removed run is left.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +55,7 @@ from tests.simulation.worlds.batches.kinds import (
     Kind,
 )
 from tests.simulation.worlds.batches.properties import Checks
+from tests.simulation.worlds.batches.purges import Purges
 from tests.simulation.worlds.batches.removal import run_again_after_removal
 from tests.simulation.worlds.batches.semaphore_permits import NAME, Permits, deliver, permits_of
 from tests.simulation.worlds.batches.units_under_way import UnderWay
@@ -74,13 +75,12 @@ CHAINED_RATE = 0.3
 FOLLOWED_RATE = 0.3
 """The share of worlds in which another batch, or an alarm, follows the batch `b`."""
 
-PURGED_TASKS_MAX = 14
-"""The queues are purged after at most so many tasks were created."""
-
 SECOND_RATE = 0.5
 """The share of worlds with a sub-batch in which another run of the unit's code may return a result, or raise."""
 
-SWEEPS_OF_EMPTIED = 4
+SWEEPS_OF_EMPTIED = 2
+"""The sweeps after a purge before the names are free again, and the sweeps after that: in these all must end."""
+
 NAMES_KEPT_SECONDS = 24 * 3_600
 """After this time the names of all purged tasks are free."""
 
@@ -120,10 +120,9 @@ class BatchesWorld:
         second = Random(f"second deliveries {seed}")
         self.second = second if second.random() < SECOND_RATE and self.world.versions is None else None
         kind = self.kind
-        plain = not (kind.from_outside or kind.hurried or kind.cancelled or kind.removed or kind.failing)
+        plain = not (kind.from_outside or kind.removed or self.unswept or self.keyed)
         self.emptied = plain and self.purged is None and self.own.random() < EMPTIED_RATE
-        if self.emptied:
-            self._purge_after(self.own.randint(1, PURGED_TASKS_MAX))
+        self.purges = Purges(self.world, self.own, seed) if self.emptied else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
         has_none = self.kind.from_outside or self.purged is not None
@@ -181,15 +180,15 @@ class BatchesWorld:
         if self.helped and self.helped.random() < HELPED_RATE:
             for index in self.helped.sample(range(size), min(size, self.helped.randint(1, 4))):
                 beginnings.insert(self.helped.randint(1, len(beginnings)), partial(self.callers.help, index))
-        if self.emptied:
-            beginnings += [self._sweep_meanwhile] * 2
+        if self.purges:
+            beginnings += [self._sweep_meanwhile] * 2 + self.purges.beginnings()
         if self.kind.cancelled and random.random() < 0.8:
             beginnings.append(self.callers.cancel)
         if self.keyed:
             beginnings += self.keyed.early_calls(size)
         elif self.kind.failing and random.random() < 0.5:
             beginnings.append(self.callers.retry)
-        limiter = None if self.emptied else self.permits or self.rated
+        limiter = self.permits or self.rated if self.purges is None or self.purges.meets_operators else None
         return beginnings + (limiter.by_hand() if limiter else [])
 
     def _deliver_late(self, random: Random) -> None:
@@ -198,18 +197,6 @@ class BatchesWorld:
         self.world.pass_an_outage()
         self.world.tasks.extend(late)
         self.come_to_rest()
-
-    def _purge_after(self, count: int) -> None:
-        """Lose the tasks that wait when this many were created: all queues are purged. Those of semaphores are kept."""
-        created, take = itertools.count(1), self.world.queue.take
-
-        def take_until(effect: Effect) -> bool:
-            is_new = take(effect)
-            if next(created) == count:
-                self.world.queue.purge(lambda effect: effect.function in ("batch_expand", "painter"))
-            return is_new
-
-        self.world.queue.take = take_until  # type: ignore[method-assign]  # the queues are purged once
 
     # --- what tasks do ---
 
@@ -248,6 +235,8 @@ class BatchesWorld:
         if unit.batch != "b" and self._parent_was_cancelled(unit):
             return  # this code has no outcome: it runs until its own batch is cancelled
         self.under_way.begin(unit)
+        if self.purges:
+            self.purges.may_raise(unit)
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
             unit_runs.run_unit(ports, unit, lambda: self._parts(unit, parts))
             return
@@ -268,6 +257,8 @@ class BatchesWorld:
             if had_outcome and unit.attempt == 0:
                 raise Violation(f"unit {unit.index} has its outcome, and runs")
             self.under_way.begin(unit)
+            if self.purges:
+                self.purges.may_raise(unit)
             if self.rated:
                 self.rated.begin(unit, effect)
                 return self._painted(unit, parts)
@@ -376,14 +367,27 @@ class BatchesWorld:
             self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         limiter = self.permits or self.rated
-        for _ in range(SWEEPS_OF_EMPTIED if self.emptied else 0):
-            self.sweep_later(BATCHES_LIMITS.unit_silent_seconds + NAMES_KEPT_SECONDS, sweep_batches)
-            if limiter:
-                self.sweep_later(1, limiter.sweep)
+        if self.purges:
+            self._sweep_after_purges()
         if limiter:
             self.sweep_later(1, limiter.sweep)
             limiter.check_rest()
         self.checks.check_rest()
+
+    def _sweep_after_purges(self) -> None:
+        """Let an hour pass before each sweep, and a day when all names of purged tasks become free again."""
+        assert self.purges
+        self.purges.end()
+        limiter = self.permits or self.rated
+        hour = max(BATCHES_LIMITS.batch_idle_seconds, BATCHES_LIMITS.unit_silent_seconds) + 1
+        for pause in (hour,) * SWEEPS_OF_EMPTIED + (NAMES_KEPT_SECONDS,) + (hour,) * SWEEPS_OF_EMPTIED:
+            self.sweep_later(pause, sweep_batches)
+            self.sweep_later(1, outbox.sweep)
+            if limiter:
+                self.sweep_later(1, limiter.sweep)
+        if limiter and self.purges.meets_operators:  # the clean-up of one that was deleted may be lost
+            self.world.start("deletes again", limiter.delete_again)
+            self.world.run()
 
     def _complete_what_did_not_land(self) -> None:
         """A commit that did not land is its caller's to repeat; one that landed is not repeated."""
@@ -399,10 +403,16 @@ class BatchesWorld:
         if self.keyed:
             self.world.run(self.keyed.calls(self.checks.loaded("b")))
         else:
+            if self.purges:
+                self.purges.of_retries()
             self.callers.retry()
             self.callers.retry()
             self.world.run()
         self.world.fault_rates.left = 0
+        if self.purges:  # units whose retry is lost are still failed: a person retries them when the names are free
+            self._sweep_after_purges()
+            self.callers.retry()
+            self.world.run()
         if limiter := self.permits or self.rated:
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
             self.sweep_later(1, limiter.sweep)

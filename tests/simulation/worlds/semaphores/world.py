@@ -17,6 +17,7 @@ from random import Random
 from signalbox.core import outbox, times
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import ADMIT_QUEUE
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.surface.settings_patch import SettingsPatch
@@ -35,6 +36,7 @@ from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
+from tests.simulation.worlds.purged_deletions import delete_and_purge, is_deleted
 from tests.simulation.worlds.semaphores import lane_shares as semaphores_shares
 from tests.simulation.worlds.semaphores import waiting_acquires as semaphores_acquires
 from tests.simulation.worlds.semaphores import waits_that_join_alone as semaphores_joining
@@ -297,6 +299,9 @@ class SemaphoresWorld:
                 self.world.run([self._resume])
             self._let_the_sweeper_finish()
             self._check_rest()
+            if is_deleted(self.world, self.seed):
+                below = [f"{RECORD}/{collection}" for collection in sweep.BELOW]
+                delete_and_purge(self.world, self.seed, lambda ports: sweep.delete(ports, NAME), below, ADMIT_QUEUE)
 
     def _abandon(self) -> None:
         self.began |= dict.fromkeys(IDS, self._microsecond())

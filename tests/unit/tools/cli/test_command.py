@@ -314,6 +314,16 @@ def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> No
     assert [name for name, command in cli.commands.items() if not command.get_short_help_str(100)] == []
 
 
+@pytest.mark.parametrize("group", [(), ("flows",), ("documents",), ("data",)])
+def test_the_help_lists_each_command_with_its_whole_summary(
+    capsys: pytest.CaptureFixture[str], group: tuple[str, ...]
+) -> None:
+    assert main([*group, "--help"]) == 0
+    _, _, commands = capsys.readouterr().out.partition("Commands:")
+    assert commands
+    assert [line for line in commands.splitlines() if line.endswith("...")] == []
+
+
 def test_names_of_commands_and_options_are_completed() -> None:
     complete = BashComplete(cli, {}, "signalbox", "_SIGNALBOX_COMPLETE")
     assert [each.value for each in complete.get_completions([], "de")] == ["deploy", "destroy", "dev"]

@@ -9,6 +9,8 @@ import yaml
 
 from signalbox.adapters.settings import Settings
 from signalbox.catalogue.reading import Catalogue, load
+from signalbox_tools.console.routes import map_of
+from signalbox_tools.local.cloud_tasks.queue_configuration import read_queues
 from signalbox_tools.local.services.command_lines import services
 from signalbox_tools.local.services.function_settings import environment_of, settings_of
 from signalbox_tools.local.services.ports_and_sockets import StackLayout, plan, with_catalogue
@@ -31,6 +33,7 @@ AFTER: dict[str, Any] = {
         "desk": {
             "folder": "desk",
             "invoked_by": ["people", "queue"],
+            "enqueues": ["flows"],
             "tasks": ["work", "rest"],
             "objects": ["Cart"],
             "flows": ["order"],
@@ -43,7 +46,7 @@ AFTER: dict[str, Any] = {
         "swept": {"folder": "desk", "invoked_by": ["schedule"]},
         "stored": {"folder": "desk", "invoked_by": ["people"], "database": "cellar"},
     },
-    "queues": dict.fromkeys(("tasks", "flows", "objects", "slow"), QUEUE | {"backoff_max_seconds": 7}),
+    "queues": dict.fromkeys(("tasks", "flows", "objects", "slow"), QUEUE | {"backoff_max_seconds": 7, "shards": 2}),
     "schedules": {"hourly": {"function": "swept", "cron": "0 * * * *", "local_every_seconds": 3}},
     "triggers": {
         "n": {"function": "noted", "event": "google.cloud.firestore.document.v1.written", "document": "documents/{key}"}
@@ -131,6 +134,25 @@ def test_a_reload_restarts_the_services_whose_part_of_the_catalogue_has_changed(
     assert changed(before, reloaded) == {"cloud-tasks", "events-deliver", "functions", "scheduler"}
     other_users = dataclasses.replace(before, settings=dataclasses.replace(before.settings, auth={"desk": "firebase"}))
     assert changed(before, other_users) == {"functions"}
+
+
+def test_the_local_queues_are_the_shards_of_the_catalogue(layouts: tuple[StackLayout, StackLayout, Settings]) -> None:
+    _, reloaded, _ = layouts
+    [options] = [each for service in services(reloaded) for each in service.command if each.startswith("--queues=")]
+    queues = read_queues(options.removeprefix("--queues="))
+    assert {queue.name.rpartition("/")[2] for queue in queues} == set(reloaded.catalogue.shards)
+    assert {"flows", "flows-2", "slow-2"} < set(reloaded.catalogue.shards)
+
+
+def test_the_map_of_the_console_has_each_shard_between_those_that_fill_it_and_those_that_it_calls(
+    layouts: tuple[StackLayout, StackLayout, Settings],
+) -> None:
+    system = map_of(layouts[1].catalogue)
+    [calls] = {tuple(each["calls"]) for each in system["queues"] if each["name"].startswith("flows")}
+    assert calls == ("desk",)
+    assert len(system["queues"]) == 8
+    [desk] = [each for each in system["functions"] if each["name"] == "desk"]
+    assert desk["enqueues"] == ["flows", "flows-2"]
 
 
 def changed(before: StackLayout, after: StackLayout) -> set[str]:

@@ -84,6 +84,7 @@ def test_a_request_a_task_and_an_event_are_a_line_each(labels: dict[str, Any], p
 def test_a_sweeper_that_finds_nothing_and_the_stacks_own_look_are_not_shown() -> None:
     idle = {**HANDLED, "kind": "schedule", "function": "sweep", "status": 204}
     assert shown(idle, {**HANDLED, "message": "not handled", "kind": "http", "path": f"/{READY}"}) == ""
+    assert shown(idle, {**HANDLED, "message": "not handled", "kind": "http", "method": "HEAD", "path": "/"}) == ""
     assert "503" in shown({**idle, "status": 503})
 
 

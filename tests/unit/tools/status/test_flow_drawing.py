@@ -1,13 +1,15 @@
 """`signalbox flow`: a run of a flow in text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from signalbox import Function, flow, flows
 from signalbox.catalogue.reading import Catalogue, parse
+from signalbox.testing import Harness
 from signalbox_tools.status.flow_drawing import drawn
 from signalbox_tools.status.show_flow import NoRun, lines_of
 
@@ -107,3 +109,44 @@ def test_all_pages_of_the_log_are_read(catalogue: Catalogue) -> None:
 def test_a_flow_that_the_catalogue_does_not_have_is_named_with_those_it_has(catalogue: Catalogue, run: str) -> None:
     with pytest.raises(NoRun, match="Its flows: checkout"):
         list(lines_of(run, catalogue, lambda _: {}, NOW))
+
+
+def test_the_log_has_the_number_of_attempts_and_the_error_of_the_one_before() -> None:
+    entry = LOG[0] | {"attempt": 3, "last_error": "Busy: the bank is away"}
+    assert list(drawn(STATUS | {"progress": None}, [entry], NOW))[1] == (
+        '  2026-01-01 09:00:00            step shop.charge  "receipt"  (attempt 3, last error: Busy: the bank is away)'
+    )
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as harness:
+        yield harness
+
+
+def _dry() -> int:
+    raise RuntimeError("no soap")
+
+
+@pytest.mark.parametrize("command", ["step desk.wash", "run _dry"])
+def test_a_step_that_is_retried_is_drawn_with_its_starts_and_its_last_error(harness: Harness, command: str) -> None:
+    """As the queue retries the task of a step, and as the flow starts an inline step again."""
+    desk = Function("desk")
+
+    @desk.task
+    def wash() -> int:
+        raise RuntimeError("no soap")
+
+    @desk.flow
+    async def clean() -> int:
+        return await (flow.run(_dry) if command == "run _dry" else wash.call())
+
+    harness.add(desk)
+    clean.start("1")
+    harness.deliver_task(next(task for task in harness.queue.due()))
+    status = harness.get("desk/flows/clean/1").json
+    again = datetime.fromisoformat(status["waiting_for"][0]["next_at"])
+    assert list(drawn(status, [], harness.clock.now))[-1] == (
+        f"  waits: {command}, 1 start, last error: RuntimeError: no soap, again at {again:%H:%M:%S}"
+    )
+    assert flows("clean", "1").status().waiting_for[0]["starts"] == 1

@@ -1,0 +1,275 @@
+"""Large arguments and results of units, and of enqueued tasks, of a function in a project that stores payloads."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from signalbox import Function, Problem, Unit, batch, sub_batch
+from signalbox.adapters.cost_meter import Cost
+from signalbox.batches import sweep as batches_sweep
+from signalbox.batches.model.units import succeeded
+from signalbox.batches.service.units import complete_by_index
+from signalbox.core.limits import DECLARED
+from signalbox.core.problems import TooLarge
+from signalbox.payloads import sweep
+from signalbox.testing import Harness
+from tests.unit.cost_table import row_cost
+from tests.unit.operations_platform import OperationsPlatform
+
+LARGE = "x" * 200_000
+DAY_SECONDS = 24 * 3600
+
+
+@pytest.fixture
+def at() -> Iterator[Harness]:
+    harness = Harness()
+    harness.functions._catalogue = replace(harness.functions._catalogue, payloads=True)
+    with harness:
+        yield harness
+
+
+def keys(at: Harness) -> list[str]:
+    return sorted(at.payloads.contents)
+
+
+def painter(at: Harness) -> Function:
+    app = Function("painter")
+
+    @app.task
+    def paint(text: str, fail: bool = False) -> str:
+        if fail:
+            raise Problem("No.")
+        return text[::-1]
+
+    @app.task
+    def divide(text: str) -> Any:
+        return sub_batch(paint.call(text=f"{text}{part}") for part in range(2))
+
+    @app.task
+    def together(text: list[str], units: list[Unit]) -> list[str]:
+        return [f"{len(units)} {each}" for each in text]
+
+    app.paint, app.divide, app.together = paint, divide, together  # type: ignore[attr-defined]  # for the tests
+    at.add(app)
+    return app
+
+
+def results(id_: str) -> dict[int, Any]:
+    return {unit["index"]: unit.get("result", unit.get("error")) for unit in batch(id_).results()}
+
+
+def test_large_arguments_and_results_of_units_arrive_and_are_removed_with_the_batch(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=f"{LARGE}{number}") for number in range(3)] + [app.paint.call(text="ab")])
+    assert len(keys(at)) == 3
+    at.travel(5)
+    assert results("b") == {**{number: f"{number}{LARGE}" for number in range(3)}, 3: "ba"}
+    assert len(keys(at)) == 6
+    at.travel(40 * DAY_SECONDS)
+    for _ in range(2):
+        batches_sweep.sweep(at.ports)
+        sweep.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_a_repeat_with_the_same_large_units_changes_nothing(at: Harness) -> None:
+    app: Any = painter(at)
+    for _ in range(2):
+        batch("b").populate([app.paint.call(text=LARGE)])
+    at.travel(5)
+    assert batch("b").status()["succeeded"] == 1
+
+
+def test_lists_and_downloads_show_a_large_result_by_size_and_it_can_be_read(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=LARGE)])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    named = unit["result"]["$payload"]
+    assert named["bytes"] == 200_002
+    found = at.call("batches", f"/b/units/0/payloads/{named['sha256']}")
+    assert (found.status_code, found.json["value"]) == (200, LARGE)  # type: ignore[index]  # an object
+    assert at.call("batches", f"/b/units/0/payloads/{'0' * 64}").status_code == 404
+    line = json.loads(at.call("batches", "/b/results").get_data(as_text=True))
+    assert line["result"] == unit["result"]
+
+
+def test_units_in_groups_receive_and_return_large_values(at: Harness) -> None:
+    app: Any = painter(at)
+    calls = [app.paint.call(text=f"{LARGE}{number}", fail=number == 2) for number in range(5)]
+    batch("b").populate(calls, per_task=3)
+    at.travel(5)
+    assert results("b") == {number: "No." if number == 2 else f"{number}{LARGE}" for number in range(5)}
+
+
+def test_one_call_for_several_units_receives_their_large_values(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.together.call(text=[f"{LARGE}{number}"]) for number in range(4)], per_task=2)
+    at.travel(5)
+    assert results("b") == {number: f"2 {LARGE}{number}" for number in range(4)}
+
+
+def test_a_retry_of_a_unit_has_its_large_arguments(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=LARGE, fail=True)])
+    at.travel(5)
+    assert results("b") == {0: "No."}
+    at.call("batches", "/b/retry", method="POST", json={"payload": {"fail": False}})
+    at.travel(5)
+    assert results("b") == {0: LARGE}
+
+
+def test_units_under_permits_and_in_chains_keep_their_large_arguments(at: Harness) -> None:
+    from signalbox import semaphore
+
+    app: Any = painter(at)
+    semaphore("s").ensure(permits=1)
+    batch("b").populate([app.paint.call(text=f"{LARGE}{number}") for number in range(3)], semaphore="s")
+    batch("c").populate([app.paint.call(text=f"{LARGE}{number}") for number in range(3)], concurrency=1)
+    at.travel(30)
+    for id_ in ("b", "c"):
+        assert results(id_) == {number: f"{number}{LARGE}" for number in range(3)}
+
+
+def test_a_sub_batch_has_its_own_payloads(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.divide.call(text=LARGE)])
+    at.travel(10)
+    [child] = [result["batch"] for result in results("b").values()]
+    assert results(child) == {number: f"{number}{LARGE}" for number in range(2)}
+    assert len({key.split("/")[1] for key in keys(at)}) == 2
+
+
+def test_a_unit_that_looks_like_the_name_of_a_payload_arrives_as_it_is(at: Harness) -> None:
+    app, value = Function("painter"), {"$payload": [1, "hash", "key"]}
+
+    @app.task
+    def echo(value: dict[str, Any], text: str = "") -> dict[str, Any]:
+        return value
+
+    at.add(app)
+    batch("b").populate([echo.call(value=value), echo.call(value=value, text=LARGE)])
+    batch("c").populate([echo.call(value=value)])
+    at.travel(5)
+    assert (results("b"), results("c")) == ({0: value, 1: value}, {0: value})
+
+
+def test_a_unit_that_is_completed_from_outside_can_have_a_large_result(at: Harness) -> None:
+    at.call("batches", "/", method="POST", json={"id": "b", "units": [LARGE, 1], "sealed": True})
+    for index, value in enumerate((LARGE, LARGE + "y")):
+        assert at.call("batch_complete", f"/b/{index}", method="POST", json={"result": value}).status_code == 200
+    assert results("b") == {0: LARGE, 1: LARGE + "y"}
+
+
+def test_without_the_setting_a_large_unit_is_refused_and_the_refusal_names_it(at: Harness) -> None:
+    app: Any = painter(at)
+    with mock.patch.dict(DECLARED, {"payloads": "off"}):
+        with pytest.raises(TooLarge, match="payloads: true"):
+            app.paint.call(text=LARGE)
+        batch("b").populate([app.together.call(text=["x"])])
+    assert keys(at) == []
+
+
+# --- enqueued tasks ---
+
+
+def told(at: Harness) -> tuple[Any, list[str]]:
+    app, seen = Function("teller"), list[str]()
+
+    @app.task
+    def tell(text: str, fail: bool = False) -> None:
+        seen.append(text)
+        if fail:
+            raise Problem("No.")
+
+    @app.task
+    def pass_on(text: str) -> None:
+        tell.call(text=text).enqueue()
+
+    at.add(app)
+    app.tell, app.pass_on = tell, pass_on  # type: ignore[attr-defined]  # for the tests
+    return app, seen
+
+
+def test_a_task_that_is_enqueued_with_a_large_argument_receives_it(at: Harness) -> None:
+    app, seen = told(at)
+    app.tell.call(text=LARGE).enqueue()
+    app.tell.call(text=LARGE + "id").enqueue(id="i")
+    app.tell.call(text=LARGE + "id").enqueue(id="i")
+    app.pass_on.call(text=LARGE + "task").enqueue(delay_seconds=60)
+    at.travel(100)
+    assert sorted(map(len, seen)) == [200_000, 200_002, 200_004]
+    assert {key.split("/")[0] for key in keys(at)} == {"tasks"}
+    at.travel(140 * DAY_SECONDS)
+    sweep.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_a_failure_shows_a_large_argument_by_size_and_its_retry_receives_it(at: Harness) -> None:
+    app, seen = told(at)
+    app.tell.call(text=LARGE, fail=True).enqueue()
+    at.travel(5)
+    [failure] = at.call("failures", "/").json["failures"]  # type: ignore[index]  # an object
+    assert failure["payload"]["text"]["$payload"]["bytes"] == 200_002
+    at.call("failures", f"/{failure['id']}/retry", method="POST")
+    at.travel(5)
+    assert seen == [LARGE, LARGE]
+
+
+def test_a_large_call_that_continues_something_is_refused(at: Harness) -> None:
+    app, _ = told(at)
+    with pytest.raises(TooLarge):
+        batch("b").populate([app.tell.call(text="x")], on_complete=app.tell.call(text=LARGE))
+
+
+# --- costs ---
+
+cost_of = OperationsPlatform.cost_of
+
+
+def added(work: Any) -> Cost:
+    large, small = work(LARGE), work("x")
+    names = ("round_trips", "reads", "writes", "deletes", "tasks")
+    return Cost(**{name: getattr(large, name) - getattr(small, name) for name in names})
+
+
+def test_what_large_units_and_tasks_cost(at: Harness) -> None:
+    app: Any = painter(at)
+    teller, _ = told(at)
+
+    def populated(text: str) -> Cost:
+        return cost_of(lambda: batch(f"b{len(text)}").populate([app.paint.call(text=text)]))
+
+    def enqueued(text: str) -> Cost:
+        return cost_of(lambda: teller.tell.call(text=text).enqueue())
+
+    assert added(populated) == row_cost("payloads", "unit", n=1)
+    assert added(enqueued) == row_cost("payloads", "enqueue")
+
+
+def test_what_large_results_and_removals_cost(at: Harness) -> None:
+    def created(id_: str) -> None:
+        at.call("batches", "/", method="POST", json={"id": id_, "units": [1], "sealed": True})
+
+    def completed(text: str) -> Cost:
+        created(f"c{len(text)}")
+        return cost_of(lambda: complete_by_index(at.ports, f"c{len(text)}", 0, succeeded(text)))
+
+    def removed(setting: str) -> Cost:
+        created(setting)
+        at.call("batch_complete", f"/{setting}/0", method="POST", json={"result": 1})
+        at.travel(40 * DAY_SECONDS)
+        with mock.patch.dict(DECLARED, {"payloads": setting}):
+            return cost_of(lambda: batches_sweep.sweep(at.ports))
+
+    assert added(completed) == row_cost("payloads", "unit_result")
+    at.travel(40 * DAY_SECONDS)
+    batches_sweep.sweep(at.ports)
+    names = ("round_trips", "reads", "writes", "deletes", "tasks")
+    more, less = removed("on"), removed("off")
+    difference = Cost(**{name: getattr(more, name) - getattr(less, name) for name in names})
+    assert difference == row_cost("payloads", "batch_removal")
