@@ -131,7 +131,9 @@ class Deployment:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.shards]
+        there = self.target.own_queues(project_facts.queues(self.target, self.run) or ())
+        own = {*map(self.target.service, self.target.catalogue.shards), *there}
+        emptied = [self._emptied(queue) for queue in sorted(own)]
         for other in databases_below(self.target):
             self.say(
                 f"The database {other.of_database} has a separate deployment: signalbox destroy -e {other.environment}"

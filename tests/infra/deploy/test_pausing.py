@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +137,9 @@ def queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     told: list[str] = []
 
     class Client:
+        def list_queues(self, parent: str) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name=f"{parent}/queues/{name}") for name in (*load().queues, "tasks-2", "another")]
+
         def __getattr__(self, method: str) -> Callable[..., None]:
             return lambda name: told.append(f"{method} {name.rpartition('/')[2]}")
 
@@ -155,8 +159,9 @@ def test_the_command_pauses_what_it_names_or_all_of_the_local_stack(
     assert not (tmp_path / "sweep.schedule-paused").exists()
     assert main(["resume"]) == 0
     assert list(tmp_path.iterdir()) == []
+    shards = (*load().queues, "tasks-2")  # the catalogue had two shards of it when a task was enqueued
     assert queues == [
-        *("pause_queue links", *(f"pause_queue {name}" for name in load().queues)),
-        *(f"resume_queue {name}" for name in load().queues),
+        *("pause_queue links", *(f"pause_queue {name}" for name in shards)),
+        *(f"resume_queue {name}" for name in shards),
     ]
     assert "Paused 1 schedule and 1 queue of the local stack.\n" in capsys.readouterr().out

@@ -268,9 +268,9 @@ def stable_names(subject: object) -> Mapping[Any, str]:
     return {}
 
 
-def of_unit(unit: PlacedUnit, group: OfGroup | None = None) -> OfUnit:
+def of_unit(unit: PlacedUnit, group: OfGroup) -> OfUnit:
     """Return the context of one unit of a group."""
-    record = unit.to_record() | ({NAMED: True} if group and is_named(group) else {})
+    record = unit.to_record() | ({NAMED: True} if is_named(group) else {})
     return OfUnit({"unit": record}, unit, record=record)
 
 

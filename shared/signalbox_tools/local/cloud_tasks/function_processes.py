@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
+
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError, not_stored
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, Task, set_seconds
 from signalbox_tools.local.cloud_tasks.queue_rules import retry_after_seconds
@@ -164,10 +166,11 @@ class _Connection(asyncio.Protocol):
             self._leaving = True
         else:
             status, retry_after = value
-            assert self._delivery, "a response to a task"
-            delivery, self._delivery = self._delivery, None
+            if self._delivery is None:
+                raise BadFrame("a response without a task")
             seconds = retry_after_seconds(retry_after, time.time()) if retry_after else 0.0
-            _resolve(delivery, DispatchResult(int(status), f"HTTP status code {status}", seconds))
+            _resolve(self._delivery, DispatchResult(int(status), f"HTTP status code {status}", seconds))
+            self._delivery = None
         if self._delivery is None:
             if self._leaving:
                 self._left()
@@ -190,6 +193,9 @@ class _Connection(asyncio.Protocol):
         except sqlite3.Error as error:
             log.error("storage failed", exc_info=error)
             answer = (number, not_stored().code.value[0], not_stored().message)
+        except Exception as error:  # as over gRPC: the caller would wait for its time-out
+            log.exception("task not created")
+            answer = (number, grpc.StatusCode.UNKNOWN.value[0], str(error))
         if self._is_open:
             self._transport.write(frame(answer))
 

@@ -114,8 +114,9 @@ class TaskThreads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
-        hello = frame({"process": os.getpid()})
-        while not self._leaving.is_set():
+        process = os.getpid()
+        hello = frame({"process": process})
+        while not self._leaving.is_set() and os.getpid() == process:  # a fork of a function's is not served
             try:
                 channel = Channel(self._address, None)
             except OSError:
@@ -161,7 +162,10 @@ def _send(channel: Channel, sent: bytes) -> None:
 
 
 def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -> "WSGIEnvironment":
-    """Return the WSGI environment of a task, as a server makes it of a request over HTTP."""
+    """Return the WSGI environment of a task, as gunicorn makes it of a request over HTTP.
+
+    A header whose name has an underscore is dropped: it would be taken for the one with a hyphen.
+    """
     place = urlsplit(url)
     target = f"{place.path}?{place.query}" if place.query else place.path
     environ: WSGIEnvironment = {
@@ -177,6 +181,8 @@ def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -
         "REMOTE_ADDR": "127.0.0.1",
         "CONTENT_LENGTH": str(len(body)),
         "HTTP_HOST": place.netloc,
+        "HTTP_ACCEPT": "*/*",
+        "HTTP_ACCEPT_ENCODING": "gzip, deflate",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": place.scheme,
         "wsgi.input": io.BytesIO(body),
@@ -187,6 +193,7 @@ def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -
         "wsgi.input_terminated": True,
     }
     for name, value in headers.items():
-        key = name.upper().replace("-", "_")
-        environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
+        if "_" not in name:
+            key = name.upper().replace("-", "_")
+            environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value.strip(" \t").encode().decode("latin-1")
     return environ
