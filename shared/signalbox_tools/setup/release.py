@@ -90,6 +90,8 @@ def release(version: str, *, dry: bool, tests: str = "") -> None:
     `tests` are arguments of pytest, for a rehearsal with fewer of them.
     """
     checked(version, _output("git", "tag", "--list").split())
+    if tests and not dry:
+        raise NotReleased("A release passes all tests: leave ARGS out, or rehearse with DRY=1.")
     _check_clone()
     clone = ROOT / ".local" / "release"
     shutil.rmtree(clone, ignore_errors=True)

@@ -122,13 +122,9 @@ def test_the_command_refuses_a_name_that_the_catalogue_lacks(
     assert changes(script) == []
 
 
-def test_a_queue_of_the_local_stack_is_paused_with_all_its_shards(
-    queues: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sharded = {"SIGNALBOX_QUEUE_SHARDS": '{"links": 2}'}
-    monkeypatch.setattr(RunningStack, "of", lambda _: RunningStack(str(tmp_path), 1, "", "", "", "", sharded))
-    assert main(["pause", "--queue", "links"]) == 0
-    assert queues == ["pause_queue links", "pause_queue links-2"]
+def test_a_queue_of_the_local_stack_is_paused_with_all_shards_that_the_stack_has(queues: list[str]) -> None:
+    assert main(["pause", "--queue", "tasks"]) == 0
+    assert queues == ["pause_queue tasks", "pause_queue tasks-2"]
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_a_call_that_is_used_is_no_warning(harness: Harness) -> None:
     batch("b").populate(mail.call(to=name) for name in ("ann", "bob"))
     kept.append(mail.call(to="ann"))
     kept.extend(map(mail.call, ("ann", "bob")))
-    [kept.append(mail.call(to=name)) for name in ("ann", "bob")]  # type: ignore[func-returns-value]
+    kept += [mail.call(to=name) for name in ("ann", "bob")]
     last = mail.call(to="ann").after(5)
     assert (len(kept), last.delay_seconds) == (5, 5)
     harness.run()

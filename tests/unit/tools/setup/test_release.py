@@ -148,6 +148,14 @@ def test_a_release_without_an_author_is_refused_before_its_tests(
     assert "make" not in capfd.readouterr().out
 
 
+def test_only_a_rehearsal_leaves_tests_out(clone: Path) -> None:
+    with pytest.raises(NotReleased, match="passes all tests"):
+        release.release("0.2.0", dry=False, tests="-k word")
+    release.release("0.2.0", dry=True, tests="-k word")
+    assert git(clone, "log", "-1", "--format=%s") == "first"
+    assert not (clone / "dist").exists()
+
+
 def test_files_that_tests_have_changed_are_in_no_package(clone: Path) -> None:
     run = release._run
     assert isinstance(run, Commands)
