@@ -116,7 +116,7 @@ class TaskThreads:
     def _run(self) -> None:
         process = os.getpid()
         hello = frame({"process": process})
-        while not self._leaving.is_set() and os.getpid() == process:  # a fork of a function's is not served
+        while not self._leaving.is_set() and os.getpid() == process:  # a process that a function forks serves no tasks
             try:
                 channel = Channel(self._address, None)
             except OSError:
