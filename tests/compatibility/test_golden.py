@@ -43,7 +43,7 @@ from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
 from signalbox.standings.model import aggregates, declarations, yokes
 from signalbox.standings.tasks import run_task as run_standings_task
-from signalbox.tasks.model.contexts import context_of, parsed
+from signalbox.tasks.model.contexts import context_of, is_named, parsed
 from signalbox.tasks.model.failures import Failure
 from signalbox.testing.simulated_cloud import Platform
 from signalbox.transforms.model import transform_from_record, transform_to_record
@@ -233,6 +233,7 @@ CONTEXTS: Mapping[str, Callable[[Any], object]] = {
     "format": int,
     "group": Group.from_record,
     "lease": lambda value: context_of({"lease": value}),
+    "named": lambda value: is_named(context_of({"named": value})),
     "outcome": CallOutcome.from_json,
     "reason": str,
     "section": Grant.from_context,

@@ -337,6 +337,7 @@ def test_a_file_that_is_cut_or_lacks_a_record_is_refused(databases: Databases, t
         ({"format": 2}, r"a newer release wrote this file \(format 2; this release reads 1\)"),
         ({"read_time": "9000-01-01T00:00:00Z"}, "in the future"),
         ({"read_time": "soon"}, "not the beginning of an export"),
+        ({"format": float("inf")}, "not the beginning of an export"),
         ({"export": None, "format": None}, "not the beginning of an export"),
     ],
 )

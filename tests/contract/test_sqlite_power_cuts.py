@@ -4,6 +4,7 @@ With ``NORMAL``, commits write to the log only, and a checkpoint flushes the log
 lose the writes to the log since the last checkpoint. They are lost here in a copy of the files.
 """
 
+import asyncio
 import random
 import shutil
 import sqlite3
@@ -18,6 +19,8 @@ from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Must, Put, Query
 from signalbox.core.records.queries import Condition
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Task, new_progress
+from signalbox_tools.local.cloud_tasks.sqlite_storage import StoreFile, TaskStorage
 
 SECTOR = 512
 COMMITS = 60
@@ -70,6 +73,38 @@ def test_after_a_power_cut_the_file_has_the_first_commits_whole(running: Path, t
         assert store.count(of_pairs()) == len(log.after(0)) == 2 * commits
         last = store.read("head/one")[0].update_time
         assert last is None or store.commit([Put("head/one", {"n": 0})]).commit_time > last
+
+
+@pytest.mark.parametrize("level", ["NORMAL", "FULL"])
+def test_after_a_power_cut_the_documents_lack_no_task_that_they_had_enqueued(
+    tmp_path: Path, level: Synchronous
+) -> None:
+    """The queues of a stack are in the file of its documents: one log has the commits of both, in their order."""
+    file = tmp_path / "store.sqlite"
+
+    async def run() -> None:
+        storage = TaskStorage(StoreFile(file, level))
+        with closing(SqliteStore(file)) as store, closing(EventLog(file)) as log:
+            for n in range(COMMITS):
+                if n == FLUSHED:
+                    log.checkpoint()
+                task = Task(name=f"q/tasks/{n}")
+                await storage.add_task("q", True, task, new_progress(task))
+                store.commit([Put("head/one", {"n": n + 1})])
+            for seed in range(12):
+                (folder := tmp_path / str(seed)).mkdir()
+                await check(cut(file, folder, random.Random(seed)))
+        await storage.close()
+
+    async def check(file: Path) -> None:
+        storage = TaskStorage(StoreFile(file, level))
+        tasks = len([*storage.tasks()])
+        await storage.close()
+        with closing(SqliteStore(file)) as store:
+            documents = (store.read("head/one")[0].data or {"n": 0})["n"]
+        assert FLUSHED <= documents <= tasks <= documents + 1
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(("level", "number"), [("NORMAL", 1), ("FULL", 2)])

@@ -55,7 +55,7 @@ SERVICES = {
     "Function, documents": "batches critical_sections documents history payloads rates semaphores tasks",
     "Function, objects": "batches critical_sections mailboxes objects payloads rates semaphores tasks",
     "Function, flows": "batches critical_sections flows mailboxes payloads rates semaphores tasks",
-    "yokes": "standings tasks",
+    "yokes": "payloads standings tasks",
 }
 
 
@@ -65,14 +65,14 @@ def test_only_the_services_of_what_is_imported_are_loaded() -> None:
     assert dict(zip(SERVICES, ran.stdout.splitlines(), strict=True)) == SERVICES
 
 
-def test_the_function_that_enqueues_tasks_loads_no_subject_but_tasks() -> None:
+def test_the_function_that_enqueues_tasks_loads_no_subject_but_tasks_and_their_payloads() -> None:
     """Most instances start for it, and failures, with semaphores and sections, are another function's."""
     program = (
         "import sys, signalbox.tasks.http.enqueues\n"
         "print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('signalbox.')}))"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["adapters", "core", "tasks"]
+    assert ran.stdout.split() == ["adapters", "core", "payloads", "tasks"]
 
 
 @pytest.mark.parametrize("package", [signalbox, signalbox.testing])

@@ -81,7 +81,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     `target` is a path or ``gs://BUCKET/NAME`` and ends in ``.ndjson`` or ``.jsonl``, and ``.gz`` to compress it. A file
     that is replaced keeps its permissions, and a symbolic link still names its file. Raises `BadRows` for a row that
     `read_rows` would not read as it was given: NaN, a name that is not a text, more than 1 MiB. Cloud Storage needs the
-    role roles/storage.objectUser.
+    role roles/storage.objectUser on the bucket.
     """
     runtime.check_permitted()
     name = str(target)

@@ -91,7 +91,7 @@ def load() -> None:
     try:
         if _ports is None and settings().firestore_emulator != SQLITE:
             from signalbox.adapters import cloud_tasks_types  # noqa: F401  imported for its time, not for its names
-            from signalbox.adapters.firestore import store  # noqa: F401
+            from signalbox.adapters.firestore import store  # noqa: F401  likewise
     finally:
         gc.freeze()
         if was_enabled:

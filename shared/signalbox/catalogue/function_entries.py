@@ -47,9 +47,15 @@ SECRET = re.compile(r"[A-Za-z0-9_-]{1,255}(:([1-9][0-9]*|latest))?")
 ROLE = re.compile(r"roles/[A-Za-z0-9.]+")
 BROAD_ROLE = re.compile(
     r"roles/(owner|editor|viewer|browser|writer|reader|admin|iam\..*|resourcemanager\..*|orgpolicy\..*|billing\..*"
-    r"|[A-Za-z0-9.]*[aA]dmin|datastore\..*|cloudtasks\..*|secretmanager\..*|run\..*|cloudfunctions\..*)"
+    r"|[A-Za-z0-9.]*([aA]dmin(\..*)?|[sS]erviceAgent)|datastore\..*|cloudtasks\..*|secretmanager\..*|run\..*"
+    r"|cloudfunctions\..*|cloudbuild\..*|cloudscheduler\..*|deploymentmanager\..*|eventarc\..*|pubsub\.editor"
+    r"|storage\.(objectUser|legacy.*))"
 )
-"""Roles that can change the project, its permissions or the deployment, and roles that the kit itself grants."""
+"""Roles that can change the project, its permissions or the deployment, and roles that the kit itself grants.
+
+A role counts in the whole project: an account that may replace objects could replace the code of functions, and
+Terraform's state.
+"""
 
 BUCKET_OF_THE_KIT = re.compile(
     r"(.*-)?signalbox-(exports|payloads|sources|state)|gcf-.*|.*[_.]cloudbuild|run-sources-.*"
@@ -207,8 +213,8 @@ class Function:
             refuse(not ROLE.fullmatch(role), f"roles names {role!r}; write a predefined role: roles/aiplatform.user")
             refuse(
                 bool(BROAD_ROLE.fullmatch(role)),
-                f"roles names {role}, which can change the project or its permissions: name a narrower role, or "
-                "grant it by hand",
+                f"roles names {role}, which can change the project, its permissions or all its buckets: name a "
+                "narrower role, or grant it by hand",
             )
 
     def _archives_are_buckets(self) -> None:

@@ -70,7 +70,7 @@ def value_of(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | No
         if payload.sha256 == sha256:
             with opening_those_of(ports, owner):
                 return opened(payload.to_json())
-    raise NoPayload("There is no large value with this hash: it has been replaced, or never was here.", field="sha256")
+    raise NoPayload("There is no large value with this hash: it has been replaced, or never existed.", field="sha256")
 
 
 def opening_those_of(ports: Ports, owner: Place | None = None) -> AbstractContextManager[Any]:

@@ -131,7 +131,9 @@ class Deployment:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        emptied = [self._emptied(self.target.service(queue)) for queue in self.target.catalogue.shards]
+        there = self.target.own_queues(project_facts.queues(self.target, self.run) or ())
+        own = {*map(self.target.service, self.target.catalogue.shards), *there}
+        emptied = [self._emptied(queue) for queue in sorted(own)]
         for other in databases_below(self.target):
             self.say(
                 f"The database {other.of_database} has a separate deployment: signalbox destroy -e {other.environment}"
@@ -279,7 +281,7 @@ class Deployment:
         called = min(for_people, key=catalogue.is_of_the_kit, default=None)
         if called is None:
             return ""
-        token = "" if called.open_to_all else AS_THE_PERSON  # an open function's code would receive it whole
+        token = "" if called.open_to_all else AS_THE_PERSON  # an open function's code would receive its signature
         return FIRST_CALL.format(name=called.name, base_url=site.base_url, segment=called.segment, token=token)
 
     def _preparation(self) -> Preparation:

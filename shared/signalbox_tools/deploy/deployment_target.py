@@ -10,7 +10,7 @@ compare them with the project, or as the addresses that a command calls. `tests/
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from signalbox.catalogue.project import KIT, SETTINGS, Project
 from signalbox.catalogue.reading import Catalogue, CatalogueError, Trigger, database_in, databases_of, load, url_segment
+from signalbox.core.kit_names import queue_of
 from signalbox_tools.deploy.programs import CommandFailed
 from signalbox_tools.function_deployments import is_example
 
@@ -182,6 +183,14 @@ class Target:
     def service(self, function: str) -> str:
         """Name a function, a queue or a schedule as it is named in the cloud."""
         return f"{self.name_prefix}{url_segment(function)}"
+
+    def own_queues(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the queues of this environment among those of a region, each with its name without the prefix.
+
+        Shards that the catalogue no longer has are among them: they stay, with their tasks.
+        """
+        own = {self.service(queue): queue for queue in self.catalogue.queues}
+        return {each: own[queue] + each.removeprefix(queue) for each in names if (queue := queue_of(each)) in own}
 
 
 def read(project: str, environment: str, region: str = "", root: Path | None = None) -> Target:

@@ -184,15 +184,16 @@ def _removed_parts(plan: Plan) -> frozenset[str]:
 def _questions(target: Target, plan: Plan, run: Run) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Iterate over queues with the reason to ask for their tasks, and the command that lists these tasks."""
     gone = _by_region(plan, FUNCTION)
-    lost = _by_region(plan, QUEUE, left=_shards_left(plan))
+    given_up, lost = _by_region(plan, QUEUE), _by_region(plan, QUEUE, left=_shards_left(plan))
     accounts = sorted(each["email"] for name, each in plan.lost_values.items() if QUEUE_ACCOUNT.fullmatch(name))
     for region in sorted(gone.keys() | lost.keys() | ({target.region} if accounts else set())):
-        services, queues = sorted(gone.get(region, ())), lost.get(region, set())
-        own = {*map(target.service, target.catalogue.shards), *queues}
+        services, lost_here = sorted(gone.get(region, ())), set(map(queue_of, lost.get(region, ())))
         found = project_facts.queues(target, run, region)
-        for queue in sorted(own if found is None else found & own):  # a queue that is not read has a warning
+        if found is None:  # a queue that is not read has a warning
+            found = frozenset(map(target.service, target.catalogue.shards)) | given_up.get(region, set())
+        for queue in sorted({*target.own_queues(found), *(each for each in found if queue_of(each) in lost_here)}):
             where = (f"--queue={queue}", f"--location={region}", f"--project={target.project}")
-            if queue in queues:
+            if queue_of(queue) in lost_here:
                 yield queue, "at all", ("gcloud", "tasks", "list", *where)
                 continue
             # Without the quotes, gcloud takes the parentheses as its own, and selects nothing.

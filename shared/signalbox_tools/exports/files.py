@@ -111,7 +111,7 @@ class ExportFile:
         try:
             kept = Header(str(first["export"]), time_of(first["read_time"]), str(first["source"]))
             form = int(first["format"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise BadFile("Line 1 is not the beginning of an export by `signalbox data export`.") from error
         if form > FORMAT:
             raise BadFile(f"Line 1: a newer release wrote this file (format {form}; this release reads {FORMAT}).")

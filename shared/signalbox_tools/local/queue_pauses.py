@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from signalbox.adapters.settings import Settings, from_environment
-from signalbox.core.kit_names import shard_names
+from signalbox.core.kit_names import queue_of
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.scheduler import PAUSED_FILE
 
@@ -25,22 +25,25 @@ def pause(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) 
         _file(stack, schedule).touch()
     settings = from_environment(stack.environment)
     client = queues_client(settings)
-    for shard in _shards(settings, queues):
-        client.pause_queue(name=queue_path(settings, shard))
+    for shard in _shards(client, settings, queues):
+        client.pause_queue(name=shard)
 
 
 def resume(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
     """Resume queues, then schedules."""
     settings = from_environment(stack.environment)
     client = queues_client(settings)
-    for shard in _shards(settings, queues):
-        client.resume_queue(name=queue_path(settings, shard))
+    for shard in _shards(client, settings, queues):
+        client.resume_queue(name=shard)
     for schedule in schedules:
         _file(stack, schedule).unlink(missing_ok=True)
 
 
-def _shards(settings: Settings, queues: Iterable[str]) -> list[str]:
-    return [shard for queue in queues for shard in shard_names(queue, settings.queue_shards.get(queue, 1))]
+def _shards(client: "CloudTasksClient", settings: Settings, queues: Iterable[str]) -> list[str]:
+    """Return the shards that the stack has: the catalogue may have had another number of them when it started."""
+    own = {queue_path(settings, queue) for queue in queues}
+    parent = f"projects/{settings.project}/locations/{settings.location}"
+    return [each.name for each in client.list_queues(parent=parent) if queue_of(each.name) in own]
 
 
 def _file(stack: RunningStack, schedule: str) -> Path:

@@ -12,10 +12,12 @@ A connection to a function has one task at a time, so a connection that ends is 
 """
 
 import json
+import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
+from weakref import WeakSet
 
 VARIABLE = "SIGNALBOX_TASK_CHANNEL"
 """The address of the local Cloud Tasks' channel, ``HOST:PORT``, in the environment of the functions."""
@@ -67,11 +69,15 @@ class FrameReader:
 
 
 class Channel:
-    """A connection of the functions to the queue, for one thread at a time."""
+    """A connection of the functions to the queue, for one thread at a time.
+
+    A forked process closes its copies: the connection of a process that ended would stay open, and receive tasks.
+    """
 
     def __init__(self, address: str, seconds_max: float | None) -> None:
         host, _, port = address.partition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=10)
+        _opened.add(self)
         self._socket.settimeout(seconds_max)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader()
@@ -97,8 +103,26 @@ class Channel:
             raise ConnectionError("the local Cloud Tasks has closed the connection")
         return received[0]
 
+    def ended(self) -> bool:
+        """Return whether the other side has closed the connection."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+
     def close(self) -> None:
         self._socket.close()
+
+
+_opened: "WeakSet[Channel]" = WeakSet()
+
+
+def _close_copies() -> None:
+    for channel in list(_opened):
+        channel.close()
+
+
+os.register_at_fork(after_in_child=_close_copies)
 
 
 def task_frame(method: str, url: str, headers: Mapping[str, str], body: bytes) -> bytes:

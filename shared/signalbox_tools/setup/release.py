@@ -33,7 +33,9 @@ NAMES_IT: Mapping[str, str] = {
 """The files that name the version, and a pattern of what is before it. Generated files follow from them."""
 
 BRANCH = "main"
-FORM = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
+NUMBER = "(0|[1-9][0-9]*)"
+FORM = re.compile(rf"{NUMBER}\.{NUMBER}\.{NUMBER}")
+PACKAGES = ("signalbox-*.whl", "signalbox-*.tar.gz")
 
 
 class NotReleased(Exception):
@@ -53,7 +55,7 @@ def dated(changelog: str, version: str, day: date) -> str:
     before, found, after = changelog.partition(f"{UNRELEASED}\n")
     if not found:
         raise NotReleased(f"{CHANGELOG} has no line {UNRELEASED!r}.")
-    if not after.split("\n## ")[0].strip():
+    if not f"\n{after}".split("\n## ")[0].strip():
         raise NotReleased(f"{CHANGELOG} has nothing below {UNRELEASED!r}: write what the release brings.")
     return f"{before}{UNRELEASED}\n\n## [{version}] - {day.isoformat()}\n{after}"
 
@@ -88,10 +90,12 @@ def release(version: str, *, dry: bool, tests: str = "") -> None:
     `tests` are arguments of pytest, for a rehearsal with fewer of them.
     """
     checked(version, _output("git", "tag", "--list").split())
+    if tests and not dry:
+        raise NotReleased("A release passes all tests: leave ARGS out, or rehearse with DRY=1.")
     _check_clone()
     clone = ROOT / ".local" / "release"
     shutil.rmtree(clone, ignore_errors=True)
-    _run(ROOT, "git", "clone", "--quiet", str(ROOT), str(clone))
+    _run(ROOT, "git", "clone", "--quiet", *_identity(), str(ROOT), str(clone))
     prepare(clone, version, datetime.now(UTC).date())
     _run(clone, "make", "setup")
     python = str(clone / ".venv" / "bin" / "python")
@@ -102,6 +106,8 @@ def release(version: str, *, dry: bool, tests: str = "") -> None:
     _run(clone, "make", "check")
     _run(clone, "make", "test", f"ARGS={tests}")
     _run(clone, "git", "commit", "--quiet", f"--message=Release {version}")
+    if changed := _output("git", "status", "--porcelain", folder=clone):
+        raise NotReleased(f"The tests have changed files, which the packages would contain:\n{changed}")
     _run(clone, python, "-m", "uv", "build", "--quiet", "--out-dir=dist")
     _run(clone, "make", "sbom")
     _try(clone, version)
@@ -112,6 +118,8 @@ def release(version: str, *, dry: bool, tests: str = "") -> None:
         _say(f"A rehearsal: the commit and the packages are in {clone.relative_to(ROOT)}, and nothing else is changed.")
         return
     _run(ROOT, "git", "pull", "--quiet", "--ff-only", str(clone), BRANCH)
+    for old in [path for pattern in PACKAGES for path in (ROOT / "dist").glob(pattern)]:
+        old.unlink()  # `uv publish` takes all that it finds
     shutil.copytree(clone / "dist", ROOT / "dist", dirs_exist_ok=True)
     _say(f"Next, a person:\n  git tag --sign v{version} --message='Signalbox {version}'")
     _say(f"  git push origin {BRANCH} v{version}")
@@ -122,6 +130,16 @@ def _check_clone() -> None:
         raise NotReleased("The clone has changes that are not committed: commit or stash them.")
     if (branch := _output("git", "branch", "--show-current").strip()) != BRANCH:
         raise NotReleased(f"A release is made of {BRANCH}, and this is {branch or 'no branch'}: git switch {BRANCH}")
+
+
+def _identity() -> list[str]:
+    """Return options of `git clone` with the author of this clone, whose settings another clone does not have.
+
+    Raises `NotReleased` if git knows none: the commit would fail, an hour later.
+    """
+    _run(ROOT, "git", "var", "GIT_COMMITTER_IDENT")
+    name, _, rest = _output("git", "var", "GIT_COMMITTER_IDENT").partition(" <")
+    return [f"--config=user.name={name}", f"--config=user.email={rest.partition('>')[0]}"]
 
 
 def _try(clone: Path, version: str) -> None:
@@ -149,8 +167,8 @@ def _run(folder: Path, *command: str) -> None:
         raise NotReleased(f"{' '.join(command)} has failed; the lines above say why.")
 
 
-def _output(*command: str, folder: Path = ROOT) -> str:
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout  # noqa: S603 (likewise)
+def _output(*command: str, folder: Path | None = None) -> str:
+    return subprocess.run(command, cwd=folder or ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S603 (likewise)
 
 
 def _say(text: str) -> None:

@@ -69,7 +69,7 @@ class CloudSource:
     def queues(self) -> Sequence[Queue]:
         listed = self._json("tasks", "queues", "list", self._location)
         states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "?")) for each in listed}
-        return [self._queue(name, states[name]) for name in sorted(states.keys() & self._names("shards"))]
+        return [self._queue(name, states[name]) for name in sorted(self._target.own_queues(states))]
 
     def _queue(self, name: str, state: str) -> Queue:
         waiting = len(self._json("tasks", "list", f"--queue={name}", self._location, f"--limit={TASKS_MAX}"))
@@ -77,12 +77,12 @@ class CloudSource:
 
     def queues_now(self) -> Sequence[QueueNow]:
         """Return the queues with their statistics, in one request: Google estimates the number of tasks."""
-        names = {self._target.service(name): name for name in self._catalogue.shards}
         tasks = f"https://cloudtasks.googleapis.com/v2beta3/projects/{self._target.project}"
         url = f"{tasks}/locations/{self._target.region}/queues"
         listed = list(self._pages(url, [("readMask", "name,state,stats")], "queues"))
-        found = {names[id_]: each for each in listed if (id_ := str(each["name"]).rpartition("/")[2]) in names}
-        return [_queue_now(name, found[name]) for name in sorted(found)]
+        found = {str(each["name"]).rpartition("/")[2]: each for each in listed}
+        names = self._target.own_queues(found)
+        return [_queue_now(names[each], found[each]) for each in sorted(names)]
 
     def set_queue(self, name: str, change: str) -> None:
         """Pause or resume a queue. Raises `CommandFailed`."""

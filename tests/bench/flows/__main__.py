@@ -13,8 +13,8 @@ steps with steps that run in the process of their workflow.
 turn: two round trips to the store, the replay, and the creation of the next task. `first step`: from the call that
 starts a flow to its first step. `a flow`: from the call to the result of a flow of one step. `a step`: the mean of a
 chain, of all chains. A list or a batch: from the step before it to the step after it. `1,000 flows`: all at
-once, started by 16 clients; `their first`: from the start of each to its first step. Each system first runs a
-chain that is not measured.
+once, started by 16 clients; `their first`: from the start of each to its first step. `processor`: the processor time
+of a step of these flows, by part of the stack. Each system first runs a chain that is not measured.
 
 durabletask runs on its in-memory backend, which stores nothing. Celery needs a `redis-server` on the PATH. `uv`
 makes an environment for each outside the project, which needs a network or a package cache once. DBOS runs on SQLite,
@@ -34,7 +34,7 @@ from pathlib import Path
 from tests.bench import restate_server
 from tests.bench.flows import postgresql, restate_flows
 from tests.bench.flows.kit_flows import measure, stepping
-from tests.bench.flows.measures import Measures, figures, lines
+from tests.bench.flows.measures import Measures, figures, lines, processor_figure
 from tests.bench.rivals.rival_processes import PACKAGES
 
 DBOS = ("dbos_flows", ("dbos==3.4.0",))
@@ -97,6 +97,7 @@ def table(sizes: list[int], *, alone: bool) -> Iterator[str]:
     own, inline = on_a_new_stack(sizes), on_a_new_stack(sizes, inline=True)
     yield from lines("flows", own, own)
     yield from lines("inline", inline, own)
+    yield processor_figure(own, inline)
     measured = {"task": own, "inline": inline}
     for kind, name, found in () if alone else rivals(sizes):
         if not isinstance(found, Measures):

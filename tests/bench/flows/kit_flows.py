@@ -14,6 +14,7 @@ import yaml
 
 from signalbox.catalogue import reading as catalogues
 from signalbox_tools.local.stack import Stack
+from tests.bench.batches import processor_seconds
 from tests.bench.flows.measures import Measures
 
 CLIENTS = 16
@@ -65,7 +66,9 @@ def measure(
     fan_outs = {f"list of {listed}": [_there_and_back(client, list_of_steps, listed) for _ in range(rounds)]}
     if not inline:
         fan_outs[f"batch of {width}"] = [_there_and_back(client, "batched", width) for _ in range(rounds)]
+    before = processor_seconds()
     seconds, crowded = _at_once(client, chain, flows, flow_steps)
+    used = {part: (after - before[part]) / (flows * flow_steps) for part, after in processor_seconds().items()}
     return Measures(
         chains=[[began for _, began in times] for times in chains],
         first=[times[0][1] - start for start, times in zip(started, chains, strict=True)],
@@ -75,6 +78,7 @@ def measure(
         at_once_seconds=seconds,
         crowded=crowded,
         alone=[_seconds(client, chain, steps=1) for _ in range(rounds)],
+        processor=used,
         dispatches=[] if inline else [began - due for times in chains for due, began in times[1:]],
     )
 

@@ -1,7 +1,7 @@
 """Measures of an engine's flows: the times of steps, in seconds since 1970, and what is computed from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import mean, median, quantiles
 from typing import Any, Self
@@ -28,6 +28,7 @@ class Measures:
     crowded: Sequence[float]
     dispatches: Sequence[float] = ()
     alone: Sequence[float] = ()
+    processor: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
@@ -72,6 +73,7 @@ def lines(name: str, measured: Measures, base: Measures) -> list[str]:
         ),
         _line(name, f"{measured.at_once:,} flows", many),
         _line(name, "their first", centiles(measured.crowded)),
+        *([_line(name, "processor", _parts(measured.processor))] if measured.processor else []),
     ]
 
 
@@ -80,6 +82,16 @@ def figures(steps: str, own: Measures, name: str, rival: Measures) -> list[str]:
     chain = Figure(f"a chain of {steps} steps", own.chain_rate, "steps/s", name, rival.chain_rate)
     what = f"{own.at_once:,} flows with {own.at_once_steps} {steps} steps each"
     return [chain.line(), Figure(what, own.at_once_rate, "steps/s", name, rival.at_once_rate).line()]
+
+
+def processor_figure(task: Measures, inline: Measures) -> str:
+    """Return the line of the figure with the processor time of a task step, compared with that of an inline step."""
+    milliseconds, anchor = (1000 * sum(each.processor.values()) for each in (task, inline))
+    return Figure("processor time of a task step", milliseconds, "ms", "an inline step", anchor).line()
+
+
+def _parts(seconds: Mapping[str, float]) -> str:
+    return "  ".join(f"{part} {1000 * used:,.2f} ms" for part, used in seconds.items() if used) + "  a step"
 
 
 def _line(name: str, what: str, numbers: str) -> str:

@@ -73,6 +73,14 @@ def test_a_delayed_task_is_delivered_when_the_clock_is_moved_and_not_before(emul
     assert eventually(lambda: len(emulator.worker.of("later")) == 1)
 
 
+def test_an_address_is_called_as_it_is_written(emulator: Emulator) -> None:
+    url = f"http://127.0.0.1:{emulator.worker.port}/written/a%7Eb%2Fc%41?signed=%7e%2b+%20&of=/200"
+    emulator.by_grpc().create_task(parent=QUEUE, task=task_to(url))
+    assert eventually(lambda: len(emulator.worker.of("written")) == 1)
+    [call] = emulator.worker.of("written")
+    assert url.endswith(call.path)
+
+
 def test_a_token_is_signed_for_the_account_and_the_audience(emulator: Emulator) -> None:
     token = {"service_account_email": "caller@demo-project.iam.gserviceaccount.com", "audience": "https://worker"}
     task = task_to(emulator.worker.url("signed"), request={"oidc_token": token})

@@ -313,6 +313,13 @@ def test_a_destroy_fails_if_a_queue_that_stays_has_tasks(
     assert any(purge_it in line for line in said) is not emptied
 
 
+def test_a_destroy_empties_a_shard_that_the_catalogue_no_longer_has(place: deployment_target.Target) -> None:
+    script = Script(**{"gcloud tasks queues list": "dev-flows-2\nflows-2"})
+    assert Deployment(place, list[str]().append, lambda _: "dev", script, NO_WAIT).destroy()
+    purged = [each.split()[4] for each in script.asked if each.startswith("gcloud tasks queues purge")]
+    assert sorted(purged) == sorted({"dev-flows-2", *map(place.service, place.catalogue.queues)})
+
+
 @pytest.mark.parametrize(("environment", "words"), [("dev", "dev"), ("prod", f"prod {PROJECT}")])
 def test_prod_is_destroyed_for_two_words_only(environment: str, words: str) -> None:
     assert confirmation(deployment_target.read(PROJECT, environment)) == words

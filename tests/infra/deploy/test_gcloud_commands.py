@@ -129,6 +129,19 @@ def test_a_shard_that_a_plan_gives_up_may_deliver_its_tasks_while_its_queue_stay
         lost_tasks.refuse_lost_tasks(place, read(without_shard(["delete"])), script)
 
 
+@pytest.mark.parametrize("lost", ["a function", "a function and the shard", "the queue"])
+def test_a_plan_that_loses_the_tasks_of_a_shard_that_the_catalogue_no_longer_has_is_refused(
+    place: deployment_target.Target, lost: str
+) -> None:
+    """The shard stays in Cloud Tasks with its tasks, whether this plan gives it up or an earlier one did."""
+    script = Script(**{"gcloud tasks queues list": "dev-flows dev-flows-2 flows-3", "gcloud tasks list": "https://x"})
+    function = json.loads(destroys("old"))["resource_changes"] if "function" in lost else []
+    queue, shard = without_shard(["no-op" if function else "delete"])["resource_changes"]
+    plan = {"resource_changes": [*function, queue, *([shard] if "shard" in lost else [])]}
+    with pytest.raises(Aborted, match="dev-flows: https://x\n  dev-flows-2: https://x\nDeploy"):
+        lost_tasks.refuse_lost_tasks(place, read(plan), script)
+
+
 def without_shard(queue: list[str]) -> dict[str, Any]:
     """Return a plan that destroys a shard of the queue of flows, and does this with the queue."""
     actions = {"flows": queue, "flows-2": ["delete"]}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,13 +122,9 @@ def test_the_command_refuses_a_name_that_the_catalogue_lacks(
     assert changes(script) == []
 
 
-def test_a_queue_of_the_local_stack_is_paused_with_all_its_shards(
-    queues: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sharded = {"SIGNALBOX_QUEUE_SHARDS": '{"links": 2}'}
-    monkeypatch.setattr(RunningStack, "of", lambda _: RunningStack(str(tmp_path), 1, "", "", "", "", sharded))
-    assert main(["pause", "--queue", "links"]) == 0
-    assert queues == ["pause_queue links", "pause_queue links-2"]
+def test_a_queue_of_the_local_stack_is_paused_with_all_shards_that_the_stack_has(queues: list[str]) -> None:
+    assert main(["pause", "--queue", "tasks"]) == 0
+    assert queues == ["pause_queue tasks", "pause_queue tasks-2"]
 
 
 @pytest.fixture
@@ -136,6 +133,9 @@ def queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     told: list[str] = []
 
     class Client:
+        def list_queues(self, parent: str) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name=f"{parent}/queues/{name}") for name in (*load().queues, "tasks-2", "another")]
+
         def __getattr__(self, method: str) -> Callable[..., None]:
             return lambda name: told.append(f"{method} {name.rpartition('/')[2]}")
 
@@ -155,8 +155,9 @@ def test_the_command_pauses_what_it_names_or_all_of_the_local_stack(
     assert not (tmp_path / "sweep.schedule-paused").exists()
     assert main(["resume"]) == 0
     assert list(tmp_path.iterdir()) == []
+    shards = (*load().queues, "tasks-2")  # the catalogue had two shards of it when a task was enqueued
     assert queues == [
-        *("pause_queue links", *(f"pause_queue {name}" for name in load().queues)),
-        *(f"resume_queue {name}" for name in load().queues),
+        *("pause_queue links", *(f"pause_queue {name}" for name in shards)),
+        *(f"resume_queue {name}" for name in shards),
     ]
     assert "Paused 1 schedule and 1 queue of the local stack.\n" in capsys.readouterr().out

@@ -435,6 +435,28 @@ def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "role",
+    [
+        "roles/cloudbuild.builds.editor",
+        "roles/cloudscheduler.jobRunner",
+        "roles/compute.instanceAdmin.v1",
+        "roles/eventarc.developer",
+        "roles/firebase.sdkAdminServiceAgent",
+        "roles/pubsub.editor",
+        "roles/storage.objectUser",
+    ],
+)
+def test_no_role_of_a_function_can_replace_code_or_act_as_another_account(root: Path, role: str) -> None:
+    with pytest.raises(CatalogueError, match="which can change the project, its permissions or all its buckets"):
+        parse(function(roles=[role]), root)
+
+
+@pytest.mark.parametrize("role", ["roles/aiplatform.user", "roles/pubsub.publisher", "roles/storage.objectViewer"])
+def test_a_function_may_have_a_role_that_only_uses_a_service(root: Path, role: str) -> None:
+    assert parse(function(roles=[role]), root).functions["keep"].roles == (role,)
+
+
+@pytest.mark.parametrize(
     "bucket",
     ["p-signalbox-state", "p-dev-signalbox-sources", "p-signalbox-payloads", "gcf-v2-sources-1-us-central1"],
 )

@@ -119,7 +119,7 @@ OF_PAGES: Mapping[str, frozenset[str]] = {
     "batches.js": names("counts ended live source stream this"),
     "documents.js": names("edges id inside linking links new prefix"),
     "failures.js": names("project"),
-    "flows.js": names("bytes from log misspelt more order page started wanted"),
+    "flows.js": names("from log misspelt more order page started wanted"),
     "objects.js": names("class_ function"),
     "overview.js": names("act bad first functions gcloud lines requests well"),
     "semaphores.js": names("edges from new rates_token to"),

@@ -19,7 +19,7 @@ and normalized like any other, and loses nothing.
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -188,6 +188,10 @@ def _plain_bytes(value: Any) -> int:
     kind = type(value)
     if kind is str:
         return len(value) + 1 if value.isascii() and len(value) <= TEXT_BYTES_MAX else 0
+    if kind is int:
+        return 8 if -INTEGER_MAX - 1 <= value <= INTEGER_MAX else 0
+    if kind is datetime and value.tzinfo is UTC:  # in UTC, a `datetime` lies in the years 1 to 9999
+        return 8
     return _UNLIMITED.get(kind, 0)
 
 
@@ -211,7 +215,9 @@ class ValueRules:
         """
         size = 0
         for label, value in items:
-            own_bytes = self.check_name(label, place, names_bytes)
+            own_bytes = name_bytes(label) if type(label) is str else 0
+            if not own_bytes or names_bytes + own_bytes > PATH_BYTES_MAX + 1:
+                self.check_name(label, place, names_bytes)
             value_bytes = _plain_bytes(value) or self.check(value, (*place, label), names_bytes + own_bytes)
             size += own_bytes + value_bytes
         return size

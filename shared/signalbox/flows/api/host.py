@@ -148,7 +148,8 @@ def _object_command(
 
 
 def _note_created(command: object, name: str, instead_of: object = None) -> None:
-    created(command, name, frames=3, instead_of=instead_of)
+    if is_running():
+        created(command, name, frames=3, instead_of=instead_of)
 
 
 def _refusal() -> Exception | None:

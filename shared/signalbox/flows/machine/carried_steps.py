@@ -116,9 +116,11 @@ class CarriedSteps:
 
     def with_timed_out(self, paths: Collection[str], delivery: str) -> Self:
         """Return the steps with `StepTimedOut` as the outcome of the steps at `paths`, which have timed out."""
+        if not paths:
+            return self
         error = CallOutcome.from_problem(StepTimedOut("The step did not end within its time-out."))
         after = self.with_outcomes(dict.fromkeys(paths, error), delivery)
-        return replace(after, has_lost_thread=self.has_lost_thread or bool(paths))
+        return replace(after, has_lost_thread=True)
 
     def looked(self, at: float, messages: Sequence[Message] = (), *, changed: bool = False) -> Self:
         """Return the steps after a look for messages. `changed` is whether another turn has changed the header."""

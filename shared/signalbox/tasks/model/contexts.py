@@ -269,9 +269,9 @@ def stable_names(subject: object) -> Mapping[Any, str]:
     return {}
 
 
-def of_unit(unit: PlacedUnit, group: OfGroup | None = None) -> OfUnit:
+def of_unit(unit: PlacedUnit, group: OfGroup) -> OfUnit:
     """Return the context of one unit of a group."""
-    record = unit.to_record() | (named_members(group) if group else {})
+    record = unit.to_record() | named_members(group)
     return OfUnit({"unit": record}, unit, record=record)
 
 

@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
+
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError, not_stored
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, Task, set_seconds
 from signalbox_tools.local.cloud_tasks.queue_rules import retry_after_seconds
@@ -33,6 +35,7 @@ class _Delivery:
 
     sent: bytes
     result: "asyncio.Future[DispatchResult | None]"
+    connection: "_Connection | None" = None
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +72,8 @@ class FunctionProcesses:
             async with asyncio.timeout(seconds_max):
                 return await delivery.result
         except TimeoutError:
+            if delivery.connection:
+                delivery.connection.give_up(delivery)
             return DispatchResult(None, DEADLINE_EXCEEDED)
 
     def begin(self, connection: "_Connection", process: int) -> None:
@@ -143,8 +148,13 @@ class _Connection(asyncio.Protocol):
 
     def start(self, delivery: _Delivery) -> None:
         """Send a task to the function."""
-        self._delivery = delivery
+        self._delivery, delivery.connection = delivery, self
         self._transport.write(delivery.sent)
+
+    def give_up(self, delivery: _Delivery) -> None:
+        """End the connection if it still has this task: an answer without an end ends with it, as over HTTP."""
+        if self._delivery is delivery:
+            self._transport.abort()
 
     def _received(self, value: Any, body: bytes) -> None:
         if self._creates:
@@ -164,10 +174,11 @@ class _Connection(asyncio.Protocol):
             self._leaving = True
         else:
             status, retry_after = value
-            assert self._delivery, "a response to a task"
-            delivery, self._delivery = self._delivery, None
+            if self._delivery is None:
+                raise BadFrame("a response without a task")
             seconds = retry_after_seconds(retry_after, time.time()) if retry_after else 0.0
-            _resolve(delivery, DispatchResult(int(status), f"HTTP status code {status}", seconds))
+            _resolve(self._delivery, DispatchResult(int(status), f"HTTP status code {status}", seconds))
+            self._delivery = None
         if self._delivery is None:
             if self._leaving:
                 self._left()
@@ -190,6 +201,9 @@ class _Connection(asyncio.Protocol):
         except sqlite3.Error as error:
             log.error("storage failed", exc_info=error)
             answer = (number, not_stored().code.value[0], not_stored().message)
+        except Exception as error:  # as over gRPC: the caller would wait for its time-out
+            log.exception("task not created")
+            answer = (number, grpc.StatusCode.UNKNOWN.value[0], str(error))
         if self._is_open:
             self._transport.write(frame(answer))
 

@@ -10,6 +10,7 @@ import time
 from types import TracebackType
 
 import aiohttp
+from yarl import URL
 
 from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity
@@ -62,13 +63,14 @@ class Dispatcher:
                     return result
             async with self._session.request(
                 METHODS[request.http_method],
-                request.url,
+                _as_written(request.url),
                 data=request.body or None,
                 headers=headers,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=seconds_of(spec.dispatch_deadline)),
             ) as response:
-                await response.read()
+                async for _ in response.content.iter_any():  # an endless answer takes no memory
+                    continue
                 retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), time.time())
                 return DispatchResult(response.status, f"HTTP status code {response.status}", retry_after)
         except TimeoutError:
@@ -85,6 +87,11 @@ class Dispatcher:
             return {}
         audience = request.oidc_token.audience or request.url
         return {"Authorization": f"Bearer {self._identity.token(account, audience, time.time())}"}
+
+
+def _as_written(url: str) -> URL:
+    """Return an address whose escapes stay as they are: a signature may cover them."""
+    return URL(url, encoded=url.isascii())
 
 
 def headers_of(spec: Message, progress: Progress) -> dict[str, str]:

@@ -72,7 +72,7 @@ def retry_after_seconds(text: str, now: float) -> float:
     text = text.strip()
     try:
         seconds = float(text) if text.isdecimal() else _date(text) - now
-    except ValueError:
+    except (ValueError, OverflowError):  # a date with numbers of many digits
         return 0.0
     return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
 

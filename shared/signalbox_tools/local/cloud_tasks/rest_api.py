@@ -197,8 +197,13 @@ class RestApi:
                 raise invalid_argument("advance_seconds must be a number of seconds, 0 or more")
             self._clock.advance(seconds)
             await self._registry.context.storage.save_clock(self._clock.ahead_seconds)
-        except (RpcError, ValueError) as error:
-            return _refused(error if isinstance(error, RpcError) else invalid_argument(str(error)))
+        except RpcError as error:
+            return _refused(error)
+        except ValueError as error:
+            return _refused(invalid_argument(str(error)))
+        except sqlite3.Error as error:
+            log.error("storage failed", exc_info=error)
+            return _refused(not_stored())
         for queue in self._registry:
             queue.pump()
         return await self._show_clock(request)

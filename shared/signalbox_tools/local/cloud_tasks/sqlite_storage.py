@@ -12,6 +12,7 @@ crash loses at most a completion or a count. This causes a redelivery, which at-
 """
 
 import asyncio
+import fcntl
 import logging
 import sqlite3
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from signalbox.adapters.sqlite.file import Connection, Synchronous
+from signalbox.adapters.sqlite.file import Connection, StoreFileError, Synchronous
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, Queue, Task
 from signalbox_tools.local.cloud_tasks.task_attempts import Progress
 
@@ -92,11 +93,18 @@ class SeparateFile:
 class StoreFile:
     """The file of a SQLite store. Its lock orders the commits of the queues among those of the store.
 
-    Raises `StoreFileError` if the file cannot be used.
+    Raises `StoreFileError` if the file cannot be used, or for a second server on it: each would know only its own
+    tasks.
     """
 
     def __init__(self, path: Path, synchronous: Synchronous) -> None:
         self.waits_for_disk = synchronous == "FULL"
+        self._server = path.with_name(f"{path.name}.queues").open("ab")
+        try:
+            fcntl.flock(self._server, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._server.close()
+            raise StoreFileError(f"Another process delivers the tasks in {path}. End it first.") from error
         self._connection = Connection(path, synchronous)
         self._transaction = ExitStack()
         self.database = self._connection.db
@@ -118,6 +126,7 @@ class StoreFile:
 
     def close(self) -> None:
         self._connection.close()
+        self._server.close()
 
 
 class TaskStorage:

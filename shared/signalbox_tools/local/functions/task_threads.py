@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -114,8 +114,9 @@ class TaskThreads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
-        hello = frame({"process": os.getpid()})
-        while not self._leaving.is_set():
+        process = os.getpid()
+        hello = frame({"process": process})
+        while not self._leaving.is_set() and os.getpid() == process:  # a process that a function forks serves no tasks
             try:
                 channel = Channel(self._address, None)
             except OSError:
@@ -127,15 +128,20 @@ class TaskThreads:
                 if self._leaving.is_set():
                     channel.send(frame(LEAVING))
                 while received := channel.receive():
-                    channel.send(frame(self._response(*received)))
+                    channel.send(frame(self._response(*received, channel.ended)))
             except BaseException:  # noqa: BLE001  as with HTTP: the task has no response, and this thread continues
                 self._leaving.wait(PAUSE_SECONDS)
             finally:
                 self._channels.discard(channel)
                 channel.close()
 
-    def _response(self, task: tuple[str, str, Mapping[str, str]], body: bytes) -> tuple[int, str]:
-        """Call a function with a task; return the status of its response and `Retry-After`."""
+    def _response(
+        self, task: tuple[str, str, Mapping[str, str]], body: bytes, ended: Callable[[], bool]
+    ) -> tuple[int, str]:
+        """Call a function with a task; return the status of its response and `Retry-After`.
+
+        An answer is read to its end, or until the queue gives it up and the connection has `ended`.
+        """
         responses: list[tuple[int, str]] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> Any:
@@ -146,7 +152,8 @@ class TaskThreads:
         chunks = self._app(environ_of(*task, body), start_response)
         try:
             for _ in chunks:
-                pass
+                if ended():
+                    break
         finally:
             if close := getattr(chunks, "close", None):
                 close()
@@ -161,7 +168,10 @@ def _send(channel: Channel, sent: bytes) -> None:
 
 
 def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -> "WSGIEnvironment":
-    """Return the WSGI environment of a task, as a server makes it of a request over HTTP."""
+    """Return the WSGI environment of a task, as gunicorn makes it of a request over HTTP.
+
+    A header whose name has an underscore is dropped: it would be taken for the one with a hyphen.
+    """
     place = urlsplit(url)
     target = f"{place.path}?{place.query}" if place.query else place.path
     environ: WSGIEnvironment = {
@@ -177,6 +187,8 @@ def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -
         "REMOTE_ADDR": "127.0.0.1",
         "CONTENT_LENGTH": str(len(body)),
         "HTTP_HOST": place.netloc,
+        "HTTP_ACCEPT": "*/*",
+        "HTTP_ACCEPT_ENCODING": "gzip, deflate",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": place.scheme,
         "wsgi.input": io.BytesIO(body),
@@ -187,6 +199,7 @@ def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -
         "wsgi.input_terminated": True,
     }
     for name, value in headers.items():
-        key = name.upper().replace("-", "_")
-        environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
+        if "_" not in name:
+            key = name.upper().replace("-", "_")
+            environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value.strip(" \t").encode().decode("latin-1")
     return environ

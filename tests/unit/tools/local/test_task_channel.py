@@ -2,18 +2,22 @@
 
 import asyncio
 import os
+import signal
+import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 from google.api_core import exceptions as google
 
 from signalbox.adapters.cloud_tasks import task_request
 from signalbox.adapters.settings import from_environment
+from signalbox.adapters.sqlite.file import StoreFileError, Synchronous
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
@@ -29,7 +33,7 @@ from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.request_validation import validate_queue
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, StoreFile, TaskStorage
-from signalbox_tools.local.functions.task_threads import ChannelCreator, TaskThreads
+from signalbox_tools.local.functions.task_threads import ChannelCreator, TaskThreads, environ_of
 from signalbox_tools.local.injected_faults import Chaos
 from signalbox_tools.local.task_channel import LEAVING, BadFrame, Channel, FrameReader, frame
 
@@ -72,8 +76,8 @@ class Functions:
 class Queues:
     """The local Cloud Tasks in this process, on a port of the channel."""
 
-    def __init__(self, registry: QueueRegistry, port: int) -> None:
-        self.registry, self.address = registry, f"127.0.0.1:{port}"
+    def __init__(self, registry: QueueRegistry, processes: FunctionProcesses, port: int) -> None:
+        self.processes, self.address = processes, f"127.0.0.1:{port}"
         self.queue = registry.find(QUEUE)
         self.threads: list[TaskThreads] = []
 
@@ -90,8 +94,7 @@ class Queues:
         await self.until(lambda: not self.queue.tasks and not self.queue.running)
 
     async def until_served(self) -> None:
-        dispatcher = self.registry.context.deliver.__self__  # type: ignore[attr-defined]
-        await self.until(lambda: bool(dispatcher._processes.serve(FUNCTIONS)))
+        await self.until(lambda: self.processes.serve(FUNCTIONS))
 
 
 @asynccontextmanager
@@ -110,7 +113,7 @@ async def queues(file: SeparateFile | StoreFile, port: int = 0) -> AsyncIterator
         port = port or free_port()
         await function_processes.serve(processes, TaskMethods(registry).create, port, closing)
         registry.begin()
-        running = Queues(registry, port)
+        running = Queues(registry, processes, port)
         yield running
         for threads in running.threads:
             threads.leave()
@@ -279,6 +282,193 @@ def test_a_function_that_raises_outside_of_its_application_gets_its_task_again(f
 
     asyncio.run(run())
     assert functions.seen("HTTP_X_CLOUDTASKS_TASKRETRYCOUNT") == ["0", "1"]
+
+
+def test_a_task_has_the_environment_that_gunicorn_makes_of_its_request() -> None:
+    headers = {"X-A": " é\t", "Content-Type": "text/é", "X_CloudTasks-TaskPreviousResponse": "5", "Content_Type": "a/b"}
+    read = environ_of("POST", f"{FUNCTIONS}social-code/a%C3%A9?x=%41", headers, b"\x00\xff\n")
+    assert read["wsgi.input"].read() == b"\x00\xff\n"
+    assert (read["HTTP_X_A"], read["CONTENT_TYPE"]) == ("Ã©", "text/Ã©")
+    assert (read["HTTP_ACCEPT"], read["HTTP_ACCEPT_ENCODING"]) == ("*/*", "gzip, deflate")
+    assert (read["PATH_INFO"], read["QUERY_STRING"]) == ("/social-code/aÃ©", "x=%41")
+    assert "HTTP_X_CLOUDTASKS_TASKPREVIOUSRESPONSE" not in read
+
+
+def test_a_connection_ends_with_its_process_although_a_fork_of_it_lives() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        channel = Channel(f"127.0.0.1:{server.getsockname()[1]}", WAIT_SECONDS_MAX)
+        connection, _ = server.accept()
+        connection.settimeout(WAIT_SECONDS_MAX)
+        may_end, ends = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(ends)
+            os.read(may_end, 1)
+            os._exit(0)
+        try:
+            channel.close()
+            assert connection.recv(1) == b""
+        finally:
+            os.close(ends)
+            os.close(may_end)
+            os.waitpid(child, 0)
+            connection.close()
+
+
+def test_a_fork_that_returns_from_a_function_responds_to_no_task_and_receives_none(file: SeparateFile) -> None:
+    children: list[int] = []
+
+    class Forking(Functions):
+        def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+            if not (child := os.fork()):
+                return []
+            children.append(child)
+            return super().__call__(environ, start_response)
+
+    functions = Forking()
+
+    async def run() -> None:
+        async with queues(file) as running:
+            threads_of(running, functions, count=1)
+            await running.until_served()
+            await running.create("greet-1")
+            await running.until_empty()
+            await running.until(lambda: os.waitpid(children[0], os.WNOHANG)[0] == children[0])
+            children.clear()
+
+    try:
+        asyncio.run(run())
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+    assert functions.seen("HTTP_X_CLOUDTASKS_TASKRETRYCOUNT") == ["0"]
+
+
+def test_an_answer_without_an_end_ends_at_the_deadline_of_its_task(file: SeparateFile) -> None:
+    ended = threading.Event()
+
+    def endless() -> Iterator[bytes]:
+        try:
+            while True:
+                time.sleep(0.001)
+                yield b"more"
+        finally:
+            ended.set()
+
+    class Endless(Functions):
+        def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+            answer = super().__call__(environ, start_response)
+            return endless() if len(self.requests) == 1 else answer
+
+    functions = Endless()
+
+    async def run() -> None:
+        async with queues(file) as running:
+            threads_of(running, functions, count=1)
+            await running.until_served()
+            running.queue.message.state = 2  # paused
+            await running.create("greet-1")
+            task = running.queue.tasks[f"{QUEUE}/tasks/greet-1"]
+            task.spec.dispatch_deadline.FromMilliseconds(50)  # less than the least that a caller may choose
+            running.queue.message.state = 1
+            running.queue.pump()
+            await running.until_empty()
+
+    asyncio.run(run())
+    assert ended.is_set()
+    assert len(functions.requests) > 1
+
+
+def test_a_date_that_no_calendar_has_is_no_retry_after(file: SeparateFile) -> None:
+    class Late(Functions):
+        def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+            self.requests.append(environ)
+            late = [("Retry-After", "Mon, 01 Jan 99999999999999999 00:00:00 GMT")]
+            start_response("503 Unavailable" if len(self.requests) == 1 else "204 No Content", late)
+            return [b""]
+
+    functions = Late()
+
+    async def run() -> None:
+        async with queues(file) as running:
+            threads_of(running, functions, count=1)
+            await running.until_served()
+            await running.create("greet-1")
+            await running.until_empty()
+
+    asyncio.run(run())
+    assert functions.requests[1]["HTTP_X_CLOUDTASKS_TASKPREVIOUSRESPONSE"] == "503"
+
+
+def test_a_task_that_cannot_be_read_is_refused_at_once(file: SeparateFile) -> None:
+    async def run() -> list[Exception | None]:
+        async with queues(file) as running:
+            unreadable = request("a")
+            unreadable["task"]["http_request"]["url"] += "\ud800"
+            creator = ChannelCreator(running.address)
+            return await asyncio.to_thread(creator.attempts, [request("b"), unreadable])
+
+    created, refused = asyncio.run(run())
+    assert created is None
+    assert isinstance(refused, google.Unknown)
+
+
+@pytest.mark.parametrize("sent", [frame((204, "")), frame((204, 7)), frame({}), frame([1, 2, 3])])
+def test_a_process_that_responds_wrongly_loses_its_connection_and_no_task(file: SeparateFile, sent: bytes) -> None:
+    functions, has_task = Functions(), sent != frame((204, ""))
+
+    async def run() -> None:
+        async with queues(file) as running:
+            wrong = await asyncio.to_thread(Channel, running.address, WAIT_SECONDS_MAX)
+            wrong.send(frame({"process": 1}))
+            await running.until_served()
+            if has_task:
+                await running.create("greet-1")
+                assert await asyncio.to_thread(wrong.receive)
+            wrong.send(sent)
+            with suppress(OSError):
+                assert await asyncio.to_thread(wrong.receive) is None
+            threads_of(running, functions, count=1)
+            await running.create("greet-2")
+            await running.until_empty()
+
+    asyncio.run(run())
+    assert set(functions.seen("HTTP_X_CLOUDTASKS_TASKNAME")) == {"greet-2"} | ({"greet-1"} if has_task else set())
+
+
+@pytest.mark.parametrize("level", ["NORMAL", "FULL"])
+def test_a_full_disk_refuses_tasks_and_leaves_no_part_of_them(tmp_path: Path, level: Synchronous) -> None:
+    path = tmp_path / "store.sqlite"
+
+    async def run() -> list[str]:
+        file = StoreFile(path, level)
+        async with queues(file) as running:
+            running.queue.message.state = 2  # paused
+            assert await running.create("before") == [None]
+            [pages] = file.database.execute("PRAGMA page_count").fetchone()
+            file.database.execute(f"PRAGMA max_page_count = {pages}")
+            full = request("full", "x" * 50_000)
+            creator = ChannelCreator(running.address)
+            [refused] = await asyncio.to_thread(creator.attempts, [full])
+            assert isinstance(refused, google.ServiceUnavailable)
+            store.commit([Put("documents/a", {"n": 1})])  # the lock is free
+            file.database.execute("PRAGMA max_page_count = 1000000")
+            assert await asyncio.to_thread(creator.attempts, [full, request("before")]) == [None, ANY]
+        async with queues(StoreFile(path, level)) as running:
+            return sorted(name.rpartition("/")[2] for name in running.queue.tasks)
+
+    store = SqliteStore(path)
+    assert asyncio.run(run()) == ["before", "full"]
+    store.close()
+
+
+def test_a_second_server_of_the_queues_in_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    first = StoreFile(path, "NORMAL")
+    with pytest.raises(StoreFileError, match="Another process delivers the tasks"):
+        StoreFile(path, "NORMAL")
+    first.close()
+    StoreFile(path, "NORMAL").close()
 
 
 def test_tasks_are_kept_in_the_file_of_the_documents(tmp_path: Path) -> None:

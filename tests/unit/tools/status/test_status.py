@@ -28,6 +28,16 @@ from tests.unit.operations_platform import OperationsPlatform
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
 
 
+def test_a_shard_that_the_catalogue_no_longer_has_is_shown_with_its_tasks() -> None:
+    """Its queue was given fewer shards: it stays until it is deleted, and may have tasks."""
+    names = ("dev-links", "dev-links-3", "links-3", "dev-another")
+    listed = [{"name": f"p/queues/{name}", "state": "RUNNING"} for name in names]
+    left = {"tasks queues list": listed, "tasks list --queue=dev-links": [{}]}
+    source = CloudSource(TARGET, Gcloud(**left), CloudTasks(*listed))
+    assert [(each.name, each.waiting) for each in source.queues()] == [("dev-links", 1), ("dev-links-3", 1)]
+    assert [each.name for each in source.queues_now()] == ["links", "links-3"]
+
+
 def ago(seconds: float) -> str:
     return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
