@@ -73,7 +73,7 @@ class Call:
         _check_name(self.function, _FUNCTION, f"{at}function")
         _check_name(self.task, _TASK, f"{at}task")
         _check_name(self.queue, _QUEUE, f"{at}queue")
-        _check_payload(self.payload, f"{at}payload", LIMITS.task_bytes_max if bytes_max is None else bytes_max)
+        check_payload(self.payload, f"{at}payload", LIMITS.task_bytes_max if bytes_max is None else bytes_max)
         return replace(self, delay_seconds=_delay(self.delay_seconds, f"{at}delay_seconds"))
 
     def after(self, delay_seconds: float) -> Self:
@@ -164,7 +164,8 @@ def _check_name(name: Any, pattern: re.Pattern[str], field: str) -> None:
         raise BadCall(f"`{field}` must match {pattern.pattern}.", field=field)
 
 
-def _check_payload(payload: Any, field: str, bytes_max: int) -> None:
+def check_payload(payload: Any, field: str, bytes_max: int) -> None:
+    """Raise `BadCall` or `TooLarge` unless a payload is an object of at most this size as JSON."""
     text = json.dumps(_object(payload, field), ensure_ascii=False, separators=(",", ":"))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > bytes_max:

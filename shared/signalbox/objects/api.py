@@ -19,7 +19,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, check_deployed, deployed
 from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
-from signalbox.core.calls import Call
+from signalbox.core.calls import Call, check_payload
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
 from signalbox.core.dropped_calls import warn_if_dropped
@@ -27,6 +27,8 @@ from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
@@ -281,6 +283,7 @@ class Method:
             raise TypeError(f"The method {self.name!r} of {self.address.name}: {detail}.")
 
     def _message(self, arguments: Mapping[str, Json], *, receipt: bool = True) -> Message:
+        check_payload(arguments, "arguments", value_bytes_max(CORE_LIMITS.task_bytes_max))
         if self.on_result_of is not None:
             return call_on_result(self.on_result_of, self.name, arguments, then=self.options.then, receipt=receipt)
         return method_call(self.name, arguments, then=self.options.then, receipt=receipt)

@@ -15,7 +15,7 @@ from signalbox.core.calls import Call
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Delete
-from signalbox.core.problems import NotFound, OtherBody, Unavailable
+from signalbox.core.problems import NotFound, OtherBody, TooLarge, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass, Reference, read_only, send_post
@@ -440,6 +440,16 @@ def test_the_answer_of_a_call_shows_a_large_result_that_can_be_loaded(project: H
     loaded = project.call("boxes", f"/objects/Counter/a/payloads/{state['sha256']}").json
     assert loaded is not None
     assert loaded["value"]["fields"]["text"] == HUGE
+
+
+def test_an_argument_above_the_bound_is_refused_at_the_call_with_and_without_payloads(project: Harness) -> None:
+    project: Harness,
+) -> None:
+    box = objects("Counter", "b")
+    with replaced(payload_bytes_max=150_000), pytest.raises(TooLarge, match="at most 150,000 bytes"):
+        box.echo(text=LARGE)
+    with mock.patch.dict(DECLARED, clear=True), pytest.raises(TooLarge, match="need `payloads: true`"):
+        box.echo(text=LARGE)
 
 
 def test_a_placeholder_has_the_large_value(project: Harness) -> None:
