@@ -18,6 +18,7 @@ RUN_AGAIN = "tasks that ran again because an old outbox record was handed over a
 CALLS_AWAY = "calls refused while the store was away"
 REWOUND = "rewinds of runs"
 ANSWERED = "runs at rest that have answered updates"
+EVENTS_REFUSED = "events refused after they were accepted, since a run had too many"
 UPDATES_REFUSED = "updates refused after they were accepted, since a run had too many"
 RUNS_REPLACED = "runs replaced by a message"
 RESUMED = "attempts under a permit that was waited for anew"

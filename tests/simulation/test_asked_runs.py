@@ -15,6 +15,10 @@ def update(id_: str, value: int = 1, script: Script | None = None, if_exists: st
     return Act("send", Message("update", "a", value, id_), script, if_exists)
 
 
+def event(id_: str) -> Act:
+    return Act("send", Message("event", "c", 1, id_))
+
+
 ANSWERS: Script = (("update", "a"), ("answer",))
 
 HELD: dict[str, Sequence[Act]] = {
@@ -27,6 +31,19 @@ HELD: dict[str, Sequence[Act]] = {
     "a burst is answered up to the limit": [
         update("m0", script=(("event", "c"),)),
         *(update(f"m{number}") for number in range(1, 6)),
+        SETTLE,
+    ],
+    "a burst of events that nothing waits for is kept up to the limit, and the others are refused": [
+        update("m0", script=(("update", "a"), ("update", "b"), ("event", "c"), ("event", "c"), ("event", "c"))),
+        SETTLE,
+        *(event(f"e{number}") for number in range(4)),
+        SETTLE,
+        event("e0"),
+        event("e3"),
+        SETTLE,
+        Act("send", Message("update", "b", 1, "m1")),
+        SETTLE,
+        event("e4"),
         SETTLE,
     ],
     "an update that arrived before the end is answered after a retry": [

@@ -30,6 +30,7 @@ from tests.simulation.reached_counts import (
     DEPENDENTS_DELETED,
     EVENTS_LATE,
     EVENTS_LOST,
+    EVENTS_REFUSED,
     EXPIRED,
     FAILURES_KEPT,
     FAILURES_RETRIED,
@@ -122,7 +123,7 @@ LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
-    "asked_runs": (ANSWERED, RUNS_REPLACED, UPDATES_REFUSED),
+    "asked_runs": (ANSWERED, RUNS_REPLACED, UPDATES_REFUSED, EVENTS_REFUSED),
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
     "forged_records": tuple(FORGED.values()),
     "flows": (

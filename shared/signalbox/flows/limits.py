@@ -34,9 +34,14 @@ class FlowLimits(Limits):
     `continue_as_new` carries over all in one commit.
     """
 
+    flow_events_passed_on_max: int = 10_000
+    """Events that a flow keeps if they arrive faster than turns, for instance while it is suspended. The turn refuses
+    further ones.
+    """
+
     flow_events_passed_on_bytes_max: int = 3_000_000
-    """Bytes of kept events that `continue_as_new` carries over. There can be more only if events arrive faster than
-    turns.
+    """Bytes of events and updates that a flow keeps if they arrive faster than turns: `continue_as_new` carries over as
+    many in one commit. The turn refuses further ones.
     """
 
     flow_updates_max: int = 100

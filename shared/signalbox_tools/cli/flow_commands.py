@@ -35,9 +35,56 @@ FOLLOWED_SECONDS = 1.0
 """The interval at which the progress of a batch is read."""
 
 
-@click.group(cls=Group)
+class OfARun(click.Command):
+    """A command whose first argument may be FLOW/ID instead of FUNCTION FLOW ID. The catalogue has the function."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names = {parameter.name for parameter in self.params}
+        flow, _, id_ = args[0].partition("/") if args and not args[0].startswith("-") else ("", "", "")
+        if not names & {"id", "ids"} or not flow or not id_:
+            return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, [OF_THE_CATALOGUE, flow, id_, *args[1:]])
+        if len(ctx.params.get("ids", ())) > 1:
+            raise click.UsageError("Name one run as FLOW/ID, or several as FUNCTION FLOW ID ID …", ctx)
+        ctx.params["function"] = _function_of(flow, ctx.params["environment"])
+        return left
+
+
+class Flows(Group):
+    """The commands of flows, each of which names a run in both forms."""
+
+    command_class = OfARun
+
+
+OF_THE_CATALOGUE = "/"
+"""The name of no function: it is looked up by the flow."""
+
+
+def _function_of(flow: str, environment: str) -> str:
+    """Return the function of a flow, if only one in the catalogue has it."""
+    from signalbox.catalogue.project import NotAProject
+    from signalbox.catalogue.reading import CatalogueError, database_in, load
+
+    try:
+        functions = load(database=database_in(environment)).functions.values()
+    except (CatalogueError, NotAProject, OSError) as error:
+        raise click.ClickException(f"{visible_lines(str(error))} Name the run as FUNCTION FLOW ID.") from error
+    owners = [function.name for function in functions if flow in function.flows]
+    if len(owners) == 1:
+        return owners[0]
+    advice = "Name the run as FUNCTION FLOW ID."
+    if owners:
+        raise click.ClickException(visible(f"Several functions have a flow {flow!r}: {', '.join(owners)}. {advice}"))
+    known = ", ".join(sorted(name for function in functions for name in function.flows)) or "none"
+    raise click.ClickException(visible(f"The catalogue has no flow {flow!r}. Its flows: {known}. {advice}"))
+
+
+@click.group(cls=Flows)
 def flows() -> None:
-    """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)"""
+    """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)
+
+    A run is named as FLOW/ID, or as FUNCTION FLOW ID.
+    """
 
 
 @flows.command("ls")

@@ -54,6 +54,13 @@ async def checkout(order: str, customer: str) -> dict[str, str]:
 
 
 @till.flow
+async def check(order: str) -> str:
+    if not ADDRESSES:
+        raise Problem("Nobody has an address.")
+    return await reserve.call(order)
+
+
+@till.flow
 async def sale(order: str, customer: str) -> dict[str, str]:
     return await checkout.call_as(f"checkout-{order}", order=order, customer=customer)
 
@@ -153,6 +160,7 @@ def test_a_checkout_that_a_bug_has_stopped_at_its_third_step_goes_on_while_its_p
     ADDRESSES["bob"] = "Bath"
     console.open("flows/till/sale/o-2", "sale/o-2")
     to_the_child(console, "o-2")
+    assert {"retry", "retry-from"} & {*console.attributes("button[data-action]", "action")} == {"retry-from"}
     resume(console)
     completed(console, harness, "o-2", "Bath")
 
@@ -166,3 +174,22 @@ def test_a_checkout_whose_parent_has_failed_with_it_goes_on_under_its_id_when_th
     console.open("flows/till/sale/o-3", "sale/o-3")
     retry(console, "retry", "flow checkout")
     completed(console, harness, "o-3", "York")
+
+
+def test_a_run_whose_code_has_failed_by_itself_is_retried_with_all_its_entries(
+    console: Console, harness: Harness
+) -> None:
+    harness.post("till/flows/check/o-4", json={"arguments": {"order": "o-4"}})
+    harness.travel(2, raise_errors=False)
+    assert run_of(harness, "check", "o-4")["state"] == "failed"
+    ADDRESSES["ann"] = "York"
+    console.open("flows/till/check/o-4", "check/o-4")
+    page = console.page
+    assert "retry" not in console.attributes("button[data-action]", "action")
+    page.click("button[data-action=retry-from]")
+    page.wait_for_selector("#action-preview p")
+    page.fill("dialog [name=reason]", "the address is there")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("#action:not([open])", state="attached")
+    harness.run()
+    assert run_of(harness, "check", "o-4")["state"] == "completed"

@@ -277,6 +277,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.FlowTurn.replies": "signalbox.flows.machine.turns:FlowTurn.replies",
     "flows.FlowTurn.unanswered": "signalbox.flows.machine.turns:FlowTurn.unanswered",
     "flows.end_or_remove": "signalbox.flows.sweep:end_or_remove",
+    "flows.FlowTurn.has_no_room": "signalbox.flows.machine.turns:FlowTurn.has_no_room",
     "flows.FlowTurn.has_too_many": "signalbox.flows.machine.turns:FlowTurn.has_too_many",
     "flows.is_replaced": "signalbox.flows.service.sends:is_replaced",
     "flows.warning_of": "signalbox.flows.service.sends:warning_of",

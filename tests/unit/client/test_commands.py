@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
@@ -474,6 +475,27 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
     assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
     assert checkout.count("suspended") == 0
     assert "2 of 2 done." in capsys.readouterr().err
+
+
+def test_a_run_is_named_by_its_flow_and_id_alone(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = client.flow("shop", "checkout")
+    for id_ in ("o-1", "o-2"):
+        checkout.start(id_, order="o-1", item="tea", count=1, amount=5_000)
+    assert main(["flows", "suspend", "checkout/o-2", "--reason", "an inventory"]) == 0
+    assert shown(capsys, "flows", "show", "checkout/o-2")[0]["state"] == "suspended"
+    assert shown(capsys, "flows", "show", "shop", "checkout", "o-2")[0]["state"] == "suspended"
+    assert checkout.count("suspended") == 1
+    assert main(["flows", "terminate", "checkout/o-1", "checkout/o-2"]) == 2
+    assert "Name one run as FLOW/ID" in capsys.readouterr().err
+    assert main(["flows", "show", "chekout/o-1"]) == 1
+    assert "The catalogue has no flow 'chekout'. Its flows: checkout, " in capsys.readouterr().err
+    shop = load().functions["shop"]
+    several = SimpleNamespace(functions={"shop": shop, "till": shop})
+    monkeypatch.setattr("signalbox.catalogue.reading.load", lambda **_: several)
+    assert main(["flows", "show", "checkout/o-1"]) == 1
+    assert "Several functions have a flow 'checkout'" in capsys.readouterr().err
     for action in ("cancel", "terminate"):
         assert main(["flows", action, "shop", "checkout", "--state", "cancelled", "--yes"]) == 0
         assert "2 skipped: they had ended before, or no longer match.\n0 of 2 done.\n" in capsys.readouterr().err

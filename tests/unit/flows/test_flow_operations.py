@@ -1,6 +1,6 @@
 """Flows run to their ends: steps, events, sleeps, locks, sub-flows, batches, cancels; and what makes them stuck."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -24,7 +24,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import End
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
-from signalbox.flows.service import lists, messages, reads, suspensions
+from signalbox.flows.service import lists, messages, reads, sends, suspensions
 from signalbox.flows.shown import FlowLogShown
 from signalbox.flows.storage.log import read_log
 from signalbox.flows.tasks import steps
@@ -963,6 +963,76 @@ def test_events_are_refused_while_those_that_are_kept_have_too_many_bytes_to_be_
     assert (status["state"], status["generation"], status["log_length"]) == ("running", 1, 15)
 
 
+async def next_round(round_: int) -> Any:
+    await flow.event("go")
+    return flow.continue_as_new(round_=round_ + 1)
+
+
+def suspended_round() -> Shop:
+    shop = Shop(flows_of(next_round))
+    shop.start("next_round", round_=0)
+    shop.settle()
+    suspensions.suspend(shop.ports, FlowAddress("next_round", "1"))
+    return shop
+
+
+def resumed(shop: Shop) -> Mapping[str, Any]:
+    suspensions.resume(shop.ports, FlowAddress("next_round", "1"))
+    shop.settle()
+    return shop.status("next_round")
+
+
+def test_a_burst_of_events_to_a_suspended_run_is_refused_where_it_does_not_fit_and_the_run_continues() -> None:
+    shop = suspended_round()
+    for number in range(90):
+        shop.event("next_round", "x", "x" * 100_000, id_=str(number))
+    status = resumed(shop)
+    assert (status["state"], status["unawaited"]["events"]) == ("running", 29)
+    shop.event("next_round", "x", "x" * 100_000, id_="28")
+    with pytest.raises(TooManyEvents, match="29 events"):
+        shop.event("next_round", "x", "x" * 100_000, id_="29")
+    with pytest.raises(OtherBody):
+        shop.event("next_round", "x", "y", id_="29")
+    shop.event("next_round", "go", id_="go")  # the code waits for it
+    shop.settle()
+    status = shop.status("next_round")
+    assert (status["state"], status["generation"], status["log_length"]) == ("running", 1, 29)
+
+
+def test_a_burst_of_small_events_is_kept_up_to_a_number() -> None:
+    shop = suspended_round()
+    with replaced(flow_events_passed_on_max=3):
+        for number in range(5):
+            shop.event("next_round", "x", number, id_=str(number))
+        shop.event("next_round", "go", id_="go")
+        status = resumed(shop)
+    assert (status["state"], status["generation"], status["unawaited"]["events"]) == ("running", 1, 3)
+
+
+@pytest.mark.parametrize("limit", ["flow_log_bytes_max", "flow_log_entries_max"])
+def test_a_burst_of_events_leaves_room_in_the_log_for_the_code(limit: str) -> None:
+    shop = suspended_round()
+    for number in range(20):
+        shop.event("next_round", "x", "x" * 130, id_=str(number))
+    with replaced(**{limit: 4_000 if limit == "flow_log_bytes_max" else 16}):
+        status = resumed(shop)
+        assert (status["state"], 12 <= status["unawaited"]["events"] <= 14) == ("running", True)
+        shop.event("next_round", "go", id_="go")
+        shop.settle()
+        assert shop.status("next_round")["generation"] == 1
+
+
+def test_updates_with_large_values_are_refused_where_they_do_not_fit_and_the_run_continues() -> None:
+    shop, address = suspended_round(), FlowAddress("next_round", "1")
+    for number in range(90):
+        messages.post_update(shop.ports, address, "x", "x" * 100_000, str(number))
+    assert resumed(shop)["state"] == "running"
+    assert sends.answer_of(shop.ports, address, "28") is None
+    refused = sends.answer_of(shop.ports, address, "29")
+    assert refused is not None
+    assert str((refused.error or {})["type"]).endswith("too-many-updates")
+
+
 def test_events_that_come_faster_than_turns_and_do_not_fit_are_named_and_fixed_by_code_that_waits_for_them() -> None:
     async def rounds(round_: int) -> Any:
         await flow.event("go")
@@ -977,6 +1047,8 @@ def test_events_that_come_faster_than_turns_and_do_not_fit_are_named_and_fixed_b
     shop.settle()
     for number in range(40):
         shop.event("rounds", "big", "x" * 95_000, id_=str(number))
+    with replaced(flow_events_passed_on_bytes_max=9_000_000):  # as if the code had received them, and given them up
+        shop.settle()
     shop.event("rounds", "go", id_="go")
     shop.settle()
     assert "would pass on 40 events of 3,8" in shop.status("rounds")["problem"]["detail"]

@@ -246,10 +246,13 @@ def test_each_row_of_the_messages_table_holds(message: str, condition: str, beco
             "the flow has ended": Result(now, success),
         }[condition]
     before = len(turn.applied)
-    turn.take(posted)
+    full = {"flow_events_passed_on_max": 0, "flow_updates_max": 0} if becomes == "refused" else {}
+    with replaced(**full):
+        turn.take(posted, "m")
     retried, applied = bool(turn.retried), len(turn.applied) > before
+    refused = bool(turn.refused or turn.replies())
     turn.close()
-    assert (retried, applied) == (becomes == "retried", becomes == "applied")
+    assert (retried, applied, refused) == (becomes == "retried", becomes == "applied", becomes == "refused")
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -42,6 +42,7 @@ every replay.
 """
 
 import inspect
+import json
 import sys
 from bisect import bisect
 from collections import Counter, deque
@@ -606,6 +607,21 @@ class Driver:
         ]
         received = ((number, update) for number, update in self.received.items() if update.id in unanswered)
         return [each for _, each in sorted([*kept, *self.updates, *received], key=itemgetter(0))]
+
+    def awaits(self, event: str) -> bool:
+        """Return whether a command waits for an event of this name."""
+        return any(waits_for(pending, event) for pending in self.pending.values())
+
+    @property
+    def kept_count(self) -> int:
+        """The number of events that the code has not waited for."""
+        return sum(map(len, self.kept.values()))
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the events that the code has not waited for, and of the updates that it has not answered."""
+        events = len(json.dumps(self.kept)) if any(self.kept.values()) else 0
+        return events + sum(len(json.dumps(update.body())) for update in self.unanswered)
 
     @property
     def unanswered(self) -> list[Update]:

@@ -4,7 +4,6 @@ If the code continues as new, the next execution begins with an empty log, a can
 kept events, and the updates without an answer.
 """
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -46,17 +45,14 @@ def forked_header(source: FlowHeader, entries: int, new: FlowHeader, arguments: 
 def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     """Return the header after a turn of code of this revision. The header has the old log. Raises `Stuck`."""
     written_by = max(revision, turn.header.written_by)
-    kept = sum(map(len, turn.driver.kept.values()))
-    kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
-    kept_bytes += sum(len(json.dumps(update.body())) for update in turn.driver.unanswered)
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
     header = replace(
         turn.header,
         written_by=written_by,
         progress=turn.driver.progress,
         stuck=None,
-        kept=kept,
-        kept_bytes=kept_bytes,
+        kept=turn.driver.kept_count,
+        kept_bytes=turn.driver.kept_bytes,
         kept_names=tuple(names),
         unanswered=turn.unanswered,
         labels=_labels_after(turn),

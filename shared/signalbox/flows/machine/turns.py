@@ -78,14 +78,17 @@ What a turn does with each message. A lease in a dropped result is released, unl
     result   of a path that is not pending                 dropped
     result   the flow has ended                            dropped
     event    the flow has not ended                        applied
+    event    no code waits for it, and too many are kept   refused
     event    the flow has ended                            dropped
     update   the flow has not ended                        applied
+    update   too many are unanswered, or kept              refused
     update   the flow has ended                            dropped
     cancel   the first one                                 applied
     cancel   a later one                                   dropped
     cancel   the flow has ended                            dropped
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import field
 from datetime import datetime
@@ -128,9 +131,15 @@ from signalbox.flows.model.messages import (
 )
 from signalbox.flows.model.payloads import is_of_run
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, NotAnswered, TooManyUpdates
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, NotAnswered, TooManyEvents, TooManyUpdates
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import Outgoing
+
+LOG_SHARE = 0.75
+"""The part of a log's limits up to which events that no code waits for are kept. The code has the rest."""
+
+ENTRY_BYTES = 70
+"""Bytes of an entry of the log besides the name and the value of its event."""
 
 
 @dataclass(slots=True)
@@ -149,6 +158,8 @@ class FlowTurn:
     - `result` is the codec of the flow's result.
     - `adopted` has the ids of sub-flows of earlier executions that an opening turn adopts, by path.
     - `updates` has the names of the updates that the turn has taken from the mailbox, by their ids.
+    - `refused` has the ids of the messages with the events that the run has no room for.
+    - `incoming_bytes` are the bytes of the events and updates that it has applied.
     - `outgoing` collects the payloads that the commit names.
     """
 
@@ -170,6 +181,8 @@ class FlowTurn:
     result: Codec = JSON
     adopted: dict[str, str] = field(default_factory=dict)
     updates: dict[str, str] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    incoming_bytes: int = 0
     outgoing: Outgoing = field(default_factory=Outgoing)
 
     @classmethod
@@ -332,8 +345,8 @@ class FlowTurn:
                 location = pending.location if pending else self.driver.location
                 raise diverged(f"{recorded} recorded at step {path}", calls, location)
 
-    def take(self, message: Message) -> None:
-        """Apply a message, or drop it. Raises `Stuck`."""
+    def take(self, message: Message, id_: str = "") -> None:
+        """Apply a message, or drop it. `id_` is that of its record. Raises `Stuck`."""
         if self.driver.ended is not None:
             self.drop(message)
             return
@@ -343,11 +356,17 @@ class FlowTurn:
                 self.take_result(message, self.now)
             case Event() | Update() if not is_of_run(message, self.header):
                 self._drop_late(message)
-            case Event() if message.incarnation in ("", self.header.incarnation):
+            case Event() if message.incarnation not in ("", self.header.incarnation):
+                pass
+            case Event() if not self.driver.awaits(message.name) and self.has_no_room(message):
+                self.refused.append(id_)
+            case Event():
                 self._apply(replace(message, at=self.now))
             case Update() if self.has_too_many(message):
                 detail = f"The flow had {len(self.unanswered):,} updates that its code had not answered."
                 self._refuse(message, TooManyUpdates(detail))
+            case Update() if self.has_no_room(message):
+                self._refuse(message, TooManyUpdates(f"The flow had {self._kept()}, which its code had not received."))
             case Update():
                 self.updates[message.id] = message.name
                 self._apply(replace(message, at=self.now))
@@ -364,6 +383,32 @@ class FlowTurn:
         """Return whether the header would have too many ids with an update, which its sender could not know."""
         unanswered = self.unanswered
         return update.id not in unanswered and len(unanswered) >= LIMITS.flow_updates_max
+
+    def has_no_room(self, message: Incoming) -> bool:
+        """Return whether the run would keep more than it can pass on, or its log be full, which no sender can know."""
+        driver, log = self.driver, self.header.log
+        size_bytes = self.incoming_bytes + _bytes_of(message)
+        if isinstance(message, Event) and driver.kept_count >= LIMITS.flow_events_passed_on_max:
+            return True
+        if log.held_bytes + size_bytes > LOG_SHARE * LIMITS.flow_log_bytes_max:
+            return True
+        if log.length + len(self.applied) >= LOG_SHARE * LIMITS.flow_log_entries_max:
+            return True
+        names = sum(len(json.dumps(name)) * len(values) for name, values in driver.kept.items())
+        others = names + ENTRY_BYTES * (driver.kept_count + len(driver.unanswered))
+        most = LIMITS.flow_events_passed_on_bytes_max - others
+        if self.header.kept_bytes + size_bytes <= most:  # it keeps these at most
+            return False
+        return driver.kept_bytes + _bytes_of(message) > most
+
+    def refusal(self) -> TooManyEvents:
+        """Return the problem of the senders of the events that the turn has refused."""
+        return TooManyEvents(f"The flow had {self._kept()}, so it has not received the event.")
+
+    def _kept(self) -> str:
+        return (
+            f"{self.driver.kept_count:,} events and {len(self.unanswered):,} updates ({self.driver.kept_bytes:,} bytes)"
+        )
 
     def _refuse(self, update: Update, problem: Problem) -> None:
         """Answer an update that the code does not receive, and that its log does not contain."""
@@ -511,6 +556,7 @@ class FlowTurn:
     def _apply(self, entry: Message) -> None:
         self.driver.apply(entry)
         self.applied.append(entry)
+        self.incoming_bytes += _bytes_of(entry) if isinstance(entry, Incoming) else 0
         self._update_pending()
 
     def _update_pending(self) -> None:
@@ -606,6 +652,11 @@ class FlowTurn:
 def _id_in(pending: PendingCommand) -> str:
     """Return the id that the code has given to a sub-flow, or an empty string."""
     return pending.command.id if isinstance(pending.command, SubFlow) else ""
+
+
+def _bytes_of(message: Message) -> int:
+    """Return the bytes of an event or an update in the log."""
+    return len(json.dumps(message.body())) + ENTRY_BYTES
 
 
 def _short_error(outcome: CallOutcome) -> str:

@@ -1,7 +1,8 @@
 """Messages from callers: post an event or an update to a run, also through a callback, and cancel a run.
 
-Each has an id, so a repeat changes nothing. A run that has ended, or that has as many events as it may keep, refuses
-further events.
+Each has an id, so a repeat changes nothing. A run that has ended refuses further events. One that has as many events as
+it may keep refuses those for which its code does not wait: when they are posted, or, if the run could not receive them
+at once, by the turn. Then a repeat of the request gets the problem.
 """
 
 from contextlib import suppress
@@ -32,7 +33,9 @@ from signalbox.flows.model.messages import (
 from signalbox.flows.model.payloads import place_of_events
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents, TooManyUpdates, utf8_bytes
 from signalbox.flows.service.reads import get, present
+from signalbox.flows.storage.commits import REPLY
 from signalbox.mailboxes.model.messages import header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import message_put
 from signalbox.payloads.model import Outgoing
@@ -78,7 +81,7 @@ def sent_by_callback(ports: Ports, callback: Callback) -> Event | None:
     base = callback.address.base
     read, sent = ports.store.read(header_path(base), message_path(base, callback_message(base, callback.operation)))
     _run_of(callback, read)
-    message = message_from_record(sent.data) if sent.data is not None else None
+    message = message_from_record(sent.data) if sent.data is not None and REPLY not in sent.data else None
     return message if isinstance(message, Event) and message.incarnation == callback.incarnation else None
 
 
@@ -155,6 +158,8 @@ def _refusal(header: FlowHeader, message: Incoming) -> Problem | None:
     if isinstance(message, Update) and len(header.unanswered) >= LIMITS.flow_updates_max:
         unanswered = f"{len(header.unanswered):,} updates that its code has not answered"
         return TooManyUpdates(f"The flow has {unanswered}: let it answer them, or cancel it.")
+    if message.name in awaited_names(header, message.kind):
+        return None
     if header.kept >= LIMITS.flow_events_kept_max or header.kept_bytes >= LIMITS.flow_events_kept_bytes_max:
         kept = f"{header.kept:,} events ({header.kept_bytes:,} bytes)"
         detail = f"The flow has {kept} that its code has not waited for: let it wait for them, or cancel it."
@@ -162,15 +167,30 @@ def _refusal(header: FlowHeader, message: Incoming) -> Problem | None:
     return None
 
 
+def awaited_names(header: FlowHeader, kind: str) -> set[str]:
+    """Return the names of the events, or updates, for which the code waits, as far as the header shows."""
+    waits = [wait.signature.partition(" ") for wait in header.pending.values()]
+    return {awaited for of_kind, _, awaited in waits if of_kind == kind}
+
+
 def check_same(stored: Snapshot, header: FlowHeader, message: Incoming) -> None:
     """Raise `OtherBody` if the record under a message's id is that of another message."""
     check_same_body(stored, message_to_record(claimed_message(header, message, Outgoing())))
+    check_received(stored, message)
+
+
+def check_received(stored: Snapshot | None, message: Message) -> None:
+    """Raise `TooManyEvents` to the sender of an event that the run had no room for. An update has its own answer."""
+    reply = stored.data.get(REPLY) if stored and stored.data and isinstance(message, Event) else None
+    if reply and (refused := CallOutcome.from_text(reply).exception()):
+        raise refused
 
 
 def is_posted(ports: Ports, header: FlowHeader, id_: str, message: Incoming) -> bool:
     """Return whether a message was accepted before. Raises `OtherBody` if its id was used for another one."""
     [stored] = ports.store.read(message_path(header.address.base, id_))
     check_same_body(stored, message_to_record(message))
+    check_received(stored, message)
     return stored.data is not None
 
 
@@ -189,4 +209,5 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None
 
 def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
     base = header.address.base
-    post(ports, message_put(base, id_, message_to_record(message)), wake_flow(base, header.function))
+    stored = post(ports, message_put(base, id_, message_to_record(message)), wake_flow(base, header.function))
+    check_received(stored, message)

@@ -143,8 +143,7 @@ def is_replaced(header: FlowHeader, if_exists: str) -> bool:
 
 def warning_of(header: FlowHeader, kind: str, name: str) -> str:
     """Return a text if the code does not wait for a message's name, as far as the header shows, or an empty text."""
-    waits = [wait.signature.partition(" ") for wait in header.pending.values()]
-    names = {awaited for of_kind, _, awaited in waits if of_kind == kind}
+    names = messages.awaited_names(header, kind)
     if not header.begun or header.end or name in names:
         return ""
     listed = ", ".join(f"`{other}`" for other in sorted(names)[: LIMITS.flow_events_shown_max])

@@ -138,6 +138,8 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
         with _closed_after_error(turn):
             committed = commit_turn(ports, commit) if commit else None
+        if turn.refused:
+            ports.log.warning("events refused", **header.address.to_json(), count=len(turn.refused))
     except Stuck as stuck:
         mark_stuck(ports, read, header, stuck)
         return Advanced(complete=False)
@@ -400,7 +402,7 @@ def take_page(
             continue
         if turn.driver.ended is not None:
             unread.append(stored.id)
-        turn.take(message)
+        turn.take(message, stored.id)
         taken.append(stored)
     if own and not turn.is_over:
         turn.take(own)

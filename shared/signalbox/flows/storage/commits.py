@@ -50,7 +50,9 @@ UNREAD = "unread"
 """The field of the receipt of an event that a run has not read before its end: the time of the event's commit."""
 
 REPLY = "reply"
-"""The field of the receipt of an update that has an answer: the outcome that its callers receive, as text."""
+"""The field of the receipt of an update that has an answer: the outcome that its callers receive, as text.
+The receipt of an event that a turn has refused has the problem there.
+"""
 
 
 NO_REPLIES: Mapping[str, CallOutcome] = {}
@@ -152,9 +154,11 @@ class TurnCommit:
         check_log(after.log.length, after.log.held_bytes)
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
+        refused = dict.fromkeys(turn.refused, CallOutcome.from_problem(turn.refusal())) if turn.refused else {}
+        kept = replies, refused
         writes = [
             header_put(self.snapshot, after.to_record(), self._revision),
-            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after), replies),
+            *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after), *kept),
             *(reply_write(before.address, id_, reply, turn.now) for id_, reply in earlier.items()),
             *(write for write in commands.writes if write.path not in gone),
             *chunks,
@@ -223,11 +227,13 @@ def taken_messages(
     now: datetime,
     unread: Collection[str] = (),
     replies: Mapping[str, CallOutcome] = NO_REPLIES,
+    refused: Mapping[str, CallOutcome] = NO_REPLIES,
 ) -> Iterator[Write]:
     """Iterate over the writes that remove messages from the mailbox. Events, updates and cancels become receipts.
 
     The receipt of an `unread` event or update, which the run has not read before its end, has the time of its commit
-    instead of an expiry. The receipt of an update has an expiry once it has an answer.
+    instead of an expiry. The receipt of an update has an expiry once it has an answer. The receipt of a `refused`
+    event, which the run has no room for, has the problem for its sender.
     """
     for message in taken:
         path, kind = message_path(address.base, message.id), message.data["kind"]
@@ -242,6 +248,8 @@ def taken_messages(
         if kind == Update.kind:
             reply = replies.get(_update_of(message))
             yield Change(path, marks | (_answered(reply, now) if reply else {}), message.version)
+        elif message.id in refused:
+            yield Change(path, marks | _answered(refused[message.id], now), message.version)
         else:
             yield Change(path, marks | {("expires_at",): _expiry(now)}, message.version)
 

@@ -115,7 +115,8 @@ async function run(function_, flow, id, { query = "" }, about) {
       result: status.result === undefined ? null : (large(status.result, "flows", "value", function_, flow, id) ?? short(status.result)),
     }),
     !status.ended_at && hopeless(status, function_),
-    buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status)),
+    buttons(about, actionsOf(status, log), { function: function_, flow, id }, null, null, fork(status)),
+    failedByItself(status, log) && buttons(about, ["retry-from"], { function: function_, flow, id }, null, null, { from_entry: status.log_length }),
     answers(["flows", function_, flow, id], queries, query, answer),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
@@ -140,9 +141,18 @@ const fork = ({ state, id, log_length }) => ({
 const retryFrom = (about, { state }, values) =>
   ["failed", "stuck"].includes(state) ? (from_entry) => buttons(about, ["retry-from"], values, null, null, { from_entry }) : () => null;
 
-const actionsOf = ({ ended_at, state }) => [
+const awaitOf = ({ path }) => Number(path.split(".")[0]);
+const resultsOf = ({ entries }) => entries.filter(({ entry }) => entry === "done");
+
+/** Return whether a command of the last await of the run's code has failed, and so runs again by a retry that names no entry. */
+const failedLast = (log) => log.more || resultsOf(log).some((one, at, all) => one.error && all.slice(at).every((later) => awaitOf(later) <= awaitOf(one)));
+
+/** Return whether the code has failed and no command: then a retry keeps all entries. A stuck run is resumed for that. */
+const failedByItself = ({ state }, log) => state === "failed" && !log.more && !resultsOf(log).some(({ error }) => error);
+
+const actionsOf = ({ ended_at, state }, log) => [
   ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send", "update"]),
-  ...(["failed", "stuck"].includes(state) ? ["retry"] : []),
+  ...(["failed", "stuck"].includes(state) && failedLast(log) ? ["retry"] : []),
   "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),
 ];

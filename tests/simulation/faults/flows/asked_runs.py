@@ -36,6 +36,7 @@ def _no_warning(*_: Any) -> str:
 
 
 FAULTS = (
+    _noticed("flow-4", "the most that a turn keeps", ("flows.FlowTurn.has_no_room", _never)),
     _noticed("flow-40", "the most that wait for an answer", ("flows.FlowTurn.has_too_many", _never)),
     _noticed("flow-41", "the order of what is passed on", ("flows.Driver.passed_on", _latest_first)),
     _noticed("flow-43", "replacing ended runs only", ("flows.is_replaced", _any_run)),

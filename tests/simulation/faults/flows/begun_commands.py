@@ -114,12 +114,12 @@ def _of_a_generation(turn: FlowTurn, revision: int) -> FlowHeader:
     return replace(header, deadline_at=None) if turn.continued else header
 
 
-def _ends_the_run(turn: FlowTurn, message: Message) -> None:
+def _ends_the_run(turn: FlowTurn, message: Message, id_: str = "") -> None:
     """End a run at its deadline without its code."""
     if isinstance(message, Cancel) and message.reason.startswith(TIME_OUT) and turn.driver.ended is None:
         turn.driver.got(0, cancelled(message.reason))
     else:
-        take(turn, message)
+        take(turn, message, id_)
 
 
 def _due_at_once(commit: Commit, header: FlowHeader, timeout_seconds: float) -> Commit:

@@ -189,8 +189,8 @@ def _removes_the_header_first(ports: Ports, address: FlowAddress, read: Snapshot
     return True
 
 
-def _of_any_run(turn: FlowTurn, message: Message) -> None:
-    take(turn, replace(message, incarnation="") if isinstance(message, Event) else message)
+def _of_any_run(turn: FlowTurn, message: Message, id_: str = "") -> None:
+    take(turn, replace(message, incarnation="") if isinstance(message, Event) else message, id_)
 
 
 def _new_at_each_use(ports: Ports, callback: Callback, value: Any) -> None:

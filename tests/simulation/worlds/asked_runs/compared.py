@@ -15,15 +15,17 @@ from signalbox.flows.model.definitions import Flows
 from signalbox.flows.service.retries import RetryOptions, retry
 from signalbox.flows.service.sends import Starting
 from signalbox.testing.replaced_limits import replaced
-from tests.simulation.reached_counts import ANSWERED, REACHED, RUNS_REPLACED, UPDATES_REFUSED
+from tests.simulation.reached_counts import ANSWERED, EVENTS_REFUSED, REACHED, RUNS_REPLACED, UPDATES_REFUSED
 from tests.simulation.world import Violation
 from tests.simulation.worlds.asked_runs.model import (
+    EVENTS_MAX,
     REFUSE,
     REPLACE,
     REPLACE_ENDED,
     SAME,
     STUCK,
     TOO_MANY,
+    TOO_MANY_EVENTS,
     UPDATES_MAX,
     WAITS,
     Address,
@@ -289,6 +291,7 @@ class Comparison:
             ours, theirs = ours[:1], theirs[:1]
         if ours != theirs:
             return "state and progress", ours, theirs
+        REACHED[EVENTS_REFUSED] += TOO_MANY_EVENTS in (run.replies.values() if run else ())
         for id_, reply in self.model.replies():
             seen = self.kit.reply(id_)
             if seen != reply and not (run and ("update", id_) in run.unsure and seen == WAITS):
@@ -308,7 +311,7 @@ def difference(acts: Iterator[Act], trace: Callable[[str], None] | None = None) 
     before = runtime.bind(None)
     applied: list[Act] = []
     try:
-        with replaced(flow_updates_max=UPDATES_MAX):
+        with replaced(flow_updates_max=UPDATES_MAX, flow_events_passed_on_max=EVENTS_MAX):
             comparison = Comparison()
             runtime.bind(comparison.kit.shop.ports)
             for act in acts:

@@ -21,6 +21,9 @@ COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 WAITS, NOT_ANSWERED, GONE, NO_FLOW = "waits", "not-answered", "no-update", "no-flow"
 TOO_MANY = "too-many-updates"
 UPDATES_MAX = 3
+TOO_MANY_EVENTS = "too-many-events"
+EVENTS_MAX = 1
+"""The most events that a turn keeps for code that does not wait for them."""
 
 
 class Open(Exception):
@@ -133,6 +136,11 @@ class Run:
         """Return whether the run has received as many updates without an answer as it may have."""
         return sum(each.key in self.counted for each in self.unanswered()) >= UPDATES_MAX
 
+    def has_room(self, event: Message) -> bool:
+        """Return whether the code waits for an event, or the run keeps fewer than it may."""
+        kept = sum(each.kind == "event" for each in self.execution.kept)
+        return (event.kind, event.name) in self.execution.awaited() or kept < EVENTS_MAX
+
     unsure: set[Id] = field(default_factory=set)
     """Updates whose answers are sent once a stuck run continues, or have been sent before it was stuck."""
 
@@ -142,6 +150,9 @@ class Run:
             return
         if message.kind == "update" and message.key not in self.counted and self.has_enough():
             self.replies[message.key] = TOO_MANY
+            return
+        if message.kind == "event" and message.key not in self.counted and not self.has_room(message):
+            self.replies[message.key] = TOO_MANY_EVENTS
             return
         self.counted.add(message.key)
         self.received.append(message)
@@ -243,6 +254,8 @@ class Address:
         if message.key in self.sent:
             if self.sent[message.key] != message:
                 raise Refused("other-body")
+            if self.run and self.run.replies.get(message.key) == TOO_MANY_EVENTS:
+                raise Refused(TOO_MANY_EVENTS)
             return False
         starts = self._starts(script, if_exists)
         if starts:
