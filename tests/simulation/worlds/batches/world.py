@@ -247,6 +247,7 @@ class BatchesWorld:
         granted = "lease" in effect.context or effect.context.get("unit", {}).get("granted", False)
         parts = self._stored_parts(effect) if not granted else self._stored()
         had_outcome = granted and bool(self.world.store.read(unit.path)[0].data)
+        claims = self.permits.claims_of(effect) if self.permits else 0
 
         def is_live(unit: PlacedUnit) -> bool:
             return self.world.random.random() < 0.5 or units.unit_is_live(ports, unit)
@@ -263,6 +264,8 @@ class BatchesWorld:
                 self.rated.begin(unit, effect)
                 return self._painted(unit, parts)
             assert self.permits, "a unit runs with permits of a semaphore or of a rate"
+            if self.permits.claims_of(effect) == claims:
+                raise Violation(f"unit {unit.index} runs under a grant that this delivery has not claimed")
             with self.permits.running(unit):
                 return self._painted(unit, parts)
 
