@@ -125,7 +125,7 @@ class Permits:
         """Return the operator's action."""
         if not self._batches.kind.calm:
             return []
-        if self._world.versions is None and self._again.random() < AGAIN_RATE:  # the last release forgets such units
+        if self._again.random() < AGAIN_RATE:
             return [self._delete_and_create]
         if self._random.random() >= BY_HAND_RATE:
             return []
