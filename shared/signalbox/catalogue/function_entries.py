@@ -53,7 +53,8 @@ BROAD_ROLE = re.compile(
 )
 """Roles that can change the project, its permissions or the deployment, and roles that the kit itself grants.
 
-A role counts in the whole project: who may replace objects could replace the code of functions, and Terraform's state.
+A role counts in the whole project: an account that may replace objects could replace the code of functions, and
+Terraform's state.
 """
 
 BUCKET_OF_THE_KIT = re.compile(

@@ -100,8 +100,8 @@ class Effect:
 def shard_of(effect: Effect, shards: int) -> str:
     """Return the Cloud Tasks queue that takes a task, if the task's queue has this number of shards.
 
-    It follows from the task's name, since Cloud Tasks accepts a name once in each of its queues: whoever enqueues the
-    task again must find its name in the same one.
+    It follows from the task's name, since Cloud Tasks accepts a name once in each of its queues: a process that
+    enqueues the task again must find the name taken.
     """
     if shards == 1:
         return effect.queue

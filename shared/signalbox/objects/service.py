@@ -539,7 +539,8 @@ def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
 def state_by_hash(ports: Ports, address: ObjectAddress, sha256: str) -> Any:
     """Return the large state of an object, if it has this hash. Raises `NoPayload`, `PayloadUnread`."""
     state, _ = read_state(ports.store, address)
-    return value_of(ports, [named.to_json()] if (named := named_state(state)) else [], sha256)
+    stored = [named.to_json()] if (named := named_state(state)) else []
+    return value_of(ports, stored, sha256, place_of_states(address))
 
 
 def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:

@@ -163,6 +163,16 @@ def shown(stored: Any) -> Any:
     return stored if value is not stored and isinstance(value[MEMBER], dict) else value
 
 
+def is_held(key: str, record: Mapping[str, Any] | None) -> bool:
+    """Return whether an owner needs a payload: its record is of the incarnation that has stored it, or names it."""
+    return record is not None and (record.get("incarnation") == incarnation_of(key) or key in str(record))
+
+
+def incarnation_of(key: str) -> str:
+    """Return the first part of a payload's place."""
+    return key.split("/")[2]
+
+
 # --- values that a commit names ---
 
 

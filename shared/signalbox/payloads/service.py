@@ -17,6 +17,7 @@ from signalbox.payloads.model import (
     PayloadLost,
     PayloadUnread,
     Place,
+    is_held,
     opened,
     opening,
     payloads_in,
@@ -45,28 +46,31 @@ def store(ports: Ports, outgoing: Outgoing) -> None:
 def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:
     """Return the content of a payload. Raises `PayloadLost`, `Unavailable`.
 
-    `owner` is a place whose payloads are replaced while others read them. If its record does not name the payload any
-    more, raise `PayloadUnread`: the caller reads the record again.
+    `owner` is a place whose payloads are replaced or removed while others read them. If its record does not need the
+    payload any more, raise `PayloadUnread`: the caller reads the record again.
     """
     content = _payloads(ports).read(payload.key)
     if content is not None and payload.is_of(content):
         return content
     if owner is not None and payload.key.startswith(f"{owner.prefix}/"):
         [record] = ports.store.read(owner.owner)
-        if payload.key not in str(record.data):
-            raise PayloadUnread(f"The payload {payload.key} has been replaced.")
+        if not is_held(payload.key, record.data):
+            raise PayloadUnread(f"The payload {payload.key} has been replaced or removed.")
     what = "is missing" if content is None else "has another content than its name says"
     ports.log.error("payload damaged", key=payload.key, bytes=payload.size_bytes, detail=what)
     raise PayloadLost(f"The payload {payload.key} {what}.")
 
 
-def value_of(ports: Ports, stored: Iterable[Any], sha256: str) -> Any:
-    """Return the large value with this hash among values of records. Raises `NoPayload`, `PayloadUnread`."""
+def value_of(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> Any:
+    """Return the large value with this hash among values of records. `owner` is as in `read`.
+
+    Raises `NoPayload`, `PayloadUnread`.
+    """
     for payload in payloads_in(*stored):
         if payload.sha256 == sha256:
-            with opening_those_of(ports):
+            with opening_those_of(ports, owner):
                 return opened(payload.to_json())
-    raise NoPayload("There is no large value with this hash: it has been replaced, or never was here.", field="sha256")
+    raise NoPayload("There is no large value with this hash: it has been replaced, or never existed.", field="sha256")
 
 
 def opening_those_of(ports: Ports, owner: Place | None = None) -> AbstractContextManager[Any]:

@@ -8,10 +8,9 @@ all payloads, a page in each sweep. It deletes those that are older than a day a
 another incarnation, and those that only a task of an earlier time names. The walk's place is in a record.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import are_payloads_stored
@@ -29,7 +28,7 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Unavailable
 from signalbox.payloads.limits import LIMITS
-from signalbox.payloads.model import OF_TASKS, OWNER, PREFIX, REMOVALS
+from signalbox.payloads.model import OF_TASKS, OWNER, PREFIX, REMOVALS, incarnation_of, is_held
 
 WALK = "payload_walks/last"
 """The path of the record with the walk's place: the key of the last payload that it has seen, and when it continues."""
@@ -139,16 +138,6 @@ def is_of_past_task(payload: StoredPayload, now: datetime) -> bool:
     """Return whether no task that names a payload can be delivered any more."""
     ends_at = payload.created_at + timedelta(seconds=LIMITS.payload_task_seconds)
     return payload.key.startswith(f"{OF_TASKS}/") and ends_at < now
-
-
-def is_held(key: str, record: Mapping[str, Any] | None) -> bool:
-    """Return whether an owner needs a payload: its record is of the incarnation that has stored it, or names it."""
-    return record is not None and (record.get("incarnation") == incarnation_of(key) or key in str(record))
-
-
-def incarnation_of(key: str) -> str:
-    """Return the first part of a payload's place."""
-    return key.split("/")[2]
 
 
 def old_groups(page: Sequence[StoredPayload], now: datetime) -> Iterator[Group]:

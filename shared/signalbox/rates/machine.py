@@ -35,8 +35,6 @@ from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import (
-    GROUPS_FORMAT,
-    UNITS_FORMAT,
     Acquired,
     Rate,
     RateSettings,
@@ -356,5 +354,5 @@ def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
         return effect
     record = json.loads(wait.unit)
     if wait.is_of_group:
-        return replace(effect, context={"group": record["group"] | members, FORMAT: GROUPS_FORMAT})
-    return replace(effect, context={"unit": record | members, FORMAT: UNITS_FORMAT})
+        return replace(effect, context={"group": record["group"] | members, FORMAT: wait.format})
+    return replace(effect, context={"unit": record | members, FORMAT: wait.format})

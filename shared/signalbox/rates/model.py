@@ -7,6 +7,7 @@ The bucket is stored as one time, `full_at`, in microseconds since 1970: the tim
 Reading it rounds nothing, so the part of a permit that has come back is never lost.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -164,10 +165,15 @@ class RateWait:
         """Whether a group of units waits."""
         return self.unit.startswith('{"group": ')
 
+    @property
+    def format(self) -> int:
+        """The format of a unit's or a group's wait and of its tasks: not older than that of the unit."""
+        of_unit: int = json.loads(self.unit).get(FORMAT, UNITS_FORMAT)
+        return GROUPS_FORMAT if self.is_of_group else of_unit
+
     def to_record(self) -> dict[str, Any]:
         """Return the fields that a wait begins with."""
-        number = GROUPS_FORMAT if self.is_of_group else UNITS_FORMAT
-        of_unit = {"unit": self.unit, "batch": self.batch, FORMAT: number} if self.unit else {}
+        of_unit = {"unit": self.unit, "batch": self.batch, FORMAT: self.format} if self.unit else {}
         return of_unit | {
             "incarnation": self.incarnation,
             "continuation": self.continuation.to_record(),

@@ -149,8 +149,8 @@ def tokens_to_call(target: Target, run: Run) -> Callable[[str], str]:
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
     """Return a function that returns an identity token for a URL. Each token is valid for an hour and requested once.
 
-    It is empty for an open function, whose code would receive a person's token whole: in front of other functions
-    Cloud Run removes its signature. gcloud prints none for a service account that signed in by Workload Identity
+    It is empty for an open function, whose code would receive a person's token with its signature: in front of other
+    functions Cloud Run removes that. gcloud prints none for a service account that signed in by Workload Identity
     Federation, as in GitHub Actions; then IAM generates it. Raises `CommandFailed`.
     """
     kept: dict[str, str] = {}

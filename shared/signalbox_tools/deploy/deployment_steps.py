@@ -281,7 +281,7 @@ class Deployment:
         called = min(for_people, key=catalogue.is_of_the_kit, default=None)
         if called is None:
             return ""
-        token = "" if called.open_to_all else AS_THE_PERSON  # an open function's code would receive it whole
+        token = "" if called.open_to_all else AS_THE_PERSON  # an open function's code would receive its signature
         return FIRST_CALL.format(name=called.name, base_url=site.base_url, segment=called.segment, token=token)
 
     def _preparation(self) -> Preparation:

@@ -138,7 +138,7 @@ def announce_end(stack: Stack, database: str, announce: Callable[[str, str], Non
     try:
         stack.wait()
     except StackError as error:
-        announce(f"the database {database} is served no longer, so start `signalbox dev` again: {error}", error.trace)
+        announce(f"the database {database} is no longer served, so start `signalbox dev` again: {error}", error.trace)
 
 
 def _print_functions(stack: Stack, heading: str) -> None:

@@ -103,6 +103,13 @@ class Channel:
             raise ConnectionError("the local Cloud Tasks has closed the connection")
         return received[0]
 
+    def ended(self) -> bool:
+        """Return whether the other side has closed the connection."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+
     def close(self) -> None:
         self._socket.close()
 

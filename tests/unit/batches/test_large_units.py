@@ -8,12 +8,16 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, Problem, Unit, batch, sub_batch
+from signalbox import Function, Problem, Unit, batch, rate, semaphore, sub_batch
 from signalbox.adapters.cost_meter import Cost
+from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
+from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.units import succeeded
 from signalbox.batches.service.units import complete_by_index
+from signalbox.core import effects
 from signalbox.core.limits import DECLARED
+from signalbox.core.ports import Query
 from signalbox.core.problems import TooLarge
 from signalbox.payloads import sweep
 from signalbox.testing import Harness
@@ -124,8 +128,6 @@ def test_a_retry_of_a_unit_has_its_large_arguments(at: Harness) -> None:
 
 
 def test_units_under_permits_and_in_chains_keep_their_large_arguments(at: Harness) -> None:
-    from signalbox import semaphore
-
     app: Any = painter(at)
     semaphore("s").ensure(permits=1)
     batch("b").populate([app.paint.call(text=f"{LARGE}{number}") for number in range(3)], semaphore="s")
@@ -133,6 +135,61 @@ def test_units_under_permits_and_in_chains_keep_their_large_arguments(at: Harnes
     at.travel(30)
     for id_ in ("b", "c"):
         assert results(id_) == {number: f"{number}{LARGE}" for number in range(3)}
+
+
+def test_groups_that_wait_for_a_rate_keep_their_large_arguments(at: Harness) -> None:
+    app: Any = painter(at)
+    rate("r").ensure(600, burst=2)
+    calls = [app.paint.call(text=f"{LARGE}{number}", fail=number == 2) for number in range(4)]
+    batch("b").populate([*calls, app.paint.call(text="ab")], rate="r", per_task=2)
+    batch("c").populate([app.together.call(text=[f"{LARGE}{number}"]) for number in range(4)], rate="r", per_task=2)
+    at.travel(60)
+    assert results("b") == {**{number: f"{number}{LARGE}" for number in range(4)}, 2: "No.", 4: "ba"}
+    assert results("c") == {number: f"2 {LARGE}{number}" for number in range(4)}
+
+
+@pytest.mark.parametrize("large", ["", LARGE])
+@pytest.mark.parametrize("options", [{"rate": "r"}, {"rate": "r", "per_task": 2}, {"per_task": 2}, {"semaphore": "s"}])
+def test_no_unit_opens_the_payload_that_its_arguments_seem_to_name(at: Harness, options: Any, large: str) -> None:
+    app, value = Function("painter"), {"$payload": [1, "hash", "key"]}
+
+    @app.task
+    def echo(value: dict[str, Any], text: str) -> dict[str, Any]:
+        return value
+
+    at.add(app)
+    rate("r").ensure(600, burst=2)
+    semaphore("s").ensure(permits=1)
+    batch("b").populate([echo.call(value=value, text=text) for text in ("x", large, "y")], **options)
+    run, _ = storage.read_header(at.ports, "b")
+    page = loaded(at.ports.store.read(run.page_path(0))[0].data)
+    at.travel(60)
+    assert results("b") == dict.fromkeys(range(3), value)
+    assert isinstance(page, Page)
+    assert page.has_payloads == bool(large)
+
+
+@pytest.mark.parametrize("options", [{"rate": "r"}, {"rate": "r", "per_task": 2}, {"semaphore": "s"}])
+def test_waits_of_units_with_large_arguments_and_their_tasks_have_the_format_of_payloads(
+    at: Harness, options: Any
+) -> None:
+    app: Any = painter(at)
+    rate("r").ensure(600, burst=2)
+    semaphore("s").ensure(permits=1)
+    limiter: Any = rate("r") if "rate" in options else semaphore("s")
+    limiter.pause()
+    batch("b").populate([app.paint.call(text=f"{LARGE}{number}") for number in range(4)], **options)
+    contexts = list[Any]()
+    with mock.patch.object(effects, "check_task", lambda _, context: contexts.append(context)):
+        at.travel(5)
+        collection = "rate_waits" if "rate" in options else "waiters"
+        waits = [wait.data for wait in at.ports.store.query(Query(collection, group=True))]
+        limiter.resume()
+        at.travel(60)
+    tasks = [context for context in contexts if not context.keys().isdisjoint({"unit", "group", "lease"})]
+    count = 2 if "per_task" in options else 4
+    assert [wait and wait["format"] for wait in waits] == [5] * count
+    assert [context["format"] for context in tasks] == [5] * 2 * count
 
 
 def test_a_sub_batch_has_its_own_payloads(at: Harness) -> None:

@@ -208,6 +208,19 @@ def test_the_status_shows_a_large_state_by_size_and_it_can_be_read(at: Objects) 
         service.state_by_hash(at.ports, ADDRESS, "0" * 64)
 
 
+def test_a_state_that_is_replaced_and_deleted_while_its_value_is_loaded_is_no_damage(at: Objects) -> None:
+    at.call("a", "1", "put", text=HUGE)
+    shown = ObjectWithStateShown.of_status(service.get_object(at.ports, ADDRESS)).state
+    assert shown is not None
+    before = service.read_state(at.ports.store, ADDRESS)
+    at.call("a", "2", "put", text="small")
+    sweep.sweep(at.ports)
+    forgotten(at)
+    with mock.patch.object(service, "read_state", return_value=before), pytest.raises(Unavailable, match="replaced"):
+        service.state_by_hash(at.ports, ADDRESS, shown["$payload"]["sha256"])
+    assert at.world.reported == []
+
+
 # --- arguments and results ---
 
 

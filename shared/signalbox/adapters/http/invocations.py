@@ -160,7 +160,7 @@ def send(invocation: Invocation) -> tuple[int, bytes]:
 
 
 def _received(invocation: Invocation, body: Any, deadline: float) -> bytes:
-    """Return the body of an answer as it was sent: one that is compressed is no JSON.
+    """Return the body of an answer as it was sent: one that is compressed is not JSON.
 
     Raises `InvocationFailed` if it is too large, or is sent so slowly that it ends after the deadline.
     """

@@ -85,8 +85,7 @@ class Page:
         own = record["first"], record["size"], record["units"], record["digest"]
         dispatch = record.get("concurrency"), record.get("semaphore", "")
         grouped = record.get("per_task"), record.get("first_group", 0)
-        has_payloads = record.get(FORMAT) == PAYLOADS_FORMAT
-        return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1), has_payloads)
+        return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1), NAMED in record)
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -99,7 +98,7 @@ class Page:
             **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
             **rated_record(self.rate, self.weight, self.per_task),
-            **self.format,
+            **self.named,
         }
 
     @property
@@ -108,9 +107,9 @@ class Page:
         return {FORMAT: PAYLOADS_FORMAT} if self.has_payloads else {}
 
     @property
-    def named(self) -> dict[str, bool]:
-        """The member of its units and groups in the contexts of tasks whose arguments are as records contain them."""
-        return {NAMED: True} if self.has_payloads else {}
+    def named(self) -> dict[str, Any]:
+        """The members of the page, and of its units and groups in tasks, if arguments are as records contain them."""
+        return {NAMED: True, **self.format} if self.has_payloads else {}
 
     def arguments_of(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that are not of the page's units as its tasks contain them."""

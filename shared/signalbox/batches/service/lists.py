@@ -6,7 +6,7 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import Header, header_of
-from signalbox.batches.model.large_values import stored_result
+from signalbox.batches.model.large_values import place_of_batch, stored_result
 from signalbox.batches.model.tree import COLLECTION
 from signalbox.batches.model.units import UnitRecord
 from signalbox.batches.requests import BatchesQuery, UnitsQuery
@@ -62,7 +62,8 @@ def result_by_hash(ports: Ports, batch: str, index: int, sha256: str) -> Any:
     [read] = ports.store.read(run.unit_path(index))
     record = None if read.data is None else UnitRecord.from_record(read.data)
     succeeded = record is not None and record.outcome.state == "succeeded"
-    return value_of(ports, [stored_result(record.outcome)] if record and succeeded else [], sha256)
+    stored = [stored_result(record.outcome)] if record and succeeded else []
+    return value_of(ports, stored, sha256, place_of_batch(run))
 
 
 def outcomes_of(ports: Ports, batch: str, query: UnitsQuery) -> Iterator[UnitRecord]:

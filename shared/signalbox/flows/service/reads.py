@@ -14,6 +14,7 @@ from signalbox.flows.machine.effects import step_operation
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message, payload_of, sub_flow_address
+from signalbox.flows.model.payloads import place_of_run
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import NoFlow
 from signalbox.flows.storage.commits import header_of
@@ -94,7 +95,7 @@ def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> Any:
     header, entries = get_log(ports.store, address)
     stored = [*header.arguments.values(), *([header.end.outcome.result] if header.end else [])]
     named = [payload.to_json() for payload in map(payload_of, entries) if payload]
-    return value_of(ports, [*stored, *named], sha256)
+    return value_of(ports, [*stored, *named], sha256, place_of_run(address, header.incarnation))
 
 
 def read_header(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:

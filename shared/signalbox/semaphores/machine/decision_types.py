@@ -229,7 +229,7 @@ def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: dateti
     task = continuation_name(name, waiter, lease.grant)
     held = lease.held(name)
     context = {part: getattr(held, part) for part in held.__slots__} | waiter.options()
-    return waiter.continuation.effect(task, now, lease=context)
+    return waiter.continuation.effect(task, now, lease=context, **waiter.format_of_unit)
 
 
 def continuation_name(name: str, waiter: Waiter, grant: int | None) -> str:
@@ -268,7 +268,7 @@ def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Eff
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "unit")
     unit = json.loads(waiter.request.unit) | {"wait_ended": state}
-    return (waiter.continuation.effect(task, now, unit=unit),)
+    return (waiter.continuation.effect(task, now, unit=unit, **waiter.format_of_unit),)
 
 
 def end_tasks(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:

@@ -96,6 +96,12 @@ class Waiter:
         unit = json.loads(self.request.unit) if self.request.unit else {}
         return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
 
+    @property
+    def format_of_unit(self) -> dict[str, Any]:
+        """The format of the unit that waits, if it has one, which the waiter and its tasks have too."""
+        unit = json.loads(self.request.unit) if self.request.unit else {}
+        return {FORMAT: unit[FORMAT]} if FORMAT in unit else {}
+
     def is_late(self, now: datetime) -> bool:
         """Return whether the deadline of the wait has passed."""
         return self.deadline_at is not None and now >= self.deadline_at
@@ -107,7 +113,8 @@ class Waiter:
         plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
         calls = {name: None if (call := getattr(request, name)) is None else call.to_record() for name in _CALLS}
         others = {name: value for name, none in _OFTEN_ABSENT.items() if (value := getattr(request, name)) != none}
-        return options | plain | calls | others | ({FORMAT: LANES_FORMAT} if request.has_lane else {})
+        newer = ({FORMAT: LANES_FORMAT} if request.has_lane else {}) | self.format_of_unit
+        return options | plain | calls | others | newer
 
     @classmethod
     def from_record(

@@ -13,7 +13,7 @@ from signalbox.core.lazy_dataclasses import replace
 from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.model.contexts import OfGroup, OfUnit
+from signalbox.tasks.model.contexts import OfGroup, OfUnit, named_members
 
 
 def unit_wait(delivered: Delivered[OfUnit]) -> WaitRequest:
@@ -42,7 +42,7 @@ def group_rate_wait(delivered: Delivered[OfGroup]) -> RateWaitRequest:
     """Return the wait of a group for its rate: the same in every delivery, and in that of a group that was lost."""
     context, group = delivered.context, replace(delivered.context.group, rest=None, careful=False)
     rated = rated_record(context.rate, context.weight, group.per_task)
-    unit, batch = json.dumps({"group": group.to_record() | rated}), group.run.key
+    unit, batch = json.dumps({"group": group.to_record() | rated | named_members(context)}), group.run.key
     return RateWaitRequest(group.operation, delivered.call, context.weight, unit=unit, batch=batch, at_most_burst=True)
 
 

@@ -29,10 +29,11 @@ from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.kit_names import SCHEDULED
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadTaskEnvelope
+from signalbox.core.records.formats import FORMAT
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome
-from signalbox.payloads.model import NAMED
+from signalbox.payloads.model import NAMED, PAYLOADS_FORMAT
 from signalbox.semaphores.model import leases
 from signalbox.semaphores.model.leases import Granted, Lease
 
@@ -270,7 +271,7 @@ def stable_names(subject: object) -> Mapping[Any, str]:
 
 def of_unit(unit: PlacedUnit, group: OfGroup) -> OfUnit:
     """Return the context of one unit of a group."""
-    record = unit.to_record() | ({NAMED: True} if is_named(group) else {})
+    record = unit.to_record() | named_members(group)
     return OfUnit({"unit": record}, unit, record=record)
 
 
@@ -284,6 +285,11 @@ def is_named(context: Context) -> bool:
         case OfGroup(members={"group": group}):
             return NAMED in group
     return NAMED in context.members
+
+
+def named_members(context: Context) -> dict[str, Any]:
+    """Return the members of a unit or a group in a record or a task by which its arguments are named (`is_named`)."""
+    return {NAMED: True, FORMAT: PAYLOADS_FORMAT} if is_named(context) else {}
 
 
 def is_of_completion(members: Members) -> bool:

@@ -35,6 +35,7 @@ class _Delivery:
 
     sent: bytes
     result: "asyncio.Future[DispatchResult | None]"
+    connection: "_Connection | None" = None
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +72,8 @@ class FunctionProcesses:
             async with asyncio.timeout(seconds_max):
                 return await delivery.result
         except TimeoutError:
+            if delivery.connection:
+                delivery.connection.give_up(delivery)
             return DispatchResult(None, DEADLINE_EXCEEDED)
 
     def begin(self, connection: "_Connection", process: int) -> None:
@@ -145,8 +148,13 @@ class _Connection(asyncio.Protocol):
 
     def start(self, delivery: _Delivery) -> None:
         """Send a task to the function."""
-        self._delivery = delivery
+        self._delivery, delivery.connection = delivery, self
         self._transport.write(delivery.sent)
+
+    def give_up(self, delivery: _Delivery) -> None:
+        """End the connection if it still has this task: an answer without an end ends with it, as over HTTP."""
+        if self._delivery is delivery:
+            self._transport.abort()
 
     def _received(self, value: Any, body: bytes) -> None:
         if self._creates:

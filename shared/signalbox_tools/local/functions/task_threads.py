@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -116,7 +116,7 @@ class TaskThreads:
     def _run(self) -> None:
         process = os.getpid()
         hello = frame({"process": process})
-        while not self._leaving.is_set() and os.getpid() == process:  # a fork of a function's is not served
+        while not self._leaving.is_set() and os.getpid() == process:  # a process that a function forks serves no tasks
             try:
                 channel = Channel(self._address, None)
             except OSError:
@@ -128,15 +128,20 @@ class TaskThreads:
                 if self._leaving.is_set():
                     channel.send(frame(LEAVING))
                 while received := channel.receive():
-                    channel.send(frame(self._response(*received)))
+                    channel.send(frame(self._response(*received, channel.ended)))
             except BaseException:  # noqa: BLE001  as with HTTP: the task has no response, and this thread continues
                 self._leaving.wait(PAUSE_SECONDS)
             finally:
                 self._channels.discard(channel)
                 channel.close()
 
-    def _response(self, task: tuple[str, str, Mapping[str, str]], body: bytes) -> tuple[int, str]:
-        """Call a function with a task; return the status of its response and `Retry-After`."""
+    def _response(
+        self, task: tuple[str, str, Mapping[str, str]], body: bytes, ended: Callable[[], bool]
+    ) -> tuple[int, str]:
+        """Call a function with a task; return the status of its response and `Retry-After`.
+
+        An answer is read to its end, or until the queue gives it up and the connection has `ended`.
+        """
         responses: list[tuple[int, str]] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> Any:
@@ -147,7 +152,8 @@ class TaskThreads:
         chunks = self._app(environ_of(*task, body), start_response)
         try:
             for _ in chunks:
-                pass
+                if ended():
+                    break
         finally:
             if close := getattr(chunks, "close", None):
                 close()

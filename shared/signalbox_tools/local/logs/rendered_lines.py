@@ -171,7 +171,7 @@ def is_idle(entry: Mapping[str, Any]) -> bool:
     is_check = (entry.get("method"), entry.get("path")) == (
         "HEAD",
         "/",
-    )  # a command looks for the stack
+    )  # a command checks whether the stack runs
     by_itself = is_check or entry.get("function") == "sweep" or entry.get("page") == CONSOLE
     return well and by_itself and not any(entry.get(name) for name in CHANGES)
 

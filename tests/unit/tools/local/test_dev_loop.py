@@ -213,7 +213,7 @@ def test_the_end_of_the_stack_of_a_database_is_announced() -> None:
     lines: list[tuple[str, str]] = []
     announce_end(Failed(), "payments", lambda *line: lines.append(line))  # type: ignore[arg-type]  # it needs no more of a stack
     [(line, trace)] = lines
-    assert line.startswith("the database payments is served no longer, so start `signalbox dev` again: functions ended")
+    assert line.startswith("the database payments is no longer served, so start `signalbox dev` again: functions ended")
     assert trace == "a traceback"
 
 

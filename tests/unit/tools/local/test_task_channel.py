@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -342,6 +342,41 @@ def test_a_fork_that_returns_from_a_function_responds_to_no_task_and_receives_no
         for child in children:
             os.kill(child, signal.SIGKILL)
     assert functions.seen("HTTP_X_CLOUDTASKS_TASKRETRYCOUNT") == ["0"]
+
+
+def test_an_answer_without_an_end_ends_at_the_deadline_of_its_task(file: SeparateFile) -> None:
+    ended = threading.Event()
+
+    def endless() -> Iterator[bytes]:
+        try:
+            while True:
+                time.sleep(0.001)
+                yield b"more"
+        finally:
+            ended.set()
+
+    class Endless(Functions):
+        def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+            answer = super().__call__(environ, start_response)
+            return endless() if len(self.requests) == 1 else answer
+
+    functions = Endless()
+
+    async def run() -> None:
+        async with queues(file) as running:
+            threads_of(running, functions, count=1)
+            await running.until_served()
+            running.queue.message.state = 2  # paused
+            await running.create("greet-1")
+            task = running.queue.tasks[f"{QUEUE}/tasks/greet-1"]
+            task.spec.dispatch_deadline.FromMilliseconds(50)  # less than the least that a caller may choose
+            running.queue.message.state = 1
+            running.queue.pump()
+            await running.until_empty()
+
+    asyncio.run(run())
+    assert ended.is_set()
+    assert len(functions.requests) > 1
 
 
 def test_a_date_that_no_calendar_has_is_no_retry_after(file: SeparateFile) -> None:
