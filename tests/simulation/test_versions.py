@@ -27,8 +27,8 @@ SEEDS = 20
 
 SEEDS_OF_CHANGES = 120
 
-OF_TODAY = frozenset({"document_events", "updates"})
-"""Worlds many of whose calls only today's code runs: it fetches its ports (`versions.FETCHES_PORTS`), or is new."""
+OF_TODAY = frozenset({"document_events"})
+"""Worlds many of whose calls only today's code runs: it fetches its ports (`versions.FETCHES_PORTS`)."""
 
 Rename = Callable[[dict[str, Any]], dict[str, Any]]
 Change = Callable[[], Any]

@@ -19,7 +19,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import larger_values, value_bytes_max
-from signalbox.core.problems import BadKey, BadQuery, TooLarge
+from signalbox.core.problems import BadKey, BadQuery, NewerFormat, Problem, TooLarge
 from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, RequestBody, check_fields
 from signalbox.core.surface.paging import Listing
 from signalbox.core.surface.request_fields import RequestFields
@@ -86,8 +86,15 @@ class BatchFollowing(BatchSettings):
 
     @staticmethod
     def from_then(text: str) -> "BatchFollowing":
-        """Parse the batch that follows from the header of the one before."""
-        return BatchFollowing.parse(json.loads(text))
+        """Parse the batch that follows from the header of the one before.
+
+        Raises `NewerFormat` for one that this release refuses: the release that stored it had accepted it.
+        """
+        try:
+            return BatchFollowing.parse(json.loads(text))
+        except Problem as refused:
+            detail = f"Another release of signalbox stored the batch that follows: {refused.detail}"
+            raise NewerFormat(f"{detail} Deploy that release to batch_expand, too.") from refused
 
     def to_request(self) -> dict[str, Any]:
         """Return the body that defines this batch as one that follows: without an id, and sealed."""

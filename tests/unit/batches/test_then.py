@@ -2,17 +2,18 @@
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from signalbox.adapters.cost_meter import measure
 from signalbox.batches.problems import BadBatch
-from signalbox.batches.requests import BatchSpec
+from signalbox.batches.requests import BatchFollowing, BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
-from signalbox.core.problems import Problem, TooLarge
+from signalbox.core.problems import NewerFormat, Problem, TooLarge
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import runs
@@ -151,6 +152,16 @@ def test_what_follows_is_bounded() -> None:
 def test_a_spec_survives_the_header_of_the_batch_before() -> None:
     spec = BatchSpec.from_request(stage(1, 2, concurrency=3, failures_max=0, then=deep(2)))
     assert BatchSpec.from_then(json.dumps(spec.then.to_request() if spec.then else None)) == spec.then
+
+
+def test_what_only_another_release_can_read_is_tried_again_and_follows_later(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(0, then=stage(10)))
+    [then] = [task for task in harness.tasks if task.task == "then"]
+    refused = patch.object(BatchFollowing, "parse", side_effect=BadBatch("Unknown field `colour`."))
+    with refused, pytest.raises(NewerFormat, match="Unknown field `colour`"):
+        run_batch_task(harness.ports, then.task, then.payload)
+    harness.run_tasks()
+    assert (ran(harness), len(harness.completions)) == ([10], 2)
 
 
 def test_what_follows_is_part_of_what_a_repeat_must_repeat(harness: BatchHarness) -> None:

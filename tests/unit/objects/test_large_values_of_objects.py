@@ -436,7 +436,9 @@ def test_the_answer_of_a_call_shows_a_large_result_that_can_be_loaded(project: H
     found = project.call("boxes", f"/objects/Counter/a/calls/{answer['call']}/payloads/{sha256}")
     assert found.json == {"sha256": sha256, "value": LARGE}
     project.call("boxes", "/objects/Counter/a/put?wait_seconds=5", method="POST", json={"text": HUGE})
-    state = project.call("boxes", "/objects/Counter/a?state=true").json["state"]["$payload"]  # type: ignore[index]
+    shown = project.call("boxes", "/objects/Counter/a?state=true").json
+    assert shown is not None
+    state = shown["state"]["$payload"]
     loaded = project.call("boxes", f"/objects/Counter/a/payloads/{state['sha256']}").json
     assert loaded is not None
     assert loaded["value"]["fields"]["text"] == HUGE

@@ -40,7 +40,6 @@ from signalbox.tasks.service import enqueues, group_runs
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import CALLS_OF_LISTS, CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED
 from tests.simulation.user_task_effects import CHILD, effect_of, raise_any, take_effect
-from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation
 from tests.simulation.worlds.batches.kinds import KINDS, SMALL_LIMITS
 from tests.simulation.worlds.batches.world import BatchesWorld
@@ -79,8 +78,7 @@ class GroupedWorld(BatchesWorld):
     may_have_permits = False
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
-        of_two = versions_of(seed) is not None  # the last release cannot read such a batch, and so does not remove it
-        self.kinds = [kind for kind in KINDS if not kind.from_outside and not (of_two and kind.removed)]
+        self.kinds = [kind for kind in KINDS if not kind.from_outside]
         super().__init__(seed, trace)
         self.grouped = Random(f"grouped {seed}")
         self.callers.per_task = self.grouped.choice(PER_TASK)
@@ -99,6 +97,7 @@ class GroupedWorld(BatchesWorld):
         self.groups_under_way = GroupsUnderWay(self.world.store, self.callers.concurrency)
         self.world.observers.append(self._check_given_up)
         lists = Random(f"lists {seed}")
+        of_two = self.world.versions is not None  # a call in the code looks for its task in today's library alone
         self.lists = lists if lists.random() < LISTS_RATE and not (self.kind.nested or of_two) else None
         self.calls: dict[str, str] = {}
         self.world.task_handlers[CHILD] = self._take_call

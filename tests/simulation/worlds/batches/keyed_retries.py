@@ -147,9 +147,7 @@ class Keyed:
                 raise Violation(f"units {lost} had failed before the retry {key}, and it did not run them again")
 
     def _is_retried(self, index: int, key: str) -> bool:
-        """Return whether a unit has been retried under a key. The last release does not record which call retries."""
+        """Return whether a unit has been retried under a key."""
         records = self._batches.checks.records(f"{header_path('b')}/units")
         [record] = [record for record in records if record["index"] == index]
-        if self._batches.world.versions is not None:
-            return bool(record["attempt"] > self._failed_before[key][index])
         return self._calls[key] in record.get("retried_by", ())

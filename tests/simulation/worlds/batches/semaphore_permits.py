@@ -1,13 +1,14 @@
 """Units that run under permits of the semaphore `s`, in some worlds of batches.
 
 In some of these, an operator ends a lease, cancels a wait, or deletes the semaphore and perhaps creates it again.
-Checked when a unit's code starts: no more units run than there are permits, unless an operator has interfered, or a
-unit has its outcome already, or its batch has ended. Checked at rest: no lease is live, and no wait is in the wait
-queue.
+Checked when a unit's code starts: this delivery has claimed the lease of its grant; no more units run than there are
+permits, unless an operator has interfered, or a unit has its outcome already, or its batch has ended. Checked at rest:
+no lease is live, and no wait is in the wait queue.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Ports, Query
+from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import sweep
 from signalbox.semaphores import tasks as semaphores_tasks
@@ -73,15 +74,30 @@ class Permits:
         self._random = Random(f"by hand {seed}")
         self._again = Random(f"semaphore again {seed}")
         self._running: dict[tuple[str, int], PlacedUnit] = {}
+        self._claims: defaultdict[str, set[int]] = defaultdict(set)
         self.lease_ended_by_hand = False
         settings.put(self._world.reliable_ports(), NAME, SemaphoreSettings(permits, LEASE_SECONDS))
         if self._random.random() < HELD_RATE:
             held = WaitRequest("another task", lease_seconds=HELD_SECONDS, permits=permits)
             waits.wait(self._world.reliable_ports(), NAME, held)
+        self._world.observers.append(self._note_claims)
         self._world.task_handlers["semaphore_admit"] = _admit
         self._world.task_handlers["another"] = _run_another
 
     # --- units ---
+
+    def claims_of(self, effect: Effect) -> int:
+        """Return how often the lease of a task's grant has been claimed; 0 for a task without a grant."""
+        granted = effect.context.get("lease")
+        return 0 if granted is None else len(self._claims[Granted.from_context(granted).id])
+
+    def _note_claims(self, path: str, _: Snapshot, after: Snapshot) -> None:
+        """Note the token of each claim: it is a new one, also when the same grant is claimed again."""
+        if path != semaphore.path_of(NAME) or after.data is None:
+            return
+        for lease in Semaphore.from_record(after.data).leases:
+            if lease.claimed:
+                self._claims[lease_id(lease.id, lease.grant)].add(lease.token)
 
     @contextmanager
     def running(self, unit: PlacedUnit) -> Iterator[None]:
@@ -109,7 +125,7 @@ class Permits:
         """Return the operator's action."""
         if not self._batches.kind.calm:
             return []
-        if self._world.versions is None and self._again.random() < AGAIN_RATE:  # the last release forgets such units
+        if self._again.random() < AGAIN_RATE:
             return [self._delete_and_create]
         if self._random.random() >= BY_HAND_RATE:
             return []

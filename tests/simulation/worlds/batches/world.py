@@ -118,7 +118,7 @@ class BatchesWorld:
         self.helped = Random(f"helped {seed}") if self.callers.concurrency and self.kind.calm else None
         self.own = Random(f"purge {seed}")
         second = Random(f"second deliveries {seed}")
-        self.second = second if second.random() < SECOND_RATE and self.world.versions is None else None
+        self.second = second if second.random() < SECOND_RATE else None
         kind = self.kind
         plain = not (kind.from_outside or kind.removed or self.unswept or self.keyed)
         self.emptied = plain and self.purged is None and self.own.random() < EMPTIED_RATE
@@ -129,8 +129,7 @@ class BatchesWorld:
         permits = 0 if has_none or not self.may_have_permits else permits_of(seed)
         self.permits = Permits(self, seed, permits) if permits else None
         self.callers.semaphore = NAME if permits else ""
-        has_no_rate = has_none or permits or self.world.versions is not None  # the last release has no rates
-        self.rated = None if has_no_rate or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
+        self.rated = None if has_none or permits or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
         if self.rated:
             self.callers.rated = {"rate": rate_permits.NAME, "weight": self.rated.weight}
         if self.kind.failing and (limiter := self.permits or self.rated):
@@ -247,6 +246,7 @@ class BatchesWorld:
         granted = "lease" in effect.context or effect.context.get("unit", {}).get("granted", False)
         parts = self._stored_parts(effect) if not granted else self._stored()
         had_outcome = granted and bool(self.world.store.read(unit.path)[0].data)
+        claims = self.permits.claims_of(effect) if self.permits else 0
 
         def is_live(unit: PlacedUnit) -> bool:
             return self.world.random.random() < 0.5 or units.unit_is_live(ports, unit)
@@ -263,6 +263,8 @@ class BatchesWorld:
                 self.rated.begin(unit, effect)
                 return self._painted(unit, parts)
             assert self.permits, "a unit runs with permits of a semaphore or of a rate"
+            if self.permits.claims_of(effect) == claims:
+                raise Violation(f"unit {unit.index} runs under a grant that this delivery has not claimed")
             with self.permits.running(unit):
                 return self._painted(unit, parts)
 
@@ -281,9 +283,7 @@ class BatchesWorld:
         return self._stored() if self.deliveries[effect.name] > 1 else set()
 
     def _stored(self) -> set[str]:
-        """Return the ids of the sub-batches that are stored completely. The last release knows the sealed ones only."""
-        sealed = {id_ for id_, _ in self.checks.sub_batches()}
-        return sealed if self.world.versions else self.checks.stored_sub_batches()
+        return self.checks.stored_sub_batches()
 
     def _parts(self, unit: PlacedUnit, stored: set[str]) -> Any:
         """Return another sub-batch at each run, and in some worlds perhaps a result or an error.
