@@ -433,6 +433,8 @@ def test_the_answer_of_a_call_shows_a_large_result_that_can_be_loaded(project: H
     answer = project.call("boxes", path, method="POST", json={"text": LARGE}).json
     assert answer is not None
     sha256 = answer["result"]["$payload"]["sha256"]
+    found = project.call("boxes", f"/objects/Counter/a/calls/{answer['call']}/payloads/{sha256}")
+    assert found.json == {"sha256": sha256, "value": LARGE}
     project.call("boxes", "/objects/Counter/a/put?wait_seconds=5", method="POST", json={"text": HUGE})
     shown = project.call("boxes", "/objects/Counter/a?state=true").json
     assert shown is not None
@@ -443,8 +445,6 @@ def test_the_answer_of_a_call_shows_a_large_result_that_can_be_loaded(project: H
 
 
 def test_an_argument_above_the_bound_is_refused_at_the_call_with_and_without_payloads(project: Harness) -> None:
-    project: Harness,
-) -> None:
     box = objects("Counter", "b")
     with replaced(payload_bytes_max=150_000), pytest.raises(TooLarge, match="at most 150,000 bytes"):
         box.echo(text=LARGE)
