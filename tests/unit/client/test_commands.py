@@ -475,6 +475,9 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
     assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
     assert checkout.count("suspended") == 0
     assert "2 of 2 done." in capsys.readouterr().err
+    for action in ("cancel", "terminate"):
+        assert main(["flows", action, "shop", "checkout", "--state", "cancelled", "--yes"]) == 0
+        assert "2 skipped: they had ended before, or no longer match.\n0 of 2 done.\n" in capsys.readouterr().err
 
 
 def test_a_run_is_named_by_its_flow_and_id_alone(
@@ -496,9 +499,6 @@ def test_a_run_is_named_by_its_flow_and_id_alone(
     monkeypatch.setattr("signalbox.catalogue.reading.load", lambda **_: several)
     assert main(["flows", "show", "checkout/o-1"]) == 1
     assert "Several functions have a flow 'checkout'" in capsys.readouterr().err
-    for action in ("cancel", "terminate"):
-        assert main(["flows", action, "shop", "checkout", "--state", "cancelled", "--yes"]) == 0
-        assert "2 skipped: they had ended before, or no longer match.\n0 of 2 done.\n" in capsys.readouterr().err
 
 
 def test_without_batches_the_command_acts_on_each_run_that_matches(
