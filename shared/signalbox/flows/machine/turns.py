@@ -160,6 +160,7 @@ class FlowTurn:
     - `updates` has the names of the updates that the turn has taken from the mailbox, by their ids.
     - `refused` has the ids of the messages with the events that the run has no room for.
     - `incoming_bytes` are the bytes of the events and updates that it has applied.
+    - `counted` are the bytes that the run keeps, after the number of applied messages at which they were counted.
     - `outgoing` collects the payloads that the commit names.
     """
 
@@ -183,6 +184,7 @@ class FlowTurn:
     updates: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     incoming_bytes: int = 0
+    counted: tuple[int, int] = (-1, 0)
     outgoing: Outgoing = field(default_factory=Outgoing)
 
     @classmethod
@@ -399,7 +401,9 @@ class FlowTurn:
         most = LIMITS.flow_events_passed_on_bytes_max - others
         if self.header.kept_bytes + size_bytes <= most:  # it keeps these at most
             return False
-        return driver.kept_bytes + _bytes_of(message) > most
+        if self.counted[0] != len(self.applied):  # only a message that is applied changes them
+            self.counted = len(self.applied), driver.kept_bytes
+        return self.counted[1] + _bytes_of(message) > most
 
     def refusal(self) -> TooManyEvents:
         """Return the problem of the senders of the events that the turn has refused."""
