@@ -4,11 +4,13 @@ Each call accepts a text or refuses it with a `Problem`. No process fails, and n
 its code has received.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from _pytest.logging import LogCaptureHandler
 
 from signalbox import Function, Problem, Unit, batch, critical_section, documents, flow, flows, objects, rate, semaphore
 from signalbox.testing import Harness
@@ -216,6 +218,13 @@ def shop(harness: Harness) -> Harness:
     return harness
 
 
+def forget_lines() -> None:
+    """Leave out of the report of a test what it has logged: a report to another process is UTF-8."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LogCaptureHandler):
+            handler.reset()
+
+
 @pytest.mark.parametrize("what", CODES)
 def test_no_run_is_stuck_because_of_a_text_that_its_code_has_received(shop: Harness, what: str) -> None:
     runs = {
@@ -227,6 +236,7 @@ def test_no_run_is_stuck_because_of_a_text_that_its_code_has_received(shop: Harn
     assert [name for name, run in runs.items() if run.status().state not in ("completed", "failed")] == []
     assert {shop.get(f"shop/flows/work/{run.id}/log?spans=true").status for run in runs.values()} == {200}
     assert shop.get("shop/flows/work").status == 200
+    forget_lines()
 
 
 def started(number: int) -> Any:
@@ -296,3 +306,4 @@ def test_each_call_accepts_a_text_or_refuses_it(shop: Harness, what: str) -> Non
             CALLS[what](text, number)
     shop.run()
     assert [message for message, _ in shop.log.errors if message not in OF_PROBLEMS] == []
+    forget_lines()
