@@ -128,8 +128,5 @@ NESTED = (
         ("flows.CommandWrites.run_flow", _created_by_a_task),
         ("flows.COMMANDS", {**steps.COMMANDS, "create": _create}),
     ),
-    in_nested_flows(
-        "sem-4", "the next token of a grant that is released", ("semaphores.grant_may_continue", lambda *_: False)
-    ),
 )
-"""Faults that nested flows notice sooner: they have more sub-flows, and worlds in which two flows share one permit."""
+"""Faults that nested flows notice sooner: they have more sub-flows."""
