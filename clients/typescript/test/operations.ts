@@ -150,10 +150,11 @@ async function objects(): Promise<void> {
   await ok(client.GET("/{function}/objects/{class_name}", { params: { path: lamp } }));
   await ok(client.GET("/{function}/objects/{class_name}/{key}", { params: { path: lamp } }));
   const none = { ...lamp, sha256: "0".repeat(64) };
-  const large = "/{function}/objects/{class_name}/{key}/payloads/{sha256}";
-  assert.equal((await client.GET(large, { params: { path: none } })).response.status, 404);
-  const result = "/{function}/objects/{class_name}/{key}/calls/{call_id}/payloads/{sha256}";
-  assert.equal((await client.GET(result, { params: { path: { ...path, sha256: none.sha256 } } })).response.status, 404);
+  const ofState = client.GET("/{function}/objects/{class_name}/{key}/payloads/{sha256}", { params: { path: none } });
+  assert.equal((await ofState).response.status, 404);
+  const ofCall = { params: { path: { ...path, sha256: none.sha256 } } };
+  const large = client.GET("/{function}/objects/{class_name}/{key}/calls/{call_id}/payloads/{sha256}", ofCall);
+  assert.equal((await large).response.status, 404);
   await ok(client.DELETE("/{function}/objects/{class_name}/{key}", { params: { path: lamp } }));
 }
 
@@ -191,8 +192,8 @@ async function flows(): Promise<void> {
   await ok(client.POST("/{function}/flows/{flow}/{id}/updates/{name}", { ...update, body: { value: "b", start: { arguments: order } } }));
   await ok(client.GET("/{function}/flows/{flow}/{id}/answers/{update}", { params: { path: { ...other, update: "u1" } } }));
   const answer = { params: { path: { ...other, update: "u1", sha256: "0".repeat(64) } } };
-  const ofAnswer = "/{function}/flows/{flow}/{id}/answers/{update}/payloads/{sha256}";
-  assert.equal((await client.GET(ofAnswer, answer)).response.status, 404);
+  const large = client.GET("/{function}/flows/{flow}/{id}/answers/{update}/payloads/{sha256}", answer);
+  assert.equal((await large).response.status, 404);
 }
 
 async function standings(): Promise<void> {
