@@ -28,7 +28,18 @@ SCROLLS_MAX = 200
 PASSES_MAX = 5
 TALL: ViewportSize = {"width": 1_280, "height": 5_000}
 """A window that shows many calls at once: a few scrolls reach the end."""
-FUNCTIONS = {"accounts", "atlas", "machines", "philosophers", "quilt", "shop", "social-code", "social-sandbox", "todos"}
+FUNCTIONS = {
+    "accounts",
+    "atlas",
+    "machines",
+    "philosophers",
+    "quilt",
+    "seats",
+    "shop",
+    "social-code",
+    "social-sandbox",
+    "todos",
+}
 """The functions of the examples, by the segments of their addresses."""
 
 METHODS = ("get", "put", "post", "patch", "delete")
