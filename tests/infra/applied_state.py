@@ -22,7 +22,13 @@ from typing import Any
 from signalbox.adapters.http.cloud_run import TASKS
 from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.entries import History, Index, Queue, Schedule, Trigger
-from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RESERVED_VARIABLES, Function
+from signalbox.catalogue.function_entries import (
+    BUCKET_OF_THE_KIT,
+    EGRESS,
+    RESERVED_BEGINNINGS,
+    RESERVED_VARIABLES,
+    Function,
+)
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.given import given
 from signalbox.core.kit_names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE, queue_account
@@ -191,9 +197,10 @@ def _own_roles(state: _State, values: Resource) -> set[str]:
 
 
 def _archives(state: _State, values: Resource) -> Iterator[str]:
-    """Iterate over the buckets to which a function's account may write."""
+    """Iterate over the buckets of archives to which a function's account may write: not that of large values."""
     member = _member(values)
-    return (each["bucket"] for each in state.of(ARCHIVE) if each["member"] == member)
+    buckets = (each["bucket"] for each in state.of(ARCHIVE) if each["member"] == member)
+    return (bucket for bucket in buckets if not BUCKET_OF_THE_KIT.fullmatch(bucket))
 
 
 def _invoked(state: _State, values: Resource) -> set[str]:
