@@ -21,10 +21,10 @@ from tests.bench.kit_cpu_time import event_microseconds, put_milliseconds
 from tests.bench.rivals import rival_processes
 from tests.required_programs import EMULATOR
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.marathon]
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("emulator", marks=pytest.mark.marathon)])
+@pytest.fixture(scope="module", params=["sqlite", "emulator"])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     if request.param == "emulator":
         EMULATOR.require()
@@ -50,7 +50,6 @@ def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(s
     assert run.bare_seconds > 0
 
 
-@pytest.mark.marathon  # `make bench` fails in the same way
 def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
     table, [figure] = parted(lines(stage, copies_max=10, calls=5))
     assert (figure.what, figure.anchor) == ("a change shown in 10 copies", "bare calls of the store")
@@ -98,7 +97,6 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
     )
 
 
-@pytest.mark.marathon  # `make bench` fails in the same way
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
     table, figures = parted(standings.lines(stage, 20))
     assert [figure.what for figure in figures] == ["yokes on one item", "yokes on 4 items"]
@@ -155,7 +153,6 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
     ]
 
 
-@pytest.mark.marathon
 def test_flows_are_measured_in_chains_fan_outs_and_many_at_once() -> None:
     EMULATOR.require()  # the bench measures the emulator
     table = list(flows.table([3, 1, 4, 2, 2], alone=True))
@@ -197,7 +194,6 @@ def test_a_rival_that_gives_no_figures_says_why(monkeypatch: pytest.MonkeyPatch,
     assert flows.in_python(*flows.DBOS, [1]) == reason
 
 
-@pytest.mark.marathon  # `make bench` fails in the same way
 def test_streams_are_measured_together_with_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SECONDS", 0.5), ("LEFT_SECONDS", 0.0), ("UNITS", 100)):
         monkeypatch.setattr(watchers, name, value)

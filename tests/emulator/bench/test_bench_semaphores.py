@@ -16,7 +16,7 @@ from tests.bench.semaphores.kit_waits import catalogue
 from tests.bench.semaphores.visits import Refused, Run, Visit, most_inside, run, visit
 from tests.required_programs import EMULATOR
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.marathon]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,6 @@ def test_the_anchors_are_the_ways_in_which_all_clients_had_no_refusal(monkeypatc
     assert list(bench._figures()) == [Figure(f"4 clients, {PLAIN}", 4, "pairs/s", "bare, guarded retries", 4).line()]
 
 
-@pytest.mark.marathon
 @pytest.mark.timeout(600)
 def test_every_way_is_measured_and_no_way_lets_more_inside_than_there_are_permits(tmp_path: Path) -> None:
     EMULATOR.require()  # the bench measures the emulator
