@@ -375,7 +375,7 @@ class Function:
         Each admits one event of one run, once. The function's entry needs `public: true`, so that the network reaches
         these addresses, and the secret `SIGNALBOX_CALLBACK_KEYS`.
         """
-        from signalbox.flows.http import add_callback_routes  # only for functions with callbacks
+        from signalbox.flows.http.callback_pages import add_callback_routes  # only for functions with callbacks
 
         add_callback_routes(self._routes, self.name)
 

@@ -15,7 +15,8 @@ from signalbox.adapters.http.open_function_access import AccessRules
 from signalbox.adapters.http.routes import Route, Routes
 from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.reading import load
-from signalbox.flows import http as flows_http
+from signalbox.flows.http import callback_pages
+from signalbox.flows.http import routes as flows_http
 from signalbox.flows.model.definitions import Flows
 from signalbox.objects import http as objects_http
 from signalbox.objects.api import NO_CLASSES
@@ -166,5 +167,5 @@ def _routes_of_flows() -> Routes:
 def _routes_of_callbacks() -> Routes:
     """Return the routes of a function with callbacks."""
     made = Routes(OF_USERS)
-    flows_http.add_callback_routes(made, OF_USERS)
+    callback_pages.add_callback_routes(made, OF_USERS)
     return made

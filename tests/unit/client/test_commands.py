@@ -26,7 +26,7 @@ from signalbox.catalogue.reading import Schedule, load
 from signalbox.client import Client, NotFound, Unavailable, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.client.blocking.semaphores import Semaphore
-from signalbox.flows import http as flows_http
+from signalbox.flows.http import routes as flows_http
 from signalbox.testing import Harness
 from signalbox_tools.cli import flow_replay, leased_command
 from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND

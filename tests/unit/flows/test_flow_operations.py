@@ -16,8 +16,9 @@ from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.records.queries import Order
 from signalbox.core.user_code import ProcessEnded
-from signalbox.flows import http, sweep
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
+from signalbox.flows.http import routes
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
 from signalbox.flows.model.addresses import FlowAddress
@@ -530,8 +531,8 @@ def test_the_log_is_shown_page_by_page() -> None:
     shop.settle()
     header, entries = reads.get_log(shop.ports.store, FlowAddress("checkout", "1"))
     with replaced(flow_log_page=2):
-        first, token = http.log_page(entries, "")
-        second, last_token = http.log_page(entries, token)
+        first, token = routes.log_page(entries, "")
+        second, last_token = routes.log_page(entries, token)
     shown = FlowLogShown.of(header, entries, [*first, *second], last_token)
     assert shown.entries[0].command == "step shop.charge"
     assert (len(first), len(second), "next_page_token" in json_of(shown)) == (2, 1, False)

@@ -16,9 +16,9 @@ from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import Json
 from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.ports import Ports
-from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
 from signalbox.flows.api.step_threads import Threads
+from signalbox.flows.http import routes as flow_routes
 from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall
 from signalbox.flows.machine.running_flow import created, is_replayed, is_running, note_refused, refusal_of_query
 from signalbox.flows.model.definitions import FlowDefinition, Flows
@@ -88,7 +88,7 @@ class FlowHost:
         return start
 
     def add_routes(self, routes: Routes, rules: AccessRules) -> None:
-        http.add_routes(routes, lambda: self.local, rules)
+        flow_routes.add_routes(routes, lambda: self.local, rules)
 
     def serve(self) -> None:
         """Let `flows(…).query` find the flows of this function."""

@@ -9,7 +9,7 @@ import pytest
 from signalbox import Function, flow, flows
 from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import measure
-from signalbox.flows import http
+from signalbox.flows.http import routes
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import reads
@@ -101,22 +101,22 @@ def test_a_run_that_is_not_there_a_wrong_id_and_too_many_watchers_are_refused(ha
     chain.start("1", count=1)
     assert harness.get("shop/flows/chain/1/events?last_event_id=x").json["field"] == "last_event_id"
     for _ in range(LIMITS.flow_watch_streams_max):
-        http.STREAMS.take(LIMITS.flow_watch_streams_max)
+        routes.STREAMS.take(LIMITS.flow_watch_streams_max)
     try:
         refused = harness.get("shop/flows/chain/1/events")
         assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
     finally:
         for _ in range(LIMITS.flow_watch_streams_max):
-            http.STREAMS.leave()
+            routes.STREAMS.leave()
     watched(harness)
-    assert http.STREAMS._taken == 0
+    assert routes.STREAMS._taken == 0
 
 
 def test_an_id_beyond_the_log_hides_no_later_entry(harness: Harness) -> None:
     chain.start("1", count=1)
     harness.run()
     execution = reads.get(harness.ports, FlowAddress("chain", "1")).execution_id
-    stream = http._events(runtime.ports(), FlowAddress("chain", "1"), (execution, 99), traces=True)
+    stream = routes._events(runtime.ports(), FlowAddress("chain", "1"), (execution, 99), traces=True)
     with replaced(flow_watch_seconds=60):  # it ends with the run, however long the machine takes
         assert [next(stream).split("\n")[0] for _ in range(2)] == ["retry: 1000", "event: progress"]
     flows("chain", "1").event("go")
@@ -128,7 +128,7 @@ def test_a_watched_run_that_is_deleted_ends_the_stream(harness: Harness) -> None
     chain.start("1", count=0)
     flows("chain", "1").event("go")
     harness.run()
-    stream = http._events(runtime.ports(), FlowAddress("chain", "1"), ("none", 0), traces=True)
+    stream = routes._events(runtime.ports(), FlowAddress("chain", "1"), ("none", 0), traces=True)
     assert next(stream).startswith("retry")
     assert harness.delete("shop/flows/chain/1").status == 204
     assert list(stream) == []
@@ -140,7 +140,7 @@ def test_a_poll_is_one_read_also_of_a_long_log(harness: Harness) -> None:
         harness.run()
         header = reads.get(harness.ports, FlowAddress("chain", "1"))
         assert header.log.chunks > 1
-        events = http._events(
+        events = routes._events(
             runtime.ports(), FlowAddress("chain", "1"), (header.execution_id, header.log.length), traces=True
         )
         next(events)
