@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,14 +79,13 @@ def ports() -> Ports:
     return _ports
 
 
+@cache
 def load() -> None:
     """Import the modules that the ports need, without connecting, so that the first request does not wait for that.
 
     The garbage collector is off meanwhile. Afterwards it leaves out all objects so far: they stay as long as the
     process, and otherwise each full collection would visit them.
     """
-    if gc.get_freeze_count():  # another function has loaded them
-        return
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -69,6 +69,7 @@ class Catalogue:
     """The URL segments of deployments without a database that invoke a function of this catalogue, by its name."""
 
     def __post_init__(self) -> None:
+        any_tasks = self.task_queues
         for function in self.functions.values():
             for queue in function.enqueues:
                 unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
@@ -77,7 +78,7 @@ class Catalogue:
                 unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
                 refuse(queue not in self.queues, f"functions.{function.name}: queues: {unknown}")
             self._invoked_can_be_called(function)
-            by_queue = "queue" in function.invoked_by and not self._calling(function)
+            by_queue = "queue" in function.invoked_by and not self._calling(function, any_tasks)
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name a queue in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
             refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} drop tasks: set attempts_max: -1 there")
@@ -185,10 +186,12 @@ class Catalogue:
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
         """The queues that call a function, by function; only functions that queues invoke."""
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
-        return {each.name: self._calling(each) for each in invoked}
+        tasks = self.task_queues
+        return {each.name: self._calling(each, tasks) for each in invoked}
 
-    def _calling(self, function: Function) -> frozenset[str]:
-        tasks = frozenset(function.queues) or self.task_queues
+    @staticmethod
+    def _calling(function: Function, task_queues: frozenset[str]) -> frozenset[str]:
+        tasks = frozenset(function.queues) or task_queues
         objects = {OBJECTS_QUEUE} if function.objects else set()
         return tasks | objects | ({FLOWS_QUEUE} if function.flows else set())
 
@@ -306,6 +309,7 @@ class Catalogue:
             raise CatalogueError(f"schedules.{schedule.name}.arguments: {wrong.detail}") from None
 
     def _one_function_a_class_and_a_flow(self) -> None:
+        any_tasks = self.task_queues
         for function in self.functions.values():
             where = f"functions.{function.name}"
             for name in function.objects:
@@ -320,7 +324,7 @@ class Catalogue:
             ):
                 lost = bool(code) and queue not in self._forever
                 refuse(lost, f"{where}: its {kind} need a queue {queue} with attempts_max: -1")
-            untold = bool(function.flows) and TASKS_QUEUE not in self._calling(function)
+            untold = bool(function.flows) and TASKS_QUEUE not in self._calling(function, any_tasks)
             refuse(untold, f"{where}: flows receive results through the queue {TASKS_QUEUE}: add it to its queues")
 
     def _one_trigger_each(self) -> None:
