@@ -49,6 +49,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
+from itertools import islice
 from logging import LogRecord
 from operator import itemgetter
 from types import CoroutineType, GeneratorType
@@ -94,6 +95,7 @@ from signalbox.flows.machine.stuck import (
     too_large,
 )
 from signalbox.flows.machine.tree import (
+    PASSED_PATCH,
     RECEIVED_PATCH,
     Branch,
     Handle,
@@ -340,12 +342,14 @@ class Driver:
 
     def _resume(self) -> "Driver":
         resumed: Counter[int] = Counter()
+        self.pass_groups(0)
         for _ in range(BRANCHES_MAX):
             if not self._passes_groups():
                 self.keep_reclaimed()
             if not self.ready:
                 break
             parent, slot, outcome = self.ready.popleft()
+            before = len(self.ready)
             if isinstance(parent, Branch):
                 resumed[id(parent)] += 1
                 if resumed[id(parent)] > LIMITS.flow_advances_max:
@@ -358,6 +362,8 @@ class Driver:
                 if ends_process(error):
                     raise
                 raise failed(error, self.location) from error
+            if not isinstance(parent, Branch):
+                self.pass_groups(before)
             if self.left_generators:
                 raise self.left_generators[0]
         else:
@@ -370,7 +376,9 @@ class Driver:
     def _passes_groups(self) -> bool:
         """Return whether the next outcome goes to a group: its failure may cancel a wait for an event to keep again."""
         goes_to_code = not self.ready or isinstance(self.ready[0][0], Branch)
-        return bool(self.reclaimed) and not goes_to_code and self.patched(RECEIVED_PATCH)
+        if not self.reclaimed or goes_to_code or not self.patched(RECEIVED_PATCH):
+            return False
+        return not self.patched(PASSED_PATCH)
 
     def deliver(self, first: int) -> None:
         """Deliver the outcomes of `ready` from a position on, up to code, or a group that is still adding an item."""
@@ -379,9 +387,22 @@ class Driver:
             parent, slot, outcome = self.ready[at]
             if isinstance(parent, Branch) or (isinstance(parent, Group) and parent.adds):
                 at += 1
-            else:
-                del self.ready[at]
-                parent.got(slot, outcome)
+                continue
+            del self.ready[at]
+            later = self._taken_from(at) if len(self.ready) > at and self.patched(PASSED_PATCH) else []
+            parent.got(slot, outcome)
+            self.ready.extend(later)
+
+    def _taken_from(self, at: int) -> list[tuple[Any, int, CallOutcome]]:
+        """Remove the outcomes of `ready` from a position on, and return them."""
+        taken = [self.ready.pop() for _ in range(len(self.ready) - at)]
+        return taken[::-1]
+
+    def pass_groups(self, first: int) -> None:
+        """Deliver these outcomes before the code runs that is ready. Before `PASSED_PATCH`, they wait for it."""
+        goes_to_code = all(isinstance(parent, Branch) for parent, _, _ in islice(self.ready, first, None))
+        if not goes_to_code and (len(self.ready) > 1 or self.reclaimed) and self.patched(PASSED_PATCH):
+            self.deliver(first)
 
     def _loops(self, times: int) -> Stuck:
         return too_large(f"The code was resumed {times:,} times without waiting: it loops.", self.location)
@@ -630,6 +651,14 @@ class Driver:
 
     def keep_reclaimed(self) -> None:
         """Keep the reclaimed events, unless a command waits for them."""
+        if self.reclaimed and self.patched(PASSED_PATCH):
+            while self.reclaimed:
+                earliest = min(self.reclaimed, key=itemgetter(0))
+                self.reclaimed.remove(earliest)
+                before = len(self.ready)
+                self._receive(*earliest)
+                self.deliver(before)
+            return
         reclaimed, self.reclaimed = sorted(self.reclaimed, key=itemgetter(0)), []
         for number, name, value in reclaimed:
             self._receive(number, name, value)

@@ -58,6 +58,11 @@ RECEIVED_PATCH = "signalbox.received"
 - No cancel reaches a group whose items have all ended.
 """
 
+PASSED_PATCH = "signalbox.passed"
+"""The patch with which an outcome passes through all groups around it at once, so that code runs in the order in which
+its waits end, however deep they are in groups. A kept event that goes to another wait also passes through them at once.
+"""
+
 
 class Parent(Protocol):
     """A node that has others below it."""
@@ -131,6 +136,10 @@ class Tree(RunningFlow, Protocol):
 
     def deliver(self, first: int) -> None:
         """Deliver the outcomes of `ready` from a position on, up to code, or a group that is still adding an item."""
+        ...
+
+    def pass_groups(self, first: int) -> None:
+        """Deliver these outcomes before the code runs that is ready. Before `PASSED_PATCH`, they wait for it."""
         ...
 
     def reclaim(self, pending: "PendingCommand") -> None:
@@ -262,11 +271,13 @@ class Branch:
             discard(item)
             self.tree.ready.append((self, 0, due))
             return
+        before = len(self.tree.ready)
         self._waits_for = self.tree.place(item, path, self, 0, self.location)
         if self._received is not None and is_kits(self._code):
             self._received.append(self._waits_for)
         if due and self._waits_for.cancel(due):
             self.cancel_due = None
+        self.tree.pass_groups(before)
 
     def next_path(self) -> str:
         """Return the path of the item that the code awaits or begins next."""

@@ -91,9 +91,10 @@ class Case:
     def difference(self, trace: Callable[[str], None] | None = None) -> Difference | None:
         """Return the first difference, or None. Entries that do not fit the program are left out."""
         applied = list[Entry]()
+        model = ModelRun(self.program, in_turns=self.in_turns)
         library: DriverRun | TurnsRun | None = None
         try:
-            model = ModelRun(self.program, in_turns=self.in_turns)
+            model.start()
             library = TurnsRun(self.program) if self.in_turns else DriverRun(self.program)
             entries = self._entries(model)
             if trace:
@@ -112,6 +113,7 @@ class Case:
         except Exception as error:  # noqa: BLE001  whatever the library raises is a difference
             return Difference(self, applied, "raises", "", repr(error))
         finally:
+            model.close()
             if library is not None:
                 library.close()
 

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Group(Item):
-    """Several items: `kind` is all, settled, first, first_success, or map with `at_once` items at a time."""
+    """Several items: `kind` is all, settled, first, first_success, or map with `at_once` calls at a time."""
 
     kind: str
     items: Sequence[Any]
     at_once: int = 1_000
 
     def node(self, model: Model) -> Node:
+        if self.kind == "map":
+            return Map(model, self)
         return FirstOf(model, self) if self.kind in ("first", "first_success") else AllOf(model, self)
 
 
@@ -40,10 +42,12 @@ class GroupNode(Node):
         begun = len(self.children)
         while len(self.children) < len(self.group.items) and self.may_begin():
             item = self.group.items[len(self.children)]
-            node = MapCall(self.model, item) if self.group.kind == "map" else self.model.node_of(item)
-            self.children.append(node.begin(self))
+            self.children.append(self.node_of(item).begin(self))
         if not self.waits_for_cancel():
             self.count(begun)
+
+    def node_of(self, item: Any) -> Node:
+        return self.model.node_of(item)
 
     def waits_for_cancel(self) -> bool:
         """Return whether the group has begun while a cancel is due, which comes before the outcomes of its items."""
@@ -89,11 +93,6 @@ class AllOf(GroupNode):
 
     error: BaseException | None = None
     failed: Node | None = None
-    has_failed_call = False
-
-    def may_begin(self) -> bool:
-        open_now = sum(child.is_open for child in self.children)
-        return not (self.error or self.is_cancelled or self.has_failed_call) and open_now < self.group.at_once
 
     def took(self, child: Node) -> None:
         assert child.outcome is not None
@@ -131,8 +130,6 @@ class AllOf(GroupNode):
     def check(self) -> None:
         if not self.is_open:
             return None
-        if len(self.children) < len(self.group.items) and self.may_begin():
-            return self.start()
         if any(child.is_open for child in self.children):
             return None
         if self.error is not None or self.is_cancelled:
@@ -283,20 +280,19 @@ class Branch(Node):
     def resume(self, outcome: Outcome) -> None:
         """Run the code until it waits or ends."""
         if not self.is_open:
-            return None
+            return
         self.has_begun = True
-        result: Outcome | None = outcome
-        while result is not None:
-            if result.is_cancelled:
-                self.is_due = False
-            try:
-                item = self.code.throw(result.error) if result.error else self.code.send(result.value)
-            except StopIteration as stop:
-                return self.model.ready.append(partial(self.end, Outcome(stop.value)))
-            except (Problem, flow.Cancelled) as error:
-                return self.model.ready.append(partial(self.end, Outcome(error=error)))
-            result = self.await_(item)
-        return None
+        if outcome.is_cancelled:
+            self.is_due = False
+        try:
+            item = self.code.throw(outcome.error) if outcome.error else self.code.send(outcome.value)
+        except StopIteration as stop:
+            self.model.ready.append(partial(self.end, Outcome(stop.value)))
+        except (Problem, flow.Cancelled) as error:
+            self.model.ready.append(partial(self.end, Outcome(error=error)))
+        else:
+            if (ended := self.await_(item)) is not None:  # other code that is ready runs first
+                self.model.ready.append(partial(self.resume, ended))
 
     def await_(self, item: Item) -> Outcome | None:
         """Begin what the code awaits. Return its outcome if it has one at once."""
@@ -320,24 +316,62 @@ class Branch(Node):
             self.waiting.drop()
 
 
-class MapCall(Branch):
-    """A call of a map. If the function is a coroutine function, its code is the user's."""
+class Map(AllOf):
+    """A map: the group of its lanes. In a lane, the next call begins as soon as a call has ended."""
 
-    def __init__(self, model: Model, function: Callable[[], Awaitable[Any]]) -> None:
-        super().__init__(model, self.call(function), is_users=False)
+    def __init__(self, model: Model, group: Group) -> None:
+        super().__init__(model, Group("map", range(min(group.at_once, len(group.items)))))
+        self.calls = iter(enumerate(group.items))
+        self.results: dict[int, Any] = {}
+        self.has_failed_call = False
 
-    async def call(self, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Await what the function returns. After an error, no further call begins."""
-        assert isinstance(self.around, AllOf)
-        item = function()
-        self.is_users = isinstance(item, Coroutine)
-        try:
-            return await item
-        except Problem:
-            if not all(isinstance(call, Branch) and call.has_begun for call in self.around.children):
-                raise Open from None  # whether the others begin
-            self.around.has_failed_call = True
-            raise
+    def node_of(self, _: int) -> Node:
+        return Lane(self.model, self)
+
+    def next_call(self) -> tuple[int, Callable[[], Awaitable[Any]]] | None:
+        """Return the next call and its number, unless a call has failed or the map is cancelled."""
+        return None if self.error or self.is_cancelled or self.has_failed_call else next(self.calls, None)
+
+    def end(self, outcome: Outcome) -> None:
+        super().end(outcome if outcome.error else Outcome([self.results[number] for number in sorted(self.results)]))
+        if isinstance(self.failed, Lane):
+            self.failed.undo_all_but(self.failed.waiting)
+
+
+class Lane(Branch):
+    """Calls of a map that follow one another. If the function is a coroutine function, its code is the user's."""
+
+    def __init__(self, model: Model, calls: Map) -> None:
+        super().__init__(model, self.run(calls), is_users=False)
+        self.received: list[Node] = []
+
+    async def run(self, calls: Map) -> None:
+        while call := calls.next_call():
+            number, function = call
+            item = function()
+            self.is_users = isinstance(item, Coroutine)
+            try:
+                calls.results[number] = await item
+            except Problem:
+                calls.has_failed_call = True
+                raise
+            self.is_users = False
+
+    def await_(self, item: Item) -> Outcome | None:
+        ended = super().await_(item)
+        if self.waiting is not None and not self.is_users:
+            self.received.append(self.waiting)
+        return ended
+
+    def undo(self) -> None:
+        if not self.has_begun:
+            self.code.close()
+        self.undo_all_but(None)
+
+    def undo_all_but(self, kept: Node | None) -> None:
+        for node in self.received:
+            if node is not kept:
+                node.drop()
 
 
 @dataclass(frozen=True, slots=True)

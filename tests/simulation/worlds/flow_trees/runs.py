@@ -83,6 +83,8 @@ class ModelRun:
     def __init__(self, program: Tree, *, in_turns: bool = False) -> None:
         self.trace, self.in_turns, self.is_over_time = Trace(), in_turns, False
         self.model = Model(lambda model, number: Run(ModelFlow(model), self.trace, number).main(program), not in_turns)
+
+    def start(self) -> None:
         self.model.start()
         self.run_steps()
 
@@ -106,6 +108,11 @@ class ModelRun:
         while self.in_turns and not self.ended and (step := next(filter(is_inline, self.model.pending), None)):
             label = step.command.label
             self.model.end("run", label, outcome_of(label, failed=is_failing(label)))
+
+    def close(self) -> None:
+        """Close the code of all branches, also of those that have not begun: Python would warn about each."""
+        for code in self.model.codes:
+            code.close()
 
     def pending(self) -> list[str]:
         return sorted(f"{leaf.command.kind} {leaf.command.label}" for leaf in self.model.pending)
