@@ -54,6 +54,17 @@ def program(*statements: Tree) -> Tree:
     return tree("block", *statements)
 
 
+def branch(label: str, *items: Tree) -> Tree:
+    return tree("code", program(*awaits(*items)), label=label)
+
+
+def cleaning_up(label: str, item: Tree) -> Tree:
+    """Return a branch that awaits an item, and an event at its end."""
+    return tree(
+        "code", program(tree("try", program(*awaits(item)), program(*awaits(event("a"))), label="finally")), label=label
+    )
+
+
 AGAIN = tree("again", label="2")
 HANDLE = tree("handle", step("never"), label="h")
 LOCK_IN_A_GROUP = tree("begin", tree("all", tree("lock", label="l"), step("s")), label="h")
@@ -298,6 +309,57 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
     "an event of a failed group goes to a wait that its error does not cancel": (
         program(*awaits(tree("all", tree("all", step("s"), event("a")), event("a"), shield(event("a"))))),
         [Entry("event", "a", 1), fails("s")],
+        False,
+    ),
+    "a kept event lets another branch run first": (
+        program(*awaits(step("s"), tree("all", branch("b", event("a"), event("b")), branch("c", event("b"))))),
+        [Entry("event", "a", 1), ends("s"), Entry("event", "b", 2)],
+        False,
+    ),
+    "a kept event of a group does not let more code run first": (
+        program(
+            *awaits(
+                step("s"),
+                tree("all", branch("b", tree("all", event("a")), event("b")), branch("c", event("a"), event("b"))),
+            ),
+        ),
+        [Entry("event", "a", 1), Entry("event", "a", 2), ends("s"), Entry("event", "b", 3)],
+        False,
+    ),
+    "branches are cancelled in their order, however deep their waits are": (
+        program(*awaits(tree("all", step("s"), cleaning_up("b", tree("all", step("t"))), cleaning_up("c", step("u"))))),
+        [fails("s"), Entry("event", "a", 1)],
+        False,
+    ),
+    "an event of a time-out goes to a handle before the error of the time-out": (
+        program(
+            *awaits(
+                tree(
+                    "all",
+                    tree("wait_for", tree("settled", step("s"), event("a")), label="t"),
+                    tree("code", program(tree("as_completed", event("a"), label="1")), label="c"),
+                )
+            )
+        ),
+        [Entry("event", "a", 1), ends("t", "sleep")],
+        False,
+    ),
+    "the next call of a map begins before an error of the same time": (
+        program(
+            *awaits(
+                tree(
+                    "all",
+                    tree("map", branch("b"), shield(step("s")), label="1"),
+                    tree("code", program(tree("raise", label="p")), label="c"),
+                )
+            )
+        ),
+        [],
+        False,
+    ),
+    "the next call of a map begins as soon as one has ended": (
+        program(*awaits(tree("map", branch("b"), tree("map", event("a"), label="2"), event("a"), label="2"))),
+        [Entry("event", "a", 1), Entry("event", "a", 2)],
         False,
     ),
 }

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from signalbox import Function, Problem, flow
-from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.combinations import ANY_PATCH, DECIDED_PATCH
+from signalbox.flows.machine.driver import KEPT_PATCH, Driver, Position
+from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH
 from signalbox.flows.model.messages import Cancel, Event
 from signalbox.testing import Harness, replay
 from tests.unit.flows.random_flows import BEGIN, done, step
+
+EARLIER_PATCHES = (ANY_PATCH, DECIDED_PATCH, SHIELD_PATCH, KEPT_PATCH, RECEIVED_PATCH)
 
 
 @pytest.fixture
@@ -335,3 +339,42 @@ def test_events_that_are_kept_again_are_passed_on_in_the_order_of_their_arrival(
     driver.apply(done(driver, "0.1.0", error="bad"))
     assert driver.ended is not None
     assert (driver.ended.value, kept(driver)) == ((1, 1), {"m": [2]})
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_an_event_of_a_time_out_goes_to_a_handle_before_the_error_ends_the_wait_for_it(is_replayed: bool) -> None:
+    """Logs of releases in which the error came first are replayed as they were."""
+    received: list[Any] = []
+
+    async def reads() -> None:
+        received.extend([await handle async for handle in flow.as_completed(flow.event("a"))])
+
+    async def code() -> None:
+        await flow.all(flow.wait_for(flow.settled(step("never"), flow.event("a")), 60), reads())
+
+    position = Position("1", committed=3 if is_replayed else 0, patches=dict.fromkeys(EARLIER_PATCHES, 1))
+    driver = event(Driver(code, position).start(BEGIN), "a", 7)
+    [path] = [path for path, pending in driver.pending.items() if pending.command.kind == "sleep"]
+    driver.apply(done(driver, path))
+    assert received == ([] if is_replayed else [7])
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_branches_are_cancelled_in_their_order_however_deep_their_waits_are_in_groups(is_replayed: bool) -> None:
+    """Logs of releases with another order are replayed as they were."""
+    cancelled: list[str] = []
+
+    async def branch(name: str, item: Any) -> None:
+        try:
+            await item
+        finally:
+            cancelled.append(name)
+
+    async def code() -> None:
+        deep, flat = branch("deep", flow.all(flow.event("a"))), branch("flat", flow.event("a"))
+        await flow.all(step("fails"), deep, flat)
+
+    position = Position("1", committed=2 if is_replayed else 0, patches=dict.fromkeys(EARLIER_PATCHES, 1))
+    driver = Driver(code, position).start(BEGIN)
+    driver.apply(done(driver, "0.0", error="no"))
+    assert cancelled == (["flat", "deep"] if is_replayed else ["deep", "flat"])
