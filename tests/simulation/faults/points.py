@@ -196,6 +196,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.copied": "signalbox.flows.machine.driver:copied",
     "flows.Driver.resume": "signalbox.flows.machine.driver:Driver.resume",
     "flows.Driver.deliver": "signalbox.flows.machine.driver:Driver.deliver",
+    "flows.Driver.pass_groups": "signalbox.flows.machine.driver:Driver.pass_groups",
     "flows.Driver.refused": "signalbox.flows.machine.driver:Driver.refused",
     "flows.Driver.drop": "signalbox.flows.machine.driver:Driver.drop",
     "flows.FlowTurn": "signalbox.flows.service.turns:FlowTurn",

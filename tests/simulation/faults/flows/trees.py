@@ -16,6 +16,10 @@ def _keeps_what_it_received(_: Branch) -> None:
     """Leave what a function of the kit has received where it is."""
 
 
+def _after_code(_: Driver, __: int) -> None:
+    """Let code run that is ready before the outcomes pass through their groups."""
+
+
 def _later(_: Driver, __: int, ___: Parent | None = None) -> None:
     """Leave the outcomes on their way."""
 
@@ -30,6 +34,7 @@ FAULTS = (
         Fault(clause, without, always(replacement), compared.run)
         for clause, without, replacement in (
             ("flow-5", "the events of a map or a time-out", ("flows.Branch.abandon", _keeps_what_it_received)),
+            ("flow-5", "passing through groups before code runs", ("flows.Driver.pass_groups", _after_code)),
             ("flow-27", "the outcome of a shield before its cancel", ("flows.Driver.deliver", _later)),
         )
     ),
