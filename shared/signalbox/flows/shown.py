@@ -448,6 +448,9 @@ class FlowLogShown:
     waiting_for: Mapping[str, str]
     """The commands that the run waits for, by their paths."""
 
+    begins: bool = False
+    """Whether the next turn begins this execution: nothing is scheduled yet, so `waiting_for` is empty."""
+
     log_length: Count
     """The number of entries in the log."""
 
@@ -477,6 +480,7 @@ class FlowLogShown:
             parent=FlowAddressShown.of_address(parent) if parent else None,
             state=header.state,
             waiting_for={path: wait.signature for path, wait in header.pending.items()},
+            begins=header.rewound is not None or (not header.begun and not header.end),
             log_length=len(entries),
             entries=tuple(map(FlowEntryShown.of, page)),
             next_page_token=next_page_token,

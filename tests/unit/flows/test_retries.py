@@ -648,6 +648,38 @@ def test_a_run_whose_code_does_not_fit_ends_again_and_its_parent_is_told(harness
     assert ran.count("first") == 1
 
 
+def test_a_run_that_cannot_continue_keeps_its_first_error_before_the_last_reason(harness: Harness) -> None:
+    broken.add("charge")
+    changed.start("1")
+    harness.run()
+    for _ in range(3):
+        flows("changed", "1").retry()
+        broken.add("other code")
+        harness.run()
+        broken.remove("other code")
+        detail = flows("changed", "1").status().error["detail"]
+        assert detail.startswith("charge is broken The retry could not continue: `step shop.work` was recorded")
+        assert detail.count("could not continue") == 1
+
+
+def test_the_log_of_a_run_whose_next_turn_begins_an_execution_can_be_replayed(harness: Harness) -> None:
+    def log() -> Any:
+        return harness.get("shop/flows/changed/1/log").json
+
+    broken.add("charge")
+    changed.start("1")
+    harness.run()
+    flows("changed", "1").retry()
+    assert (log()["begins"], log()["waiting_for"]) == (True, {})
+    replay(changed, log())
+    broken.add("other code")
+    with pytest.raises(AssertionError, match="was recorded at step 0"):
+        replay(changed, log())
+    broken.clear()
+    harness.run()
+    assert "begins" not in log()
+
+
 def test_events_that_came_after_the_failure_are_received_in_their_order(harness: Harness) -> None:
     broken.add("charge")
     noisy.start("1")

@@ -54,6 +54,10 @@ from signalbox.payloads.service import opens_payloads
 from signalbox.payloads.service import store as store_payloads
 
 
+NOT_CONTINUED = " The retry could not continue: "
+"""What is between the error of a failed run and the reason why its retry could not continue."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowMailbox:
     """A flow's mailbox as it was read.
@@ -199,9 +203,10 @@ def open_run(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader) 
 
 def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End, stuck: Stuck) -> None:
     """End a rewound run with the failure that it had before, and the reason why it could not continue."""
-    error = dict(before.outcome.error or {})
-    reason = f" The retry could not continue: {stuck.detail}"
-    error["detail"] = f"{str(error.get('detail'))[: -len(reason)]}{reason}"[: CORE_LIMITS.error_letters_max]
+    error, letters_max = dict(before.outcome.error or {}), CORE_LIMITS.error_letters_max
+    reason = f"{NOT_CONTINUED}{stuck.detail}"[: letters_max // 2]
+    earlier, _, _ = str(error.get("detail")).partition(NOT_CONTINUED)  # without the reason of an earlier retry
+    error["detail"] = f"{earlier[: letters_max - len(reason)]}{reason}"
     base, function, now = header.address.base, header.function, read.mailbox.read_time
     after = header.ended(End(FAILED, CallOutcome(error=error), now))
     ports.log.error("run could not be retried", **header.address.to_json(), detail=stuck.detail, place=stuck.location)
