@@ -346,7 +346,7 @@ class FlowStatusShown:
             deadline_at=header.deadline_at,
             problem=StuckShown.of(header, traces=traces) if header.stuck else None,
             suspended=SuspendedShown(**header.suspended) if header.suspended else None,
-            trace=header.trace if traces else "",
+            trace=header.trace if traces and header.end else "",
             forked_from=ForkedFromShown(origin.id, origin.entries) if origin else None,
             retried=RetriedShown(header.rewinds, last.at, last.reason or None) if last else None,
         )

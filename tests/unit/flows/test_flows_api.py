@@ -392,7 +392,7 @@ def test_the_log_of_a_generation_that_has_not_begun_can_be_replayed(harness: Har
     second = Function("generations")
 
     @second.flow
-    async def counted(number: int) -> int:
+    async def counted(number: int) -> Any:
         if number == 0:
             return flow.continue_as_new(number=1)
         assert not flow.patched("twice") or number < 2

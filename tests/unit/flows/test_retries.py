@@ -660,6 +660,7 @@ def test_a_run_that_cannot_continue_keeps_its_first_error_before_the_last_reason
         detail = flows("changed", "1").status().error["detail"]
         assert detail.startswith("charge is broken The retry could not continue: `step shop.work` was recorded")
         assert detail.count("could not continue") == 1
+        assert 'work.call(what="charge")' in flows("changed", "1").status().trace
 
 
 def test_the_log_of_a_run_whose_next_turn_begins_an_execution_can_be_replayed(harness: Harness) -> None:
@@ -671,6 +672,7 @@ def test_the_log_of_a_run_whose_next_turn_begins_an_execution_can_be_replayed(ha
     harness.run()
     flows("changed", "1").retry()
     assert (log()["begins"], log()["waiting_for"]) == (True, {})
+    assert flows("changed", "1").status().trace == ""
     replay(changed, log())
     broken.add("other code")
     with pytest.raises(AssertionError, match="was recorded at step 0"):

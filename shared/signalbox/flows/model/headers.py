@@ -185,7 +185,7 @@ class FlowHeader:
     - `keeping` is the retention that the code of the last turn specified.
     - `written_by` is the revision of the code that wrote the header.
     - `stuck` is the reason why replay fails, if it does.
-    - `trace` is the stack trace of the problem that ended the run.
+    - `trace` is the stack trace of the problem that ended the run; a rewound run has it until its opening turn.
     - `deadline_rewind` is the rewind that has set the deadline, or 0 if the start has.
     - `rewinds` counts the retries in place, and `retries` has the last of them.
     - `rewound` is the last retry until its opening turn. Then the log still has all entries.
@@ -319,7 +319,7 @@ class FlowHeader:
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
         waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}
-        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, can_rewind=True, **waits)
+        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, can_rewind=True, trace="", **waits)
 
     def _not_rewound(self) -> Self:
         """Return the header with its whole log again, if its opening turn has not cut the log."""

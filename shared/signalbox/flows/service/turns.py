@@ -207,7 +207,7 @@ def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End,
     earlier, _, _ = str(error.get("detail")).partition(NOT_CONTINUED)  # without the reason of an earlier retry
     error["detail"] = f"{earlier[: letters_max - len(reason)]}{reason}"
     base, function, now = header.address.base, header.function, read.mailbox.read_time
-    after = header.ended(End(FAILED, CallOutcome(error=error), now))
+    after = replace(header.ended(End(FAILED, CallOutcome(error=error), now)), trace=header.trace)
     ports.log.error("run could not be retried", **header.address.to_json(), detail=stuck.detail, place=stuck.location)
     own = [read.own.lease] if read.own and read.own.lease else []
     releases = [release_effect(base, function, lease) for lease in own]
