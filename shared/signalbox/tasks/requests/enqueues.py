@@ -14,7 +14,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.idempotency_keys import call_without_leases
 from signalbox.core.keys import check_key
-from signalbox.core.kit_names import SCHEDULED
+from signalbox.core.kit_names import BACKFILL, SCHEDULED
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import are_payloads_stored, value_bytes_max
@@ -133,6 +133,7 @@ class EnqueueRequest:
     def effect(self, name: str, now: datetime) -> Effect:
         """Return the task. `now` is used only for a later time. Raises `BadCall` for a time too far ahead."""
         planned: dict[str, Any] = {SCHEDULED: self.scheduled_at} if self.scheduled_at else {}
+        planned |= {BACKFILL: True} if self.is_backfill else {}
         if self.at is None:
             return self.call.effect(name, now, **planned)
         seconds = (self.at - now).total_seconds()
