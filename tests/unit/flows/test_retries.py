@@ -563,6 +563,13 @@ async def above() -> str:
 
 
 @app.flow
+async def ending() -> None:
+    if "ending" in broken:
+        raise Problem("raised at once")
+    await flow.event("end")
+
+
+@app.flow
 async def noisy() -> str:
     await flow.event("go")
     return await work.call(what="charge")
@@ -699,6 +706,18 @@ def test_events_that_came_after_the_failure_are_received_in_their_order(harness:
     assert run.status().state == "completed"
     values = [each["value"] for each in run.log()["entries"] if each["entry"] == "event"]
     assert values == sorted(values)
+
+
+def test_a_cancel_comes_before_the_events_that_the_end_has_left_unread(harness: Harness) -> None:
+    broken.add("ending")
+    flows("ending", "1").event("end", start=ending.starting())
+    harness.run()
+    assert flows("ending", "1").status().state == "failed"
+    broken.clear()
+    flows("ending", "1").retry(0)
+    flows("ending", "1").cancel("too late")
+    harness.run()
+    assert flows("ending", "1").status().state == "cancelled"
 
 
 def test_a_chunk_in_which_the_cut_lies_is_cut(harness: Harness) -> None:

@@ -163,12 +163,14 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
 def with_unread(store: Store, read: FlowMailbox, header: FlowHeader) -> tuple[FlowMailbox, FlowHeader]:
     """Return the mailbox with the events that the end of the run has left unread, which come before the others.
 
-    If there are none, return the mailbox as it is, and a header that does not ask for them any more.
+    A cancel comes before all of them. If there are none, return the mailbox as it is, and a header that does not ask
+    for them any more.
     """
     unread = unread_messages(store, read.address.base, MAILBOXES_LIMITS.mailbox_page)
     if not unread:
         return read, replace(header, collects=False)
-    return replace(read, mailbox=replace(read.mailbox, waiting=unread, more=True)), header
+    cancels = (stored for stored in read.mailbox.waiting if stored.data["kind"] == Cancel.kind)
+    return replace(read, mailbox=replace(read.mailbox, waiting=(*unread, *cancels), more=True)), header
 
 
 def open_run(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader) -> Advanced:

@@ -118,7 +118,7 @@ class Run:
         """Apply what has arrived, until the run waits for its callers."""
         if self.state != RUNNING and not (self.state == STUCK and mended):
             return
-        rested = dict(self.replies)
+        rested, received = dict(self.replies), len(self.received)
         while self.state == RUNNING or (self.state == STUCK and mended):
             self.state, self.has_begun = RUNNING, True
             self._advance(mended)
@@ -131,6 +131,7 @@ class Run:
             else:
                 break
         self.unsure = {key for key in self.replies if key not in rested} if self.state == STUCK else set()
+        self.stuck_by_message = self.state == STUCK and len(self.received) != received
 
     def has_enough(self) -> bool:
         """Return whether the run has received as many updates without an answer as it may have."""
@@ -143,6 +144,8 @@ class Run:
 
     unsure: set[Id] = field(default_factory=set)
     """Updates whose answers are sent once a stuck run continues, or have been sent before it was stuck."""
+    stuck_by_message: bool = False
+    """Whether the run may be stuck because of a message, before which a cancel comes."""
 
     def _apply(self, message: Message) -> None:
         if message.kind == "cancel":
@@ -302,6 +305,8 @@ class Address:
         run = self._present()
         match kind:
             case "cancel" if not run.has_ended:
+                if run.stuck_by_message:
+                    raise Open
                 run.put(CANCEL)
             case "terminate" if not run.has_ended:
                 if run.unsure:
