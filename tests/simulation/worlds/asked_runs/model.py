@@ -131,6 +131,7 @@ class Run:
             else:
                 break
         self.unsure = {key for key in self.replies if key not in rested} if self.state == STUCK else set()
+        self.gives_back = False
         self.stuck_by_message = self.state == STUCK and len(self.received) != received
 
     def has_enough(self) -> bool:
@@ -146,6 +147,8 @@ class Run:
     """Updates whose answers are sent once a stuck run continues, or have been sent before it was stuck."""
     stuck_by_message: bool = False
     """Whether the run may be stuck because of a message, before which a cancel comes."""
+    gives_back: bool = False
+    """Whether a retry gives messages back, and has not yet: it does so before it reads the mailbox."""
 
     def _apply(self, message: Message) -> None:
         if message.kind == "cancel":
@@ -233,7 +236,7 @@ class Run:
 
     def retry(self) -> None:
         """Run the code of the last generation from its beginning. It receives what had arrived before the end."""
-        self.state = RUNNING
+        self.state, self.gives_back = RUNNING, bool(self.received)
         self.inbox, self.received = [*self.received, *self.inbox], []
         self.execution = Execution(self.execution.script)
 
@@ -303,6 +306,8 @@ class Address:
     def act(self, kind: str) -> None:
         """Do what an operator asks for. Raises `Refused`, and `Open`."""
         run = self._present()
+        if run.gives_back and kind in ("cancel", "terminate", "suspend"):
+            raise Open
         match kind:
             case "cancel" if not run.has_ended:
                 if run.stuck_by_message:
