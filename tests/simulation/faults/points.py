@@ -265,6 +265,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.FlowHeader.execution_id": "signalbox.flows.model.headers:FlowHeader.execution_id",
     "flows.FlowTurn.open": "signalbox.flows.machine.turns:FlowTurn.open",
     "flows.TurnCommit.unread_after": "signalbox.flows.storage.commits:TurnCommit.unread_after",
+    "flows.with_unread": "signalbox.flows.service.turns:with_unread",
     "flows.adopt_sub_flows": "signalbox.flows.service.turns:adopt_sub_flows",
     "flows.adopted_header": "signalbox.flows.service.turns:adopted_header",
     "flows.cut": "signalbox.flows.storage.commits:cut",
