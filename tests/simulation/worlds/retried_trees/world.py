@@ -530,7 +530,7 @@ class Judged:
         if self.changes_code and self.own.random() < (0.4 if self.foreign else 0.15):
             self.foreign = not self.foreign
             self.say(f"a deployment of {'other' if self.foreign else 'the same'} code")
-        if not self.foreign and not any(label.startswith("b") for label in self.broken) and self.own.random() < 0.2:
+        if not self.foreign and not any(label.startswith("b") for label in self.broken) and self.own.random() < 0.05:
             self.judge_replay()
 
     def _play(self) -> None:
