@@ -49,7 +49,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.mailboxes.storage import Mailbox, revision_of
+from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of
 from signalbox.payloads.service import opens_payloads
 from signalbox.payloads.service import store as store_payloads
 
@@ -133,6 +133,8 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         return open_run(ports, flows, read, header)
     if header.collects:
         read, header = with_unread(ports.store, read, header)
+    elif read.mailbox.more:
+        read = with_larger_page(ports.store, read, header)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
@@ -152,6 +154,22 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         live = live_turn(turn, snapshot, commit, committed) if commit and committed else unchanged
     leaves_steps = commit is None and None in turn.wake_times()
     return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
+
+
+def with_larger_page(store: Store, read: FlowMailbox, header: FlowHeader) -> FlowMailbox:
+    """Return the mailbox with more messages if the log is long, since the turn of each page replays all of it.
+
+    There are no more than have room in memory and in a commit. Raises `Conflict` if another turn was faster.
+    """
+    waiting = read.mailbox.waiting
+    size_bytes = sum(len(message.data["body"]) for message in waiting)
+    page_max = min(LIMITS.flow_page_max, len(waiting) * LIMITS.flow_commit_bytes_max // size_bytes)
+    if header.log.length < LIMITS.flow_page_log_entries or page_max < 2 * len(waiting):
+        return read
+    larger = read_mailbox(store, read.address.base, page_max)
+    if larger.header.guard != read.mailbox.header.guard:
+        raise Conflict("another turn was faster")
+    return replace(read, mailbox=larger)
 
 
 # --- the turns after a retry ---
@@ -322,7 +340,8 @@ def _commit_that_fits(
 
     The outcome in hand is the last message. Also return the turn, and whether the turn takes all messages.
     """
-    total = count = len(read.mailbox.waiting) + (read.own is not None)
+    total = len(read.mailbox.waiting) + (read.own is not None)
+    count = min(total, LIMITS.flow_page_max)
     while True:
         try:
             return *_turn(ports, flows, read, header, log, count), count == total
