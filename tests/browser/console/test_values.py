@@ -52,8 +52,7 @@ async def grinding(text: str) -> Any:
 
 @mill.object
 class Sack:
-    def __init__(self) -> None:
-        self.flour = ""
+    flour: str = ""
 
     def fill(self, flour: str) -> None:
         self.flour = flour
