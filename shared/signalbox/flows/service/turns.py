@@ -157,19 +157,24 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
 
 
 def with_larger_page(store: Store, read: FlowMailbox, header: FlowHeader) -> FlowMailbox:
-    """Return the mailbox with more messages if the log is long, since the turn of each page replays all of it.
-
-    There are no more than have room in memory and in a commit. Raises `Conflict` if another turn was faster.
-    """
-    waiting = read.mailbox.waiting
-    size_bytes = sum(len(message.data["body"]) for message in waiting)
-    page_max = min(LIMITS.flow_page_max, len(waiting) * LIMITS.flow_commit_bytes_max // size_bytes)
-    if header.log.length < LIMITS.flow_page_log_entries or page_max < 2 * len(waiting):
+    """Return the mailbox with more messages if the log is long. Raises `Conflict` if another turn was faster."""
+    page_max = larger_page(read.mailbox.waiting, header)
+    if not page_max:
         return read
     larger = read_mailbox(store, read.address.base, page_max)
     if larger.header.guard != read.mailbox.header.guard:
         raise Conflict("another turn was faster")
     return replace(read, mailbox=larger)
+
+
+def larger_page(page: Sequence[StoredMessage], header: FlowHeader) -> int:
+    """Return the number of messages of a larger page, since the turn of each page replays the whole log.
+
+    It is 0 for a short log, and for large messages: a page must have room in memory and in a commit.
+    """
+    size_bytes = sum(len(message.data["body"]) for message in page)
+    page_max = min(LIMITS.flow_page_max, len(page) * LIMITS.flow_commit_bytes_max // size_bytes)
+    return page_max if header.log.length >= LIMITS.flow_page_log_entries and page_max >= 2 * len(page) else 0
 
 
 # --- the turns after a retry ---
@@ -180,9 +185,12 @@ def with_unread(store: Store, read: FlowMailbox, header: FlowHeader) -> tuple[Fl
 
     If there are none, return the mailbox as it is, and a header that does not ask for them any more.
     """
-    unread = unread_messages(store, read.address.base, MAILBOXES_LIMITS.mailbox_page)
+    base, page = read.address.base, MAILBOXES_LIMITS.mailbox_page
+    unread = unread_messages(store, base, page)
     if not unread:
         return read, replace(header, collects=False)
+    if len(unread) == page and (page_max := larger_page(unread, header)):
+        unread = unread_messages(store, base, page_max)
     return replace(read, mailbox=replace(read.mailbox, waiting=unread, more=True)), header
 
 
