@@ -222,6 +222,19 @@ def update_run(
         show(run.update(name, json_of(value), timeout_seconds=wait, start=new, if_exists=if_exists, key=key))
 
 
+@flows.command("answer")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("update")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the answer (default: 0).")
+@of_a_place
+def answer_of_update(function: str, flow: str, id: str, update: str, wait: float, **place: str) -> None:
+    """Print the answer to an update, also a large one. UPDATE is its id: the `--key` of the update, or in the log."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).sent_update(update).result(wait))
+
+
 @flows.command("query")
 @click.argument("function")
 @click.argument("flow")

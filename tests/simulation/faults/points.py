@@ -245,6 +245,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.is_posted": "signalbox.flows.service.messages:is_posted",
     "flows.live_turn": "signalbox.flows.service.turns:live_turn",
     "flows.next_wake": "signalbox.flows.service.turns:next_wake",
+    "flows.with_larger_page": "signalbox.flows.service.turns:with_larger_page",
     "flows.FlowDelivery.advance": "signalbox.flows.tasks.turns:FlowDelivery.advance",
     "flows.wake_again": "signalbox.flows.tasks.steps:wake_again",
     "flows.advance in tasks": "signalbox.flows.tasks.steps:advance",

@@ -720,6 +720,39 @@ def test_a_cancel_comes_before_the_events_that_the_end_has_left_unread(harness: 
     assert flows("ending", "1").status().state == "cancelled"
 
 
+@app.flow
+async def picky() -> list[int]:
+    received = []
+    for _ in range(60):
+        received.append(await flow.event("go"))
+        if "picky" in broken:
+            raise Problem("Not now.")
+    return received
+
+
+def test_events_that_the_end_has_left_unread_are_received_in_larger_pages_if_the_log_is_long(harness: Harness) -> None:
+    broken.add("picky")
+    picky.start("1")
+    run = flows("picky", "1")
+    run.suspend()
+    for number in range(60):
+        run.event("go", number)
+        harness.clock.advance(0.1)
+    run.resume()
+    with (
+        replaced(mailbox_page=4, flow_page_log_entries=4, flow_page_max=40),
+        mock.patch.object(turns, "read_log", wraps=turns.read_log) as turn,
+    ):
+        harness.run()
+        assert run.status().state == "failed"
+        broken.clear()
+        turn.reset_mock()
+        run.retry(0)
+        harness.run()
+    assert run.status().result == [*range(60)]
+    assert turn.call_count < 8, "with pages of four messages, fifteen and more"
+
+
 def test_a_chunk_in_which_the_cut_lies_is_cut(harness: Harness) -> None:
     with replaced(flow_tail_bytes_max=100, flow_live_tail_bytes_max=50, flow_chunk_bytes_max=400):
         failed_order(harness)

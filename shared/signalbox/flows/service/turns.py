@@ -49,7 +49,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.mailboxes.storage import Mailbox, revision_of
+from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of
 from signalbox.payloads.service import opens_payloads
 from signalbox.payloads.service import store as store_payloads
 
@@ -136,6 +136,8 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         return open_run(ports, flows, read, header)
     if header.collects:
         read, header = with_unread(ports.store, read, header)
+    elif read.mailbox.more:
+        read = with_larger_page(ports.store, read, header)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
@@ -157,6 +159,27 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
 
 
+def with_larger_page(store: Store, read: FlowMailbox, header: FlowHeader) -> FlowMailbox:
+    """Return the mailbox with more messages if the log is long. Raises `Conflict` if another turn was faster."""
+    page_max = larger_page(read.mailbox.waiting, header)
+    if not page_max:
+        return read
+    larger = read_mailbox(store, read.address.base, page_max)
+    if larger.header.guard != read.mailbox.header.guard:
+        raise Conflict("another turn was faster")
+    return replace(read, mailbox=larger)
+
+
+def larger_page(page: Sequence[StoredMessage], header: FlowHeader) -> int:
+    """Return the number of messages of a larger page, since the turn of each page replays the whole log.
+
+    It is 0 for a short log, and for large messages: a page must have room in memory and in a commit.
+    """
+    size_bytes = sum(len(message.data["body"]) for message in page)
+    page_max = min(LIMITS.flow_page_max, len(page) * LIMITS.flow_commit_bytes_max // size_bytes)
+    return page_max if header.log.length >= LIMITS.flow_page_log_entries and page_max >= 2 * len(page) else 0
+
+
 # --- the turns after a retry ---
 
 
@@ -166,9 +189,12 @@ def with_unread(store: Store, read: FlowMailbox, header: FlowHeader) -> tuple[Fl
     A cancel comes before all of them. If there are none, return the mailbox as it is, and a header that does not ask
     for them any more.
     """
-    unread = unread_messages(store, read.address.base, MAILBOXES_LIMITS.mailbox_page)
+    base, page = read.address.base, MAILBOXES_LIMITS.mailbox_page
+    unread = unread_messages(store, base, page)
     if not unread:
         return read, replace(header, collects=False)
+    if len(unread) == page and (page_max := larger_page(unread, header)):
+        unread = unread_messages(store, base, page_max)
     cancels = (stored for stored in read.mailbox.waiting if stored.data["kind"] == Cancel.kind)
     return replace(read, mailbox=replace(read.mailbox, waiting=(*unread, *cancels), more=True)), header
 
@@ -328,7 +354,8 @@ def _commit_that_fits(
 
     The outcome in hand is the last message. Also return the turn, and whether the turn takes all messages.
     """
-    total = count = len(read.mailbox.waiting) + (read.own is not None)
+    total = len(read.mailbox.waiting) + (read.own is not None)
+    count = min(total, LIMITS.flow_page_max)
     while True:
         try:
             return *_turn(ports, flows, read, header, log, count), count == total
