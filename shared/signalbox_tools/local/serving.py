@@ -108,8 +108,9 @@ class Options:
             return self.stack(port, folder_of(project, database), kept, database=database)
         except OSError as error:
             raise StackError(
-                f"The port {port}, at which the database {database} is served, is taken ({error.strerror}), and stored "
-                "tasks call it: end the program that has it, or delete the data: signalbox data clear"
+                _running()
+                or f"The port {port}, at which the database {database} is served, is taken, and stored tasks call it: "
+                "end the program that has it, or delete the data: signalbox data clear"
             ) from error
 
 

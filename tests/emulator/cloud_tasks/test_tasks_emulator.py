@@ -224,7 +224,10 @@ def test_a_task_that_runs_while_the_clock_moves_is_delivered_once(emulator: Emul
         (["--data=text.txt"], "this file is not one of the emulator's"),
         (["--port=4001", "--rest-port=4001"], "need different ports"),
         (["--chaos=lost=0.1"], "unknown fault 'lost'"),
-        (["--queue=a b"], "Queue name must be formatted"),
+        (
+            ["--queue=a b"],
+            "--queue a b: projects/demo-project/locations/us-central1/queues/a b is not a name of a queue",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_remedy(tmp_path: Path, options: list[str], words: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from signalbox_tools.local.cloud_tasks.__main__ import run
+from signalbox_tools.local.cloud_tasks.request_validation import QUEUE_FORMAT, QUEUE_NAME
 from signalbox_tools.local.injected_faults import parse
 
 TOMBSTONE_SECONDS = 3600.0
@@ -27,6 +28,8 @@ def queues_of(options: Iterable[str], project: str, location: str) -> Mapping[st
         if not name or (url and not url.startswith(("http://", "https://"))):
             raise WrongOption(f"--queue {option}: write NAME or NAME=http://127.0.0.1:8080/path")
         full = name if name.startswith("projects/") else f"projects/{project}/locations/{location}/queues/{name}"
+        if not QUEUE_NAME.fullmatch(full):
+            raise WrongOption(f"--queue {option}: {full} is not a name of a queue: {QUEUE_FORMAT}")
         queues[full] = url
     return queues
 
