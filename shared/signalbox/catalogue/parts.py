@@ -220,4 +220,4 @@ def absent(function: str, database: str = "") -> str:
     name = function.replace("-", "_")
     api = next((part for part, each in PARTS.items() if name in each.api and name not in TASKS_ONLY), "")
     named = f"{database}.{api}" if database else api
-    return f"{function} is not deployed for callers: add it to the catalogue, `api: [{named}]`" if api else ""
+    return f"{function} is not deployed for callers: add `api: [{named}]` to the catalogue" if api else ""
