@@ -96,7 +96,7 @@ def _as_json(help_: str) -> Callable[[Command], Command]:
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(VERSION, prog_name="signalbox")
 def cli() -> None:
-    """Durable coordination for Python on Google Cloud without a server.
+    """Durable workflows, limits shared by all runs, and fan-out for Python on Google Cloud, without a server.
 
     \b
     signalbox new my-shop        make a project
