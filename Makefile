@@ -103,6 +103,7 @@ lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest
 wheel: ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
 	@[ -x .local/build/bin/pip ] || $(or $(PYTHON),python3) -m venv .local/build
 	@.local/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls -t dist/signalbox-*.whl | head -1
 
 providers: ## Write the checksums of Terraform's provider for all platforms (asks the registry)
 	@for folder in infra infra/bootstrap; do terraform -chdir=$$folder providers lock $(PLATFORMS:%=-platform=%) || exit 1; done

@@ -152,7 +152,12 @@ def _without_examples(content: object) -> Mapping[str, Any]:
 
 
 def _content(path: Path) -> object:
-    return yaml.load(path.read_text("utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
+    try:
+        return yaml.load(path.read_text("utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        place = error.problem_mark or error.context_mark
+        where = f"line {place.line + 1}, column {place.column + 1}: " if place else ""
+        raise CatalogueError(where + ", ".join(filter(None, (error.context, error.problem)))) from error
 
 
 def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """The command `signalbox`: what it refuses, in one sentence that says what to do, and what it prints for programs."""
 
+import errno
 import json
 import os
 import re
@@ -346,3 +347,42 @@ def test_numbers_agree_with_their_nouns() -> None:
         "2 queues",
         "1,000 queues",
     ]
+
+
+def test_a_catalogue_that_is_not_yaml_is_refused_with_the_place(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "signalbox.yaml").write_text("api: []\nfunctions: {orders: {}\n")
+    assert main(["catalogue"]) == 1
+    said = capsys.readouterr().err
+    assert re.match(r"signalbox\.yaml: line 3, column 1: while parsing a flow mapping, ", said), said
+    assert said.count("\n") == 1
+
+
+def test_the_catalogue_is_locked_before_a_reader_of_its_output_has_read_enough(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the reader has ended")
+
+    monkeypatch.setattr("click.echo", ended)
+    with pytest.raises(SystemExit):
+        main(["catalogue"])
+    assert (shop / "signalbox.lock.yaml").is_file()
+
+
+def test_a_command_for_a_database_that_no_function_has_names_it(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "signalbox.yaml").write_text("functions: {orders: {database: vault}}\n")
+    for environment, said in (
+        ("dev.valt", "no function has the database 'valt'; did you mean 'vault'?"),
+        ("dev.vault", "No local stack runs here"),
+    ):
+        assert main(["status", "-e", environment]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_the_list_of_all_names_is_a_page(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", "printers"]) == 0
+    assert "`signalbox docs names` lists every name of the kit" in capsys.readouterr().out
+    for page, title in (("names", "# Pages"), ("docs/README.md", "# Pages"), ("README", "# Signalbox")):
+        assert main(["docs", page]) == 0
+        assert capsys.readouterr().out.startswith(f"{title}\n")
+    assert main(["docs", "protocols"]) == 0
