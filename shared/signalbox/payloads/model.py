@@ -173,6 +173,11 @@ def incarnation_of(key: str) -> str:
     return key.split("/")[2]
 
 
+def is_large(arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments do not fit into a task, so that payloads are stored for them."""
+    return are_payloads_stored() and len(json.dumps(arguments)) > LIMITS.task_bytes_max
+
+
 # --- values that a commit names ---
 
 
@@ -237,7 +242,7 @@ class Outgoing:
 
         Arguments that fit are returned as they are. Raises `TooLarge`.
         """
-        if not are_payloads_stored() or len(json.dumps(arguments)) <= LIMITS.task_bytes_max:
+        if not is_large(arguments):
             return arguments, {}
         return self.claimed_members(arguments, place), {NAMED: True, FORMAT: PAYLOADS_FORMAT}
 

@@ -170,7 +170,13 @@ def _batches(clause: str, without: str, point: str, instead: Any) -> Fault:
 OF_BATCHES = (
     _batches("payload-1", "storing before the commit of a page", "batches.commit_page", _page_first),
     _batches("payload-1", "storing the result of a unit", "batches.stored_outcome", _not_stored),
-    _batches("payload-1", "storing the arguments of a task", "tasks.stored", _task_not_stored),
+    _batches("payload-1", "storing the arguments of a task", "tasks.stored_task in enqueues", _task_not_stored),
+    _batches(
+        "payload-1",
+        "storing the arguments of a task of a transaction",
+        "documents.stored_task in transactions",
+        _task_not_stored,
+    ),
     _batches("payload-3", "the run in the place of a batch", "batches.place_of in large_values", _of_the_id),
     _batches("payload-4", "the mark before the removal of a batch", "batches.remove", _payloads_of_batch_first),
 )

@@ -33,6 +33,8 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Problem
+from signalbox.documents.service import transactions
+from signalbox.documents.service.transactions import Transaction
 from signalbox.payloads.model import OF_TASKS, opened, opened_members
 from signalbox.payloads.service import opening_those_of
 from signalbox.rates import service as rates_service
@@ -56,6 +58,9 @@ IDS = ("x", "y")
 RATE = "r"
 LOOK_ALIKE = {"$payload": {"value": "another value"}}
 """A small value that looks like one of a record, which would be read as another value."""
+
+TRANSACTIONS_RATE = 0.5
+"""The share of tasks that a transaction enqueues."""
 
 KEPT_SECONDS = 2 * LIMITS.batch_keep_seconds
 
@@ -136,11 +141,24 @@ class BatchPayloadsWorld:
                 return self.payloads.beginning("cancel", lambda: lifecycle.cancel(self.payloads.ports, id_))
             case 5:
                 self.keys += 1
-                key = random.choice(("", f"k{self.keys}"))
-                request = EnqueueRequest(Call(FUNCTION, "told", {"text": value}), key)
-                enqueue = enqueues.by_id if key else enqueues.every_time
-                return self.payloads.beginning("enqueue", lambda: enqueue(self.payloads.ports, request))
+                return self._enqueue(random.choice(("", f"k{self.keys}")), Call(FUNCTION, "told", {"text": value}))
         return self._sweeping()
+
+    def _enqueue(self, key: str, call: Call) -> Callable[[], None]:
+        """Enqueue a call, alone or by a transaction that other transactions make run again."""
+
+        def code(t: Transaction) -> None:
+            t.put("last", {"of": str((t.get("last") or {}).get("of", ""))[:3] + key})
+            t.enqueue(call)
+
+        def by_transaction() -> None:
+            transactions.run_transaction(self.payloads.ports, code, key, kind=Transaction)
+
+        if self._own.random() < TRANSACTIONS_RATE:
+            return self.payloads.beginning("transaction", by_transaction)
+        request = EnqueueRequest(call, key)
+        enqueue = enqueues.by_id if key else enqueues.every_time
+        return self.payloads.beginning("enqueue", lambda: enqueue(self.payloads.ports, request))
 
     def _populate(self, id_: str) -> Callable[[], None]:
         random = self.world.random

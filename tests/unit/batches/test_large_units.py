@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, Problem, Unit, batch, rate, semaphore, sub_batch
+from signalbox import Function, Problem, Transaction, Unit, batch, rate, semaphore, sub_batch, transaction
 from signalbox.adapters.cost_meter import Cost
 from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
@@ -266,6 +266,29 @@ def test_a_task_that_is_enqueued_with_a_large_argument_receives_it(at: Harness) 
     assert keys(at) == []
 
 
+def test_a_task_of_a_transaction_receives_its_large_argument(at: Harness) -> None:
+    app, seen = told(at)
+    for _ in range(2):
+        transaction(lambda t: t.enqueue(app.tell.call(text=LARGE)), id="once")
+    transaction(lambda t: t.enqueue(app.tell.call(text=LARGE + "later").after(60)))
+    at.travel(100)
+    assert sorted(map(len, seen)) == [200_000, 200_005]
+    assert {key.split("/")[0] for key in keys(at)} == {"tasks"}
+
+
+def test_a_transaction_that_is_refused_enqueues_and_keeps_nothing(at: Harness) -> None:
+    app, seen = told(at)
+
+    def code(t: Transaction) -> None:
+        t.enqueue(app.tell.call(text=LARGE))
+        raise Problem("No.")
+
+    with pytest.raises(Problem):
+        transaction(code)
+    at.travel(100)
+    assert (seen, keys(at)) == ([], [])
+
+
 def test_a_failure_shows_a_large_argument_by_size_and_its_retry_receives_it(at: Harness) -> None:
     app, seen = told(at)
     app.tell.call(text=LARGE, fail=True).enqueue()
@@ -304,6 +327,18 @@ def test_what_large_units_and_tasks_cost(at: Harness) -> None:
     def enqueued(text: str) -> Cost:
         return cost_of(lambda: teller.tell.call(text=text).enqueue())
 
+    def in_a_transaction(text: str) -> Cost:
+        return cost_of(lambda: transaction(lambda t: t.enqueue(teller.tell.call(text=f"{text}alone"))))
+
+    def of_a_transaction_that_reads(text: str) -> Cost:
+        def code(t: Transaction) -> None:
+            t.get("a")
+            t.enqueue(teller.tell.call(text=f"{text}read"))
+
+        return cost_of(lambda: transaction(code))
+
+    assert added(in_a_transaction) == row_cost("payloads", "enqueue")
+    assert added(of_a_transaction_that_reads) == row_cost("payloads", "enqueue_in_transaction")
     assert added(populated) == row_cost("payloads", "unit", n=1)
     assert added(enqueued) == row_cost("payloads", "enqueue")
 
