@@ -159,6 +159,10 @@ def _payloads_of_batch_first(ports: Ports, run: BatchRun, write: Any) -> None:
     remove_batch(ports, run, write)
 
 
+def _unstored(*_: object) -> bool:
+    return True
+
+
 def _task_not_stored(_: Ports, task: Effect, now: datetime) -> Effect:
     return Outgoing().claimed_task(task, place_of_tasks(now))
 
@@ -177,6 +181,7 @@ OF_BATCHES = (
         "documents.stored_task in transactions",
         _task_not_stored,
     ),
+    _batches("payload-1", "storing the batches that follow", "batches.stored_if_new", _unstored),
     _batches("payload-3", "the run in the place of a batch", "batches.place_of in large_values", _of_the_id),
     _batches("payload-4", "the mark before the removal of a batch", "batches.remove", _payloads_of_batch_first),
 )

@@ -2,7 +2,8 @@
 
 People populate two batches, some repeat it, add pages, complete units, retry failed ones, cancel, and use the id again
 after the batch was removed. Some batches have grouped units, a rate, or both, and some small values look like the name
-of a payload. Tasks with large arguments are enqueued. The sweeper runs among all that.
+of a payload. Batches with large units follow some of them. Tasks with large arguments are enqueued. The sweeper runs
+among all that.
 
 Checked whenever a record is written or a payload is deleted: what a page or a unit names is its run's, and is in the
 store. Checked at rest, after the walk: each payload has a batch. After the removal of all batches none is left. What a
@@ -22,7 +23,10 @@ from unittest import mock
 from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine.lifecycle import has_succeeded
+from signalbox.batches.model.headers import header_of
 from signalbox.batches.model.large_values import stored_result
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec, RetryRequest
 from signalbox.batches.service import lifecycle, population, retries
@@ -69,7 +73,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
     with ExitStack() as entered:
         entered.enter_context(mock.patch.dict(DECLARED, {"payloads": "on"}))
-        entered.enter_context(replaced(**SMALL))
+        entered.enter_context(replaced(**SMALL, then_bytes_max=1_200))
         BatchPayloadsWorld(seed, trace).run()
 
 
@@ -112,6 +116,7 @@ class BatchPayloadsWorld:
         random = self.world.random
         self.world.run([self._act() for _ in range(random.randint(3, 7))])
         self.payloads.rest()
+        self._check_followed()
         for _ in range(random.choice((0, 1, 2))):
             self.world.pass_time(random.choice((DAY_SECONDS, WALK_SECONDS, KEPT_SECONDS)))
             self.world.fault_rates.left = random.choice((0, 4))
@@ -171,8 +176,17 @@ class BatchPayloadsWorld:
             concurrency=concurrency,
             per_task=self._own.choice((None, 2)),
             rate=self._own.choice(("", RATE)),
+            then=self._following(self._own.choice((0, 0, 1, 2))),
         )
         return self.payloads.beginning("person", lambda: population.populate(self.payloads.ports, id_, spec))
+
+    def _following(self, stages: int) -> BatchSpec | None:
+        """Return batches that follow each other, some of them with large units in all."""
+        if not stages:
+            return None
+        units = [{"text": self._value()} for _ in range(self._own.choice((0, 1, 2)))]
+        then = self._following(stages - 1)
+        return BatchSpec(task=Call(FUNCTION, "paint", {}), units=units, sealed=True, then=then)
 
     def _retry(self, id_: str) -> None:
         retries.retry(self.payloads.ports, id_, RetryRequest())
@@ -218,6 +232,15 @@ class BatchPayloadsWorld:
     def _check(self, value: Any) -> None:
         if value not in ("small", LOOK_ALIKE):
             self.payloads.check_value(value)
+
+    def _check_followed(self) -> None:
+        """Check that the batches that follow exist."""
+        for record in self.world.store.query(Query("batches")):
+            header = header_of(record.data)
+            if header and header.then and header.ended and has_succeeded(header):
+                follows = BatchRun(record.id, header.incarnation).then_id
+                if self.world.store.read(f"batches/{follows}")[0].data is None:
+                    raise Violation(f"{record.id} has succeeded, and {follows} does not follow")
 
     def _check_results(self) -> None:
         ports = replace(self.world.reliable_ports(), payloads=self.payloads.kept)

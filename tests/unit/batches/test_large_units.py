@@ -306,6 +306,58 @@ def test_a_large_call_that_continues_something_is_refused(at: Harness) -> None:
         batch("b").populate([app.tell.call(text="x")], on_complete=app.tell.call(text=LARGE))
 
 
+# --- batches that follow ---
+
+
+def test_batches_with_large_units_follow_each_other_and_are_removed(at: Harness) -> None:
+    app: Any = painter(at)
+    third = sub_batch([app.paint.call(text=f"{LARGE}3"), app.paint.call(text="small")])
+    second = sub_batch([app.paint.call(text=f"{LARGE}2")], then=third)
+    first = batch("b")
+    first.populate([app.paint.call(text="ab")], then=second)
+    assert first.populate([app.paint.call(text="ab")], then=second)["state"] == "sealed"
+    assert {key.split("/")[0] for key in keys(at)} == {"batches"}
+    at.travel(5)
+    follows = first.status()["then"]
+    assert results(follows) == {0: f"2{LARGE}"}
+    assert results(batch(follows).status()["then"]) == {0: f"3{LARGE}", 1: "llams"}
+    at.travel(40 * DAY_SECONDS)
+    for _ in range(2):
+        batches_sweep.sweep(at.ports)
+        sweep.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_many_small_units_of_a_batch_that_follows_are_stored_together(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate(
+        [app.paint.call(text="ab")], then=sub_batch(app.paint.call(text=f"{number}" * 1_000) for number in range(300))
+    )
+    assert len(keys(at)) == 1
+    [header] = at.ports.store.read("batches/b")
+    assert (header.data or {})["format"] == 5
+    at.travel(5)
+    assert len(results(batch("b").status()["then"])) == 300
+
+
+def test_a_repeat_of_a_batch_that_large_ones_follow_stores_nothing(at: Harness) -> None:
+    app: Any = painter(at)
+    for _ in range(2):
+        batch("b").populate([app.paint.call(text="ab")], then=sub_batch([app.paint.call(text=LARGE * 2)]))
+        assert len(keys(at)) == 1
+
+
+def test_batches_that_follow_are_bounded_also_with_payloads(at: Harness) -> None:
+    app: Any = painter(at)
+    with pytest.raises(TooLarge, match="have at most 8,388,608 bytes"):
+        batch("b").populate([], then=sub_batch(app.paint.call(text=LARGE) for _ in range(50)))
+    large_task = {"function": "painter", "task": "paint", "payload": {"text": "x" * 90_000}}
+    then: dict[str, Any] = {"units": [], "task": large_task, "on_complete": large_task, "on_failure": large_task}
+    answer = at.call("batches", "/", method="POST", json={"id": "c", "units": [], "sealed": True, "then": then})
+    assert (answer.status, answer.json["field"]) == (413, "then")  # type: ignore[index, call-overload]  # an object
+    assert keys(at) == []
+
+
 # --- costs ---
 
 cost_of = OperationsPlatform.cost_of
@@ -337,6 +389,11 @@ def test_what_large_units_and_tasks_cost(at: Harness) -> None:
 
         return cost_of(lambda: transaction(code))
 
+    def followed(text: str) -> Cost:
+        then = sub_batch([app.paint.call(text=f"{text}{number}") for number in range(2)])
+        return cost_of(lambda: batch(f"f{len(text)}").populate([app.paint.call(text="x")], then=then))
+
+    assert added(followed) == row_cost("payloads", "then", n=1)
     assert added(in_a_transaction) == row_cost("payloads", "enqueue")
     assert added(of_a_transaction_that_reads) == row_cost("payloads", "enqueue_in_transaction")
     assert added(populated) == row_cost("payloads", "unit", n=1)
