@@ -26,6 +26,7 @@ from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import batch_payloads, object_payloads, payloads
 
+claimed_batch = original("flows.claimed_batch")
 commit_turn = original("flows.commit_turn")
 remove = original("flows.remove")
 commit_page = original("batches.commit_page")
@@ -43,6 +44,11 @@ def _commit_first(ports: Ports, commit: Commit) -> Committed:
     committed: Committed = commit_turn(ports, replace(commit, outgoing=Outgoing()))
     store(ports, commit.outgoing)
     return committed
+
+
+def _units_not_stored(effect: Effect, place: Place, _: Outgoing, location: str) -> Effect:
+    named: Effect = claimed_batch(effect, place, Outgoing(), location)
+    return named
 
 
 def _shared(_: Outgoing, stored: Any, __: Place) -> Any:
@@ -187,6 +193,7 @@ OF_BATCHES = (
 )
 
 FAULTS = (
+    _payloads("payload-1", "storing the units of a batch that a run awaits", "flows.claimed_batch", _units_not_stored),
     _payloads("payload-1", "storing before the commit", "flows.commit_turn", _commit_first),
     _payloads("payload-2", "copies for other runs", "payloads.Outgoing.copied", _shared),
     _payloads("payload-3", "the incarnation in the place", "flows.place_of in payloads", _of_the_id),

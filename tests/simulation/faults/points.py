@@ -541,6 +541,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "payloads.collect": "signalbox.payloads.sweep:collect",
     "payloads.is_held": "signalbox.payloads.sweep:is_held",
     "payloads.old_groups": "signalbox.payloads.sweep:old_groups",
+    "flows.claimed_batch": "signalbox.flows.storage.commands:claimed_batch",
     "flows.place_of in payloads": "signalbox.flows.model.payloads:place_of",
     "flows.place_of_events in messages": "signalbox.flows.service.messages:place_of_events",
     "flows.place_of_execution in headers": "signalbox.flows.machine.headers:place_of_execution",

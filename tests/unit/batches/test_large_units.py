@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, Problem, Transaction, Unit, batch, rate, semaphore, sub_batch, transaction
+from signalbox import Function, Problem, Transaction, Unit, batch, flow, rate, semaphore, sub_batch, transaction
 from signalbox.adapters.cost_meter import Cost
 from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
@@ -19,8 +19,9 @@ from signalbox.core import effects
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Query
 from signalbox.core.problems import TooLarge
+from signalbox.flows import sweep as flows_sweep
 from signalbox.payloads import sweep
-from signalbox.testing import Harness
+from signalbox.testing import Harness, TaskFailed
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -354,8 +355,41 @@ def test_batches_that_follow_are_bounded_also_with_payloads(at: Harness) -> None
     large_task = {"function": "painter", "task": "paint", "payload": {"text": "x" * 90_000}}
     then: dict[str, Any] = {"units": [], "task": large_task, "on_complete": large_task, "on_failure": large_task}
     answer = at.call("batches", "/", method="POST", json={"id": "c", "units": [], "sealed": True, "then": then})
-    assert (answer.status, answer.json["field"]) == (413, "then")  # type: ignore[index, call-overload]  # an object
+    assert (answer.status[:3], answer.json["field"]) == ("413", "then")  # type: ignore[index]  # an object
     assert keys(at) == []
+
+
+def test_a_flow_awaits_a_batch_with_large_units_in_all(at: Harness) -> None:
+    app: Any = painter(at)
+
+    @app.flow
+    async def paints(parts: int) -> int:
+        painted = await flow.batch([app.paint.call(text=f"{LARGE}{part}") for part in range(parts)])
+        return painted["succeeded"]
+
+    run = paints.start("f", parts=3)
+    at.travel(5)
+    assert run.status().result == 3
+    assert {key.split("/")[0] for key in keys(at)} == {"flows", "batches"}
+    at.travel(80 * DAY_SECONDS)
+    for _ in range(2):
+        for each in (flows_sweep, batches_sweep, sweep):
+            each.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_a_batch_that_a_flow_awaits_is_refused_without_payloads() -> None:
+    with Harness() as harness:
+        app: Any = painter(harness)
+
+        @app.flow
+        async def paints() -> int:
+            painted = await flow.batch([app.paint.call(text="x" * 90_000) for part in range(4)])
+            return painted["succeeded"]
+
+        paints.start("f")
+        with pytest.raises(TaskFailed, match="need `payloads: true`"):
+            harness.travel(5)
 
 
 # --- costs ---
