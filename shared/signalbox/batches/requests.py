@@ -314,8 +314,8 @@ class RetryRequest:
             RequestFields({"units": index}, BadBatch).integer("units", 0, NUMBER_MAX)
         if not isinstance(self.payload, dict):
             raise BadBatch("`payload` must be an object: the arguments to change.", field="payload")
-        if len(json_text(self.payload)) > CORE_LIMITS.task_bytes_max:
-            raise TooLarge(f"A payload has at most {CORE_LIMITS.task_bytes_max:,} bytes.", field="payload")
+        if len(json_text(self.payload)) > (bytes_max := value_bytes_max(CORE_LIMITS.task_bytes_max)):
+            raise TooLarge(f"A payload has at most {bytes_max:,} bytes.{larger_values()}", field="payload")
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.batches.model.large_values import claimed_outcome, place_of_batch
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.model.units import PlacedUnit, UnitOutcome
+from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Committed, PayloadStore, Ports, Snapshot, StoredPayload
@@ -19,7 +19,7 @@ from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects.machine.large_values import claimed, place_of_call
 from signalbox.objects.model import Message
-from signalbox.payloads.model import REMOVALS, Outgoing, Place, place_of_tasks
+from signalbox.payloads.model import REMOVALS, Outgoing, Place, is_large, place_of_tasks
 from signalbox.payloads.service import removal, store
 from signalbox.payloads.sweep import Group
 from tests.simulation.faults.fault import Fault
@@ -165,6 +165,12 @@ def _payloads_of_batch_first(ports: Ports, run: BatchRun, write: Any) -> None:
     remove_batch(ports, run, write)
 
 
+def _not_stored_of_retries(_: Ports, run: BatchRun, retries: Retries) -> Retries:
+    if not is_large(retries.payload):
+        return retries
+    return replace(retries, payload=Outgoing().claimed_members(retries.payload, place_of_batch(run)), is_named=True)
+
+
 def _unstored(*_: object) -> bool:
     return True
 
@@ -187,6 +193,7 @@ OF_BATCHES = (
         "documents.stored_task in transactions",
         _task_not_stored,
     ),
+    _batches("payload-1", "storing the changed arguments of a retry", "batches.stored_retries", _not_stored_of_retries),
     _batches("payload-1", "storing the batches that follow", "batches.stored_if_new", _unstored),
     _batches("payload-3", "the run in the place of a batch", "batches.place_of in large_values", _of_the_id),
     _batches("payload-4", "the mark before the removal of a batch", "batches.remove", _payloads_of_batch_first),

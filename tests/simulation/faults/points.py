@@ -48,6 +48,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "batches.retries_of": "signalbox.batches.tasks:retries_of",
     "batches.seal_writes": "signalbox.batches.service.lifecycle:seal_writes",
     "batches.any_after": "signalbox.batches.machine.watch:any_after",
+    "batches.stored_retries": "signalbox.batches.service.retries:stored_retries",
     "batches.stored_if_new": "signalbox.batches.service.population:stored_if_new",
     "batches.begin_chains": "signalbox.batches.service.retries:begin_chains",
     "batches.between": "signalbox.batches.machine.watch:between",

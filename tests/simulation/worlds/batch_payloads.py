@@ -55,7 +55,7 @@ from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import ORPHANS, REACHED
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.named_payloads import DAY_SECONDS, SMALL, WALK_SECONDS, NamedPayloads
+from tests.simulation.worlds.named_payloads import DAY_SECONDS, KEY, SMALL, WALK_SECONDS, NamedPayloads
 
 FUNCTION = "painter"
 IDS = ("x", "y")
@@ -65,6 +65,9 @@ LOOK_ALIKE = {"$payload": {"value": "another value"}}
 
 TRANSACTIONS_RATE = 0.5
 """The share of tasks that a transaction enqueues."""
+
+CHANGED_RATE = 0.5
+"""The share of retries with a large changed argument."""
 
 KEPT_SECONDS = 2 * LIMITS.batch_keep_seconds
 
@@ -81,12 +84,18 @@ class OfBatches(NamedPayloads):
     """The payloads of batches: records below a header name those of its run, and so do the tasks of granted units."""
 
     def owns(self, path: str, owner: str) -> bool:
-        return path.startswith((f"{owner}/", "outbox/"))
+        return path == owner or path.startswith((f"{owner}/", "outbox/"))
 
     def is_over(self, path: str, key: str) -> bool:
         """Return whether a task's batch was removed: the task is dropped."""
         runs_left = {(header.data or {}).get("incarnation") for header in self.world.store.query(Query("batches"))}
         return path.startswith("outbox/") and not key.startswith(f"{OF_TASKS}/") and key.split("/")[2] not in runs_left
+
+    def check_task(self, task: Effect) -> None:
+        """Check that what a task names is in the store, unless its batch was removed. Raises `Violation`."""
+        for key in KEY.findall(str(task.payload)):
+            if key not in self.kept.contents and not self.is_over("outbox/", key):
+                raise Violation(f"the task {task.name} names {key}, which is not in the store")
 
     def check_owners(self) -> None:
         for key, stored in self.kept.stored.items():
@@ -102,7 +111,9 @@ class BatchPayloadsWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         rates = FaultRates(abort=0.05, lose_answer=0.05, kill=0.08, duplicate=0.1, left=6)
         self.world = World(seed, rates, trace)
-        self.payloads = OfBatches(self.world, (batches_sweep.sweep, rates_sweep.sweep), "pages", "units", "outbox")
+        self.payloads = OfBatches(
+            self.world, (batches_sweep.sweep, rates_sweep.sweep), "batches", "pages", "units", "outbox"
+        )
         self.world.task_handlers["batch_expand"] = lambda ports, task: run_batch_task(ports, task.task, task.payload)
         self.world.task_handlers[FUNCTION] = self._deliver
         self.world.task_handlers["semaphore_admit"] = lambda ports, task: RATE_TASKS[task.task](ports, task.payload)
@@ -141,7 +152,9 @@ class BatchPayloadsWorld:
             case 0 | 1 | 2:
                 return self._populate(id_)
             case 3:
-                return self.payloads.beginning("retry", lambda: self._retry(id_))
+                changed = RetryRequest(payload={"text": value} if self._own.random() < CHANGED_RATE else {})
+                key = self._own.choice(("", "k"))
+                return self.payloads.beginning("retry", lambda: self._retry(id_, changed, key))
             case 4:
                 return self.payloads.beginning("cancel", lambda: lifecycle.cancel(self.payloads.ports, id_))
             case 5:
@@ -188,8 +201,8 @@ class BatchPayloadsWorld:
         then = self._following(stages - 1)
         return BatchSpec(task=Call(FUNCTION, "paint", {}), units=units, sealed=True, then=then)
 
-    def _retry(self, id_: str) -> None:
-        retries.retry(self.payloads.ports, id_, RetryRequest())
+    def _retry(self, id_: str, request: RetryRequest, key: str) -> None:
+        retries.retry(self.payloads.ports, id_, request, key)
 
     def _sweeping(self) -> Callable[[], None]:
         return self.payloads.beginning("sweep", self.payloads.sweep)
@@ -197,6 +210,7 @@ class BatchPayloadsWorld:
     # --- tasks ---
 
     def _deliver(self, ports: Ports, effect: Effect) -> None:
+        self.payloads.check_task(effect)
         before = self.deliveries[effect.name]
         self.deliveries[effect.name] += 1
         what = effect.function, effect.task, effect.payload, effect.queue

@@ -14,6 +14,8 @@ from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.units import succeeded
+from signalbox.batches.requests import RetryRequest
+from signalbox.batches.service import retries
 from signalbox.batches.service.units import complete_by_index
 from signalbox.core import effects
 from signalbox.core.limits import DECLARED
@@ -360,12 +362,13 @@ def test_batches_that_follow_are_bounded_also_with_payloads(at: Harness) -> None
 
 
 def test_a_flow_awaits_a_batch_with_large_units_in_all(at: Harness) -> None:
-    app: Any = painter(at)
+    app = painter(at)
+    paint: Any = vars(app)["paint"]
 
     @app.flow
     async def paints(parts: int) -> int:
-        painted = await flow.batch([app.paint.call(text=f"{LARGE}{part}") for part in range(parts)])
-        return painted["succeeded"]
+        painted: Any = await flow.batch([paint.call(text=f"{LARGE}{part}") for part in range(parts)])
+        return int(painted["succeeded"])
 
     run = paints.start("f", parts=3)
     at.travel(5)
@@ -380,16 +383,68 @@ def test_a_flow_awaits_a_batch_with_large_units_in_all(at: Harness) -> None:
 
 def test_a_batch_that_a_flow_awaits_is_refused_without_payloads() -> None:
     with Harness() as harness:
-        app: Any = painter(harness)
+        app = painter(harness)
+        paint: Any = vars(app)["paint"]
 
         @app.flow
         async def paints() -> int:
-            painted = await flow.batch([app.paint.call(text="x" * 90_000) for part in range(4)])
-            return painted["succeeded"]
+            painted: Any = await flow.batch([paint.call(text="x" * 90_000) for part in range(4)])
+            return int(painted["succeeded"])
 
         paints.start("f")
         with pytest.raises(TaskFailed, match="need `payloads: true`"):
             harness.travel(5)
+
+
+# --- retries ---
+
+
+def retried(at: Harness, id_: str, **payload: Any) -> None:
+    at.call("batches", f"/{id_}/retry", method="POST", json={"payload": payload})
+
+
+@pytest.mark.parametrize("concurrency", [None, 1])
+@pytest.mark.parametrize("first", ["ab", LARGE])
+def test_a_retry_receives_a_large_changed_argument(at: Harness, first: str, concurrency: int | None) -> None:
+    app: Any = painter(at)
+    calls = [app.paint.call(text=first, fail=True), app.paint.call(text="cd", fail=True)]
+    batch("b").populate(calls, concurrency=concurrency)
+    at.travel(5)
+    before = keys(at)
+    for _ in range(2):
+        at.call(
+            "batches",
+            "/b/retry",
+            method="POST",
+            json={"payload": {"text": f"1{LARGE}", "fail": False}},
+            headers={"Idempotency-Key": "k"},
+        )
+    assert len(keys(at)) == len(before) + 1
+    at.travel(5)
+    assert results("b") == {0: f"{LARGE}1", 1: f"{LARGE}1"}
+    at.travel(40 * DAY_SECONDS)
+    for _ in range(2):
+        batches_sweep.sweep(at.ports)
+        sweep.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_a_retry_with_a_large_argument_keeps_the_others_of_a_unit_as_they_are(at: Harness) -> None:
+    app, seen = Function("painter"), list[Any]()
+
+    @app.task
+    def paint(text: str, other: Any) -> None:
+        seen.append(other)
+        if len(text) < 10:
+            raise Problem("No.")
+
+    at.add(app)
+    other = {"$payload": {"value": 1}}
+    batch("b").populate([paint.call(text="ab", other=other)])
+    at.travel(5)
+    retried(at, "b", text=LARGE)
+    at.travel(5)
+    assert seen == [other, other]
 
 
 # --- costs ---
@@ -427,6 +482,13 @@ def test_what_large_units_and_tasks_cost(at: Harness) -> None:
         then = sub_batch([app.paint.call(text=f"{text}{number}") for number in range(2)])
         return cost_of(lambda: batch(f"f{len(text)}").populate([app.paint.call(text="x")], then=then))
 
+    def of_a_retry(text: str) -> Cost:
+        id_ = f"r{len(text)}"
+        batch(id_).populate([app.paint.call(text="x", fail=True)])
+        at.travel(5)
+        return cost_of(lambda: retries.retry(at.ports, id_, RetryRequest(payload={"text": f"{text}retry"})))
+
+    assert added(of_a_retry) == row_cost("payloads", "retry")
     assert added(followed) == row_cost("payloads", "then", n=1)
     assert added(in_a_transaction) == row_cost("payloads", "enqueue")
     assert added(of_a_transaction_that_reads) == row_cost("payloads", "enqueue_in_transaction")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -64,8 +65,8 @@ async def batches(letters: int) -> None:
 def test_the_units_of_a_batch_that_a_run_awaits_are_stored_together() -> None:
     def awaits(value: str) -> Cost:
         at = shop("x", batches)
-        at.start("batches", letters=len(value))
-        return at.world.cost_of(lambda: at.deliver(at.take("turn")))
+        start = partial(at.start, "batches", letters=len(value))
+        return at.world.cost_of(start)
 
     assert added(awaits) == row_cost("payloads", "batch")
 
