@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 from signalbox.core.bound_values import Bound
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.idempotency_keys import hold_digest
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS, are_payloads_stored
 from signalbox.core.problems import TooLarge, Unavailable
@@ -213,6 +214,7 @@ class Outgoing:
     def named(self, content: bytes, place: Place) -> dict[str, Any]:
         """Return the name of a content as records contain it."""
         payload = Payload.of(content, place)
+        hold_digest(payload.sha256, content)
         self.stores[payload.key] = place.owner, content
         return payload.to_json()
 

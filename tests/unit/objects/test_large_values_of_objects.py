@@ -19,7 +19,7 @@ from signalbox.core.problems import NotFound, OtherBody, TooLarge, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass, Reference, read_only, send_post
-from signalbox.objects.model import CallPlace, CallRecord, Post, call_on_result, deletion, method_call
+from signalbox.objects.model import CallPlace, CallRecord, Message, Post, call_on_result, deletion, method_call
 from signalbox.objects.service import Code
 from signalbox.objects.shown import CallDoneShown, ObjectWithStateShown
 from signalbox.payloads import sweep
@@ -267,6 +267,22 @@ def test_a_large_argument_with_the_token_of_a_lease_differs_in_each_delivery_and
         with idempotent_calls("task"):
             hold({lease: "the lease"})
             at.post("a", "1", method_call("put", {"text": LARGE + lease}))
+    at.run_all()
+    assert text_of(at) == f"{LARGE}first-lease-1"
+
+
+def test_two_deliveries_at_once_under_different_leases_make_one_large_call(at: Objects) -> None:
+    place = CallPlace(ADDRESS, "1")
+
+    def claimed(lease: str) -> Message:
+        hold({lease: "the lease"})
+        return service.claimed_message(at.ports, place, method_call("put", {"text": LARGE + lease}))
+
+    with idempotent_calls("task"):
+        late = claimed("other-lease-2")
+        with idempotent_calls("task"):
+            service._post_call(at.ports, function_of, place, claimed("first-lease-1"))
+        service._post_call(at.ports, function_of, place, late)
     at.run_all()
     assert text_of(at) == f"{LARGE}first-lease-1"
 
