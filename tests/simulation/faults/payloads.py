@@ -146,6 +146,7 @@ OF_OBJECTS = (
     _objects("payload-10", "the revision in the place of a state", "objects.place_of_state in storage", _one_place),
     _objects("payload-10", "states that are not committed yet", "payloads.delete_replaced", _all_unnamed),
     _objects("payload-11", "a new part for a call", "objects.claimed_anew in objects", _in_one_part),
+    _objects("payload-11", "contents with leases", "payloads.hold_digest in model", lambda *_: None),
     _objects("payload-11", "repeats with other keys", "mailboxes.is_same_body", _equal),
     _objects("payload-12", "the name in the record of the owner", "payloads.is_held", _while_there_is_a_record),
 )

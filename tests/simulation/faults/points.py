@@ -540,6 +540,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "payloads.delete_replaced": "signalbox.payloads.sweep:delete_replaced",
     "payloads.Outgoing.copied": "signalbox.payloads.model:Outgoing.copied",
     "payloads.collect": "signalbox.payloads.sweep:collect",
+    "payloads.hold_digest in model": "signalbox.payloads.model:hold_digest",
     "payloads.is_held": "signalbox.payloads.sweep:is_held",
     "payloads.old_groups": "signalbox.payloads.sweep:old_groups",
     "flows.claimed_batch": "signalbox.flows.storage.commands:claimed_batch",
