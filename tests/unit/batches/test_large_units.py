@@ -331,6 +331,19 @@ def test_batches_with_large_units_follow_each_other_and_are_removed(at: Harness)
     assert keys(at) == []
 
 
+def test_batches_with_large_units_follow_the_sub_batch_of_a_unit(at: Harness) -> None:
+    app: Any = painter(at)
+
+    @app.task  # type: ignore[untyped-decorator]  # of Any
+    def begin() -> Any:
+        then = sub_batch([app.paint.call(text=f"{LARGE}{number}") for number in range(2)])
+        return sub_batch([app.paint.call(text="ab")], then=then)
+
+    batch("b").populate([begin.call()])
+    at.travel(5)
+    assert results("b")[0]["size"] == 2
+
+
 def test_many_small_units_of_a_batch_that_follows_are_stored_together(at: Harness) -> None:
     app: Any = painter(at)
     batch("b").populate(

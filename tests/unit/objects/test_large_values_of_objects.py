@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, objects
+from signalbox import Function, batch, objects, transaction
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.idempotency_keys import hold, idempotent_calls
@@ -466,6 +466,22 @@ def test_an_argument_above_the_bound_is_refused_at_the_call_with_and_without_pay
         box.echo(text=LARGE)
     with mock.patch.dict(DECLARED, clear=True), pytest.raises(TooLarge, match="need `payloads: true`"):
         box.echo(text=LARGE)
+
+
+def test_a_transaction_and_a_batch_call_a_method_with_a_large_argument(project: Harness) -> None:
+    box = objects("Counter", "b")
+    transaction(lambda t: t.enqueue(box.put.call(text=LARGE + "1")))
+    project.travel(5)
+    found = project.call("boxes", "/objects/Counter/b/get", method="POST", json={})
+    assert found.json == {"result": LARGE + "1"}
+    batch("b").populate([box.put.call(text=LARGE + "2")])
+    project.travel(5)
+    assert batch("b").status()["succeeded"] == 1
+    project.travel(5)
+    found = project.call("boxes", "/objects/Counter/b/get", method="POST", json={})
+    assert found.json == {"result": LARGE + "2"}
+    with pytest.raises(TooLarge):
+        batch("c").populate([box.put.call(text="x")], on_complete=box.put.call(text=LARGE))
 
 
 def test_a_placeholder_has_the_large_value(project: Harness) -> None:

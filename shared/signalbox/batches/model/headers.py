@@ -47,7 +47,7 @@ def _newer_formats(settings: BatchSettings, then: str) -> Iterator[int]:
         yield RATED_GROUPS_FORMAT if settings.per_task else RATED_FORMAT
     definition = json.loads(then) if '"rate":' in then or MEMBER in then else None
     while definition is not None:
-        if payloads_in(definition["units"]):
+        if payloads_in(definition.get("units")):
             yield PAYLOADS_FORMAT
         if "rate" in definition:
             yield RATED_GROUPS_FORMAT if "per_task" in definition else RATED_FORMAT
