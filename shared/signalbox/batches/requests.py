@@ -25,14 +25,11 @@ from signalbox.core.surface.paging import Listing
 from signalbox.core.surface.request_fields import RequestFields
 from signalbox.payloads.model import Outgoing, Place
 
-UnitPayload = Annotated[
-    Any,
-    Described(
-        {
-            "description": "Any JSON of at most 100 KiB, or 32 MiB with `payloads: true`; an object, its arguments, if the batch has a task."
-        }
-    ),
-]
+OF_UNITS = (
+    "Any JSON of at most 100 KiB, or 32 MiB with `payloads: true`; an object, its arguments, if the batch has a task."
+)
+
+UnitPayload = Annotated[Any, Described({"description": OF_UNITS})]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +306,10 @@ class RetryRequest:
     """The indexes of the units; by default all failed units."""
 
     payload: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that change, merged over those of each unit, for this attempt; at most 100 KiB, or 32 MiB with `payloads: true`."""
+    """Arguments that change, merged over those of each unit, for this attempt.
+
+    They have at most 100 KiB, or 32 MiB with `payloads: true`.
+    """
 
     def __post_init__(self) -> None:
         if len(self.units or ()) > LIMITS.retry_units_max:
