@@ -1,4 +1,4 @@
-"""Which accounts a catalogue has, and every right of each: an oracle of SECURITY.md, which reads no row and no Terraform.
+"""Which accounts a catalogue has, and every right of each: an oracle of SECURITY.md that reads no row.
 
 Written from "Who may call what", "What each account separates" and "Verification of callers" of that page: an account
 is shared only where it separates nothing, and each right follows from one entry of the catalogue.
@@ -6,7 +6,7 @@ is shared only where it separates nothing, and each right follows from one entry
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from signalbox.catalogue.function_entries import Function
@@ -22,7 +22,7 @@ QUEUE_ACCOUNTS = {
     **dict.fromkeys(("tasks", "flows", "objects"), USERS_CODE),
 }
 SOURCES = "demo-project-signalbox-sources"
-DATABASE = "signalbox-prod"
+PAYLOADS, DATABASE = "demo-project-signalbox-payloads", "signalbox-prod"
 
 Right = tuple[str, str, str]
 """A member, a role, and the object of the role."""
@@ -87,6 +87,10 @@ def _rights(catalogue: Catalogue, service: Service) -> Iterator[Right]:
             yield account, "roles/iam.serviceAccountUser", queue_account(queue)
             for number in range(catalogue.queues[queue].shards):
                 yield account, "roles/cloudtasks.enqueuer", f"{queue}-{number + 1}" if number else queue
+        for role in ("objectCreator", "objectViewer") if catalogue.payloads else ():
+            yield account, f"roles/storage.{role}", PAYLOADS
+        if catalogue.payloads and function.name == "sweep":
+            yield account, "roles/storage.objectUser", PAYLOADS
     for secret in function.secrets.values():
         yield account, "roles/secretmanager.secretAccessor", secret.partition(":")[0]
     for role in function.roles:
@@ -99,7 +103,7 @@ def _rights(catalogue: Catalogue, service: Service) -> Iterator[Right]:
         yield member, "roles/run.invoker", service.name
 
 
-def _callers(function: Function, service: Service, calling: tuple[str, ...] | list[str]) -> Iterator[str]:
+def _callers(function: Function, service: Service, calling: Iterable[str]) -> Iterator[str]:
     takes_tasks = service.for_tasks or not service.is_split
     takes_calls = not service.for_tasks
     if "people" in function.invoked_by and takes_calls:
