@@ -457,6 +457,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.delete": "signalbox.semaphores.sweep:delete",
     "semaphores.end": "signalbox.semaphores.service.leases:end",
     "semaphores.end_lease": "signalbox.semaphores.machine.leases:end_lease",
+    "semaphores.grant_may_continue": "signalbox.semaphores.machine.leases:grant_may_continue",
     "semaphores.grant_waiters in leases": "signalbox.semaphores.machine.leases:grant_waiters",
     "semaphores.grant_waiters in wait_queue": "signalbox.semaphores.machine.wait_queue:grant_waiters",
     "semaphores.head_of": "signalbox.core.queue_order:head_of",
