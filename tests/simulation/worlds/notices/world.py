@@ -73,7 +73,7 @@ from tests.simulation.worlds.notices.model import (
     TaskGivenUp,
 )
 
-FUNCTION, OTHER, SILENT = "shop", "depot", "bare"
+FUNCTION, OTHER, SILENT = "shop", "painter", "job"
 """Two functions with an `on_failure`, and one without."""
 
 FLOW, INNER, LOCK = "errand", "inner", "till"
