@@ -128,7 +128,7 @@ class StuckShown:
     def of(cls, header: FlowHeader, *, traces: bool) -> Self:
         """Return the reason why a run is stuck. `traces`: with the stack trace, which has lines of the code."""
         reason = {name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"}
-        leases = (lease for _, lease in sorted(header.leases.items()))
+        leases = header.held_leases
         locks = tuple(FlowLockShown(lease["semaphore"], lease["id"], lease["ends_at"]) for lease in leases)
         return cls(**reason, locks=locks)
 

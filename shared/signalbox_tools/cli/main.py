@@ -426,7 +426,7 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
 
 @cli.command()
 @of_a_deployment(required=False)
-@click.option("--lines", "-n", default=100, show_default=True, help="How many log lines.")
+@click.option("--lines", "-n", type=click.IntRange(min=1), default=100, show_default=True, help="How many log lines.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines (local only).")
 @_as_json("Print log lines as they were written, as JSON.")
 def logs(project: str, environment: str, region: str, lines: int, follow: bool, as_json: bool) -> None:

@@ -488,20 +488,32 @@ def leases_of(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
     return [message.lease for message in read if isinstance(message, Result) and message.lease]
 
 
+def grants_in(read: FlowMailbox) -> Iterator[dict[str, Any]]:
+    """Iterate over the leases that messages of a mailbox grant, as the run's header has them."""
+    for result in (read.own, *(message_from_record(message.data) for message in read.mailbox.waiting)):
+        if isinstance(result, Result) and result.lease:
+            yield {name: result.outcome.result[name] for name in ("semaphore", "id", "ends_at")}
+
+
 def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:
     """Store why a flow is stuck, and notify its function, unless the header has the same reason.
 
-    The sweeper wakes the flow from time to time.
+    The header also gets the leases in messages that the flow could not apply, since it holds them. The sweeper wakes
+    the flow from time to time.
     """
     now, before = read.mailbox.read_time, header.stuck or {}
-    if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
+    granted = tuple(grants_in(read))
+    is_known = [before.get(key) for key in ("type", "detail", "place")] == [stuck.kind, stuck.detail, stuck.location]
+    if is_known and granted == header.granted:
         return
     since = before.get("at", rfc3339(now))  # the run has been stuck since the first reason
     reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": since}
     reason |= {"trace": stuck.trace} if stuck.trace else {}
     address = header.address.to_json()
-    ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
-    after, snapshot = replace(header, stuck=reason), read.mailbox.header
+    if not is_known:
+        ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
+    after, snapshot = replace(header, stuck=reason, granted=granted), read.mailbox.header
     write = header_write(snapshot, after, now)
     writes = [write, *listing_writes(snapshot, header, after)]
-    outbox.commit(ports, writes, stuck_notice(header, stuck, next_revision(revision_of(snapshot), now)))
+    revision = next_revision(revision_of(snapshot), now)
+    outbox.commit(ports, writes, () if is_known else stuck_notice(after, stuck, revision))

@@ -19,6 +19,7 @@ from signalbox.catalogue.project import Kit
 from signalbox.catalogue.reading import load
 from signalbox.catalogue.version import VERSION
 from signalbox.testing import Harness
+from signalbox_tools.cli import function_commands
 from signalbox_tools.cli.main import cli, main
 from signalbox_tools.deploy import plan_summary
 from signalbox_tools.deploy.terraform import Terraform
@@ -386,3 +387,30 @@ def test_the_list_of_all_names_is_a_page(shop: Path, capsys: pytest.CaptureFixtu
         assert main(["docs", page]) == 0
         assert capsys.readouterr().out.startswith(f"{title}\n")
     assert main(["docs", "protocols"]) == 0
+
+
+@pytest.mark.parametrize("command", [["--help"], ["docs"], ["catalogue"]])
+def test_a_command_whose_output_is_read_no_further_ends_without_a_message(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """As before `| head` after it has ended: nothing reads the pipe."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sys, "stdout", os.fdopen(writing, "w", buffering=1, encoding="utf-8", closefd=False))
+    with pytest.raises(SystemExit):
+        main(command)
+    monkeypatch.undo()
+    os.close(writing)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_closed_pipe_is_not_an_error_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_commands, "_answering", lambda url, _: url)
+    with pytest.raises(BrokenPipeError), function_commands.opened("http://127.0.0.1:1", "", "dev", ""):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_logs_prints_at_least_one_line(shop: Path, capsys: pytest.CaptureFixture[str], count: str) -> None:
+    assert main(["logs", "-n", count]) == 2
+    assert f"{count} is not in the range" in capsys.readouterr().err
