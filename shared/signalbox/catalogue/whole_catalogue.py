@@ -71,12 +71,10 @@ class Catalogue:
     def __post_init__(self) -> None:
         any_tasks = self.task_queues
         for function in self.functions.values():
-            for queue in function.enqueues:
-                unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
-                refuse(queue not in self.queues, f"functions.{function.name}: enqueues: {unknown}")
-            for queue in function.queues:
-                unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
-                refuse(queue not in self.queues, f"functions.{function.name}: queues: {unknown}")
+            for key, names in (("enqueues", function.enqueues), ("queues", function.queues)):
+                for queue in (name for name in names if name not in self.queues):
+                    unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
+                    raise CatalogueError(f"functions.{function.name}: {key}: {unknown}")
             self._invoked_can_be_called(function)
             by_queue = "queue" in function.invoked_by and not self._calling(function, any_tasks)
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name a queue in its queues")
@@ -222,7 +220,7 @@ class Catalogue:
 
     def is_of_the_kit(self, function: Function) -> bool:
         """Return whether a function is one of the kit's."""
-        return self.kit_functions in function.folder.parents
+        return function.folder.parent == self.kit_functions
 
     @property
     def kit_functions(self) -> Path:
