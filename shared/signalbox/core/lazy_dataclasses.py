@@ -139,7 +139,9 @@ def _generated(cls: type, method: str, frozen: bool) -> Any:
 
 def _hash_of(cls: Any) -> Any:
     """Return the `__hash__` of a class. `dataclasses` looks it up in the class of each default value of a field."""
-    compared = [field.name for field in dataclasses.fields(cls) if (field.compare if field.hash is None else field.hash)]
+    compared = [
+        field.name for field in dataclasses.fields(cls) if (field.compare if field.hash is None else field.hash)
+    ]
     values = "".join(f"_self.{name}, " for name in compared)
     return _function("__hash__", [], [], [f"return hash(({values}))"], {}, {})
 
