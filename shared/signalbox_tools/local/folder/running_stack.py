@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self, get_args
+from typing import Self
 
 from signalbox.adapters.settings import SQLITE
-from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import CatalogueError, database_in
 from signalbox_tools import http_client
@@ -22,7 +21,6 @@ from signalbox_tools import http_client
 FILE = "stack.json"
 FILE_OF_THE_STORE = "SIGNALBOX_STORE_FILE"
 SYNCHRONOUS = "SIGNALBOX_STORE_SYNCHRONOUS"
-SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
 NONE_RUNS = "No local stack runs here. Start one: signalbox dev"
 RESPONSE_SECONDS_MAX = 5.0
 HERE = re.compile(r"(http://)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/?")
