@@ -19,7 +19,7 @@ removed, and its keys are whole values. Neither the write-ahead log nor `flock` 
 
 import sqlite3
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -85,7 +85,7 @@ INSERT_ENTRY = "INSERT OR IGNORE INTO entries (index_number, place, key, id, rec
 SELECT_INDEX = "SELECT number, made_up_to FROM indexes WHERE collection = ? AND fields = ? AND of_a_group = ?"
 DEFINE_INDEX = "INSERT INTO indexes (collection, fields, of_a_group, made_up_to) VALUES (?, ?, ?, ?)"
 SELECT_END_OF_PIECE = """
-SELECT max(number) FROM (SELECT number FROM records WHERE number > ? ORDER BY number LIMIT ?)
+SELECT max(number), count(*) FROM (SELECT number FROM records WHERE number > ? ORDER BY number LIMIT ?)
 """
 SELECT_PIECE = "SELECT number, collection, id, data FROM records WHERE number > ? AND number <= ? AND name = ?"
 
@@ -148,7 +148,31 @@ class _Indexes:
 
     changes: int
     complete: Mapping[IndexKey, int]
-    by_name: Mapping[str, Sequence[tuple[int, IndexKey]]]
+    by_name: "Mapping[str, _FirstFields]"
+
+
+class _FirstFields:
+    """The indexes of the collections with one name, with their numbers, by the names in their first fields.
+
+    A map may have an index for each of thousands of fields, of which a record has a few.
+    """
+
+    def __init__(self) -> None:
+        self.indexes: list[tuple[int, IndexKey]] = []
+        self.below: defaultdict[str, _FirstFields] = defaultdict(_FirstFields)
+
+    def add(self, number: int, index: IndexKey) -> None:
+        level = self
+        for name in index.fields[0].field if index.fields else ():
+            level = level.below[name]
+        level.indexes.append((number, index))
+
+    def of(self, value: object) -> Iterator[tuple[int, IndexKey]]:
+        """Iterate over the indexes whose first field a record has, given its data or a value in them."""
+        yield from self.indexes
+        if isinstance(value, dict):
+            for name in self.below.keys() & value.keys():
+                yield from self.below[name].of(value[name])
 
 
 class SqliteStore:
@@ -462,11 +486,11 @@ class SqliteStore:
         """Read the definitions, under the lock."""
         [changes] = db.execute("SELECT indexes FROM head").fetchone()
         complete: dict[IndexKey, int] = {}
-        by_name: dict[str, list[tuple[int, IndexKey]]] = {}
+        by_name: defaultdict[str, _FirstFields] = defaultdict(_FirstFields)
         rows = db.execute("SELECT number, made_up_to, collection, fields, of_a_group FROM indexes")
         for number, made_up_to, *columns in rows:
             index = IndexKey.from_columns(*columns)
-            by_name.setdefault(index.collection, []).append((number, index))
+            by_name[index.collection].add(number, index)
             if made_up_to is None:
                 complete[index] = number
         self._indexes = _Indexes(changes, complete, by_name)
@@ -533,12 +557,12 @@ def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None,
     return _Step(write.path, before, text, bound, WriteResult(instant(updated_at), values))
 
 
-def _replace_entries(db: sqlite3.Connection, indexes: Sequence[tuple[int, IndexKey]], step: _Step, record: int) -> None:
+def _replace_entries(db: sqlite3.Connection, indexes: _FirstFields, step: _Step, record: int) -> None:
     """Delete and insert the entries by which the keys of a record before and after a write differ."""
     before = decoded(step.before.text) if step.before else None
     after = decoded(step.after) if step.after is not None else None
     collection, _, id_ = step.path.rpartition("/")
-    for number, index in indexes:
+    for number, index in dict([*indexes.of(before), *indexes.of(after)]).items():
         old = set(index.keys(before)) if before is not None else set()
         new = set(index.keys(after)) if after is not None else set()
         if old != new:
@@ -554,7 +578,8 @@ def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
     """
     defined = db.execute(SELECT_INDEX, index.columns()).fetchone()
     number, begins_after = defined or (db.execute(DEFINE_INDEX, (*index.columns(), 0)).lastrowid, 0)
-    [ends_at] = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
+    ends_at, found = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
+    made_up_to = ends_at if found == RECORDS_A_PIECE else None
     rows = db.execute(SELECT_PIECE, (begins_after, ends_at, index.collection))
     entries = (
         (number, index.place(collection), key, index.entry_id(collection, id_), record)
@@ -562,8 +587,8 @@ def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
         for key in index.keys(decoded(text))
     )
     db.executemany(INSERT_ENTRY, entries)
-    db.execute("UPDATE indexes SET made_up_to = ? WHERE number = ?", (ends_at, number))
-    if defined is None or ends_at is None:
+    db.execute("UPDATE indexes SET made_up_to = ? WHERE number = ?", (made_up_to, number))
+    if defined is None or made_up_to is None:
         db.execute("UPDATE head SET indexes = indexes + 1")
         return True
     return False
