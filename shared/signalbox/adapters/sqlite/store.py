@@ -50,6 +50,7 @@ from signalbox.core.ports import (
     Change,
     Committed,
     Conflict,
+    Data,
     Delete,
     Outcome,
     Put,
@@ -66,7 +67,7 @@ from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import map_bytes, record_bytes
 from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import check_commit, check_each, is_server_value
-from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at
+from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at, value_at
 
 SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
 SELECT = "SELECT number, data, bytes_bound, created_at, updated_at FROM records WHERE collection = ? AND id = ?"
@@ -129,11 +130,15 @@ def _text_of(write: Write) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One write of a commit, computed and not applied. `after` is the new text, and None if the record is deleted."""
+    """One write of a commit, computed and not applied.
+
+    `after` is the new text and `data` what it encodes, both None if the record is deleted.
+    """
 
     path: str
     before: _Row | None
     after: str | None
+    data: Data | None
     bytes_bound: int
     result: WriteResult
 
@@ -148,31 +153,36 @@ class _Indexes:
 
     changes: int
     complete: Mapping[IndexKey, int]
-    by_name: "Mapping[str, _FirstFields]"
+    by_name: "Mapping[str, _OfName]"
 
 
-class _FirstFields:
-    """The indexes of the collections with one name, with their numbers, by the names in their first fields.
+class _OfName:
+    """The indexes of the collections with one name, by number; those with fields by the first one's map and name.
 
     A map may have an index for each of thousands of fields, of which a record has a few.
     """
 
     def __init__(self) -> None:
-        self.indexes: list[tuple[int, IndexKey]] = []
-        self.below: defaultdict[str, _FirstFields] = defaultdict(_FirstFields)
+        self._without_fields: dict[int, IndexKey] = {}
+        self._by_map: dict[Field, dict[str, dict[int, IndexKey]]] = {}
 
     def add(self, number: int, index: IndexKey) -> None:
-        level = self
-        for name in index.fields[0].field if index.fields else ():
-            level = level.below[name]
-        level.indexes.append((number, index))
+        if index.fields:
+            *above, name = index.fields[0].field
+            self._by_map.setdefault(tuple(above), {}).setdefault(name, {})[number] = index
+        else:
+            self._without_fields[number] = index
 
-    def of(self, value: object) -> Iterator[tuple[int, IndexKey]]:
-        """Iterate over the indexes whose first field a record has, given its data or a value in them."""
-        yield from self.indexes
-        if isinstance(value, dict):
-            for name in self.below.keys() & value.keys():
-                yield from self.below[name].of(value[name])
+    def of(self, *versions: Data | None) -> dict[int, IndexKey]:
+        """Return the indexes without fields, and those whose first field is in a version of a record."""
+        found = dict(self._without_fields)
+        for above, by_name in self._by_map.items():
+            for data in versions:
+                held = data if not above else value_at(data, above) if data else None
+                if type(held) is dict:
+                    for name in by_name.keys() & held.keys():
+                        found |= by_name[name]
+        return found
 
 
 class SqliteStore:
@@ -458,7 +468,9 @@ class SqliteStore:
         assert record.update_time is not None, "a record that exists has times"
         created_at, updated_at = microseconds(record.create_time), microseconds(record.update_time)
         size = record_bytes(path, map_bytes(data))
-        self._replace(db, _Step(path, _row(db, path), encoded(data), size, WriteResult(None)), created_at, updated_at)
+        self._replace(
+            db, _Step(path, _row(db, path), encoded(data), data, size, WriteResult(None)), created_at, updated_at
+        )
         return updated_at
 
     # --- indexes ---
@@ -486,7 +498,7 @@ class SqliteStore:
         """Read the definitions, under the lock."""
         [changes] = db.execute("SELECT indexes FROM head").fetchone()
         complete: dict[IndexKey, int] = {}
-        by_name: defaultdict[str, _FirstFields] = defaultdict(_FirstFields)
+        by_name: defaultdict[str, _OfName] = defaultdict(_OfName)
         rows = db.execute("SELECT number, made_up_to, collection, fields, of_a_group FROM indexes")
         for number, made_up_to, *columns in rows:
             index = IndexKey.from_columns(*columns)
@@ -545,24 +557,23 @@ def _snapshot(db: sqlite3.Connection, path: str, at: int, fields: Sequence[Field
 
 def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None, time: int) -> _Step:
     if isinstance(write, Delete):
-        return _Step(write.path, before, None, 0, WriteResult(None))
+        return _Step(write.path, before, None, None, 0, WriteResult(None))
     values: Mapping[Field, object] = {}
-    bound = added_bytes
+    data, bound = write.data if isinstance(write, Put) else {}, added_bytes
     if text is None:
         stored, size = (decoded(before.text), before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
         data, bound, values = after_write(write, stored, size, added_bytes, server_time_at(instant(time)))
         text = encoded(data)
     kept = before is not None and before.text == text
     updated_at = before.updated_at if before is not None and kept else time
-    return _Step(write.path, before, text, bound, WriteResult(instant(updated_at), values))
+    return _Step(write.path, before, text, data, bound, WriteResult(instant(updated_at), values))
 
 
-def _replace_entries(db: sqlite3.Connection, indexes: _FirstFields, step: _Step, record: int) -> None:
+def _replace_entries(db: sqlite3.Connection, indexes: _OfName, step: _Step, record: int) -> None:
     """Delete and insert the entries by which the keys of a record before and after a write differ."""
-    before = decoded(step.before.text) if step.before else None
-    after = decoded(step.after) if step.after is not None else None
+    before, after = decoded(step.before.text) if step.before else None, step.data
     collection, _, id_ = step.path.rpartition("/")
-    for number, index in dict([*indexes.of(before), *indexes.of(after)]).items():
+    for number, index in indexes.of(before, after).items():
         old = set(index.keys(before)) if before is not None else set()
         new = set(index.keys(after)) if after is not None else set()
         if old != new:
