@@ -62,18 +62,18 @@ INTRODUCTION = """# Benchmarks
 
 `make bench` runs all benches on your machine and writes this page. A machine's figures cannot be compared with
 those of the cloud, where a round trip takes longer and instances are added. So each row has the ratio of a figure to an
-*anchor* that was measured in the same run: bare calls of the store, a bare function, another system, or the kit with
-another setting. If the unit is a rate (`/s`), a higher ratio is better; otherwise a lower one. Each section says
+*anchor* that was measured in the same run: bare calls of the client, a bare function, another system, or the kit with
+another setting. If the unit ends in `/s`, a higher ratio is better; otherwise a lower one. Each section says
 when and with which versions it was measured: compare values only within a section. No test requires a figure to reach a
 value.
 
 ![Ratios](benchmarks.svg)
 
-The systems that are compared do not keep the same. By their settings in these benches, what was acknowledged survives:
+The compared systems differ in durability. With their settings in these benchmarks, acknowledged writes survive:
 
-| | its processes are killed | the machine loses power |
+| | the death of the processes | a power cut |
 | --- | --- | --- |
-| the kit on its store in a file | yes | not the last commits; with `SYNCHRONOUS=FULL`, yes |
+| the kit on its store in a file | yes | not the last commits; with `--synchronous FULL`, yes |
 | the kit on Google's emulator | tasks, not documents | not the last tasks |
 | DBOS on SQLite or PostgreSQL | yes | yes |
 | Restate, which syncs its log | yes | yes |
