@@ -64,7 +64,7 @@ new: $(READY) ## Make a function, its test and its entry in the catalogue (NAME=
 	@$(SIGNALBOX) add "$$NAME"
 
 test: $(READY) ## Run the tests but the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) --ignore=tests/fuzz -p tests.skips -m "not slow and not marathon" $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) --ignore=tests/fuzz -p no:schemathesis -p tests.skips -m "not slow and not marathon" $(ARGS)
 
 test-all: $(READY) ## Run the slow tests too (ARGS="-m marathon": those that take minutes each)
 	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.skips -m "not marathon" $(ARGS)
