@@ -10,8 +10,6 @@ from signalbox.catalogue.derived_keys import FROM_CODE
 from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.reading import SECTIONS, Catalogue
 
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the quick one, if it is there
-
 
 def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = False) -> str:
     """Return a catalogue as YAML without defaults; parsing it returns the same catalogue.
@@ -48,9 +46,7 @@ def _origin(place: str | None) -> str:
 
 def line_of(key: str, value: Any) -> str:
     """Return a key and its value as a line of YAML."""
-    text: str = yaml.dump(
-        value, Dumper=_DUMPER, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False
-    )
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
     value_only = text.removesuffix("...\n").strip()  # the end mark of a plain value
     return f"{key}: {value_only}"
 
