@@ -601,9 +601,10 @@ def list_units(id: str, state: str | None, as_json: bool, **place: str) -> None:
     A large result is shown by its size and SHA256. --json prints whole results, the others are cut.
     """
     with opened(**place) as client:
-        units = client.batch(id).units(state)
-        shown: Iterable[Any] = units if as_json else ({**unit, "outcome": _outcome_of(unit)} for unit in units)
-        show_each(shown, ("index", "state", "attempt", "outcome"), as_json=as_json)
+        units: Iterable[Any] = client.batch(id).units(state)
+        if not as_json:
+            units = ({**unit, "result": _outcome_of(unit)} for unit in units)
+        show_each(units, ("index", "state", "attempt", "result"), as_json=as_json)
 
 
 OUTCOME_LETTERS = 300

@@ -66,7 +66,7 @@ def test_the_units_of_a_batch_are_listed_with_their_results_and_a_large_one_is_p
         terminal.setattr(sys.stdout, "isatty", lambda: True)
         assert main(["batches", "units", "b", "--state", "failed"]) == 0
     head, line = capsys.readouterr().out.splitlines()
-    assert (head, line[:20]) == ("INDEX  STATE   ATTEMPT  OUTCOME", "1      failed  0    ")
+    assert (head, line[:20]) == ("INDEX  STATE   ATTEMPT  RESULT", "1      failed  0    ")
     assert "\\u009b2J text." in line
     assert shown(capsys, "batches", "value", "b", "2", sha256) == [LARGE]
     assert main(["batches", "value", "b", "0", sha256]) == main(["batches", "units", "none"]) == 1

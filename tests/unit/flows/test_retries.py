@@ -21,6 +21,7 @@ from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
 from signalbox.flows.service import reads, retries, suspensions, turns
+from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.testing import Harness, replay
@@ -741,7 +742,7 @@ def test_events_that_the_end_has_left_unread_are_received_in_larger_pages_if_the
     run.resume()
     with (
         replaced(mailbox_page=4, flow_page_log_entries=4, flow_page_max=40),
-        mock.patch.object(turns, "read_log", wraps=turns.read_log) as turn,
+        mock.patch("signalbox.flows.service.turns.read_log", wraps=read_log) as turn,
     ):
         harness.run()
         assert run.status().state == "failed"
