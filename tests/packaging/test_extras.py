@@ -60,6 +60,4 @@ def test_a_name_that_needs_an_extra_names_it(name: str, extra: str) -> None:
 
 
 def test_the_pages_are_shown_by_the_library_alone() -> None:
-    assert run(COMMAND.format(["docs", "flows"])).stdout.startswith(
-        "# Flows"
-    )
+    assert run(COMMAND.format(["docs", "flows"])).stdout.startswith("# Flows")
