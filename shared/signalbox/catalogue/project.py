@@ -9,8 +9,8 @@ functions.
     KIT.functions                 # the kit's functions, wherever it is installed
 """
 
-import os
 from collections.abc import Iterator
+from os import walk
 from pathlib import Path
 from typing import Self
 
@@ -166,7 +166,7 @@ def own_files(folder: Path, ending: str = "") -> dict[str, bytes]:
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in walk(folder):
         folders[:] = filter(_is_own, folders)
         others = LEFT_OUT if Path(parent) == folder else ()
         own = (Path(parent, name) for name in filter(_is_own, names) if name not in others)
