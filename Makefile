@@ -64,7 +64,7 @@ new: $(READY) ## Make a function, its test and its entry in the catalogue (NAME=
 	@$(SIGNALBOX) add "$$NAME"
 
 test: $(READY) ## Run the tests but the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) --ignore=tests/fuzz -p tests.skips -m "not slow and not marathon" $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) --ignore=tests/fuzz -p no:schemathesis -p tests.skips -m "not slow and not marathon" $(ARGS)
 
 test-all: $(READY) ## Run the slow tests too (ARGS="-m marathon": those that take minutes each)
 	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.skips -m "not marathon" $(ARGS)
@@ -103,6 +103,7 @@ lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest
 wheel: ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
 	@[ -x .local/build/bin/pip ] || $(or $(PYTHON),python3) -m venv .local/build
 	@.local/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls -t dist/signalbox-*.whl | head -1
 
 providers: ## Write the checksums of Terraform's provider for all platforms (asks the registry)
 	@for folder in infra infra/bootstrap; do terraform -chdir=$$folder providers lock $(PLATFORMS:%=-platform=%) || exit 1; done

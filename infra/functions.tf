@@ -36,6 +36,6 @@ module "function" {
 check "nothing_is_public_by_mistake" {
   assert {
     condition     = alltrue([for row in local.deployments : !row.public])
-    error_message = "Anybody in the world may call ${join(", ", [for name, row in local.deployments : name if row.public])}: catalogue.yaml sets `public: true`."
+    error_message = "Anybody in the world may call ${join(", ", [for name, row in local.deployments : name if row.public])}: the catalogue sets `public: true`."
   }
 }

@@ -30,7 +30,7 @@ resource "google_service_account" "runtime" {
   lifecycle {
     precondition {
       condition     = length(each.value) >= 6
-      error_message = "The account ${each.value} must have 6 characters or more: give the function a longer name in catalogue.yaml."
+      error_message = "The account ${each.value} must have 6 characters or more: give the function a longer name in the catalogue."
     }
   }
 }
@@ -45,7 +45,7 @@ resource "google_service_account" "queue" {
   lifecycle {
     precondition {
       condition     = length("qu-${local.name_prefix}${each.key}") >= 6 && length("qu-${local.name_prefix}${each.key}") <= 30
-      error_message = "The account qu-${local.name_prefix}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
+      error_message = "The account qu-${local.name_prefix}${each.key} must have 6 to 30 characters: give the queue another name in the catalogue, or shorten the prefix."
     }
   }
 }

@@ -58,7 +58,7 @@ variable "prefix" {
   }
   validation {
     condition     = length(var.prefix) <= 13 && alltrue([for row in local.own_rows : length(var.prefix) + length(row.segment) <= 26])
-    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(13, [for row in local.own_rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
+    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(13, [for row in local.own_rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in the catalogue."
   }
 }
 
@@ -96,7 +96,7 @@ variable "invokers" {
   nullable    = false
   validation {
     condition     = alltrue([for member in var.invokers : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+$", member))])
-    error_message = "invokers are IAM members such as user:ann@example.com. To open a function to everybody, set `public: true` in its entry of catalogue.yaml."
+    error_message = "invokers are IAM members such as user:ann@example.com. To open a function to everybody, set `public: true` in its entry of the catalogue."
   }
 }
 

@@ -78,6 +78,17 @@ def test_the_page_shows_every_call_and_sends_one_and_loads_nothing_from_elsewher
         assert [url for url in asked if not url.startswith((base, "data:"))] == []
 
 
+def test_the_page_is_dark_if_the_browser_is_and_as_wide_as_a_phone(page: Page, app: WSGIApplication) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    with serving(app) as base:
+        page.goto(f"{base}docs")
+        page.wait_for_selector(".swagger-ui .info")
+        assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(28, 32, 34)"
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        assert page.get_attribute("meta[name=viewport]", "content") == "width=device-width, initial-scale=1"
+
+
 def shown(page: Page, awaited: int) -> set[str]:
     """Return the ids of all operations. Of many, the page has only those in sight, so it is scrolled to its end.
 

@@ -4,7 +4,7 @@ import fcntl
 import os
 import resource
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from signalbox.adapters.sqlite.events import EventLog
 from signalbox.adapters.sqlite.file import MACHINE_CLOCK, VERSION, Clock, Connection, StoreFileError, cannot_be_used
 from signalbox.adapters.sqlite.plans import IndexKey, plan
 from signalbox.adapters.sqlite.store import SqliteStore
-from signalbox.core.ports import Change, Conflict, Delete, Increment, Must, Put, Query
+from signalbox.core.ports import Change, Conflict, Data, Delete, Increment, Must, Put, Query
 from signalbox.core.problems import Unavailable
 from signalbox.core.records.queries import Condition, Order
 from signalbox.core.times import instant
@@ -80,6 +80,31 @@ def test_an_index_in_pieces_contains_what_is_committed_between_them(
         assert index not in one._indexes.complete
         found = {(each.id, (each.data or {})["v"]) for each in other.query(Query("d", (Condition(("v",), ">", 0),)))}
     assert found == {("4", 4), ("7", 100), ("6", 101), ("5", 102), ("new0", 50), ("new1", 51), ("new2", 52)}
+
+
+def test_an_index_of_few_records_is_made_in_one_transaction(opened: SqliteStore, file: Path) -> None:
+    opened.commit([Put("d/a", {"v": 1})])
+    assert [each.id for each in opened.query(Query("d", (), (Order(("v",)),)))] == ["a"]
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT indexes FROM head").fetchone() == (1,)
+
+
+def test_a_commit_computes_the_keys_of_the_indexes_of_its_records_fields_only(
+    opened: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened.commit([Put(f"d/{n}", {"m": {f"f{n}": n}}) for n in range(3)])
+    queries = [Query("d", (), (Order(("m", f"f{n}")),)) for n in range(3)]
+    assert [[each.id for each in opened.query(query)] for query in queries] == [["0"], ["1"], ["2"]]
+    computed, keys = set(), IndexKey.keys
+
+    def noted(index: IndexKey, data: Data) -> Collection[bytes]:
+        computed.add(index.fields[0].field)
+        return keys(index, data)
+
+    monkeypatch.setattr(IndexKey, "keys", noted)
+    opened.commit([Put("d/1", {"m": {"f2": 1}}, Must.EXIST)])
+    assert computed == {("m", "f1"), ("m", "f2")}
+    assert [[each.id for each in opened.query(query)] for query in queries] == [["0"], [], ["1", "2"]]
 
 
 SHAPES = {

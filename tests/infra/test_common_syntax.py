@@ -63,3 +63,10 @@ def test_newer_syntax_is_found(text: str, found: str) -> None:
 
 def test_comments_and_texts_are_not_code() -> None:
     assert newer_syntax('locals {\n  a = "an ephemeral terraform.applying" # ephemeral\n}\n') == []
+
+
+def test_no_message_names_a_file_that_a_project_of_ones_own_does_not_have() -> None:
+    """There the catalogue is `signalbox.yaml`."""
+    messages = [line for file in FILES for line in file.read_text("utf-8").splitlines() if "error_message" in line]
+    assert messages
+    assert [line for line in messages if "catalogue.yaml" in line] == []

@@ -29,7 +29,6 @@ from tests.simulation.worlds import (
     failures,
     forged_records,
     history,
-    notices,
     object_payloads,
     outbox,
     payloads,
@@ -50,6 +49,7 @@ from tests.simulation.worlds.flows import bulk_acts, inline_steps, rewinds, upda
 from tests.simulation.worlds.flows import nested_programs as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
+from tests.simulation.worlds.notices import world as notices
 from tests.simulation.worlds.objects import world as objects
 from tests.simulation.worlds.semaphores import world as semaphores
 

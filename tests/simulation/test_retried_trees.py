@@ -15,6 +15,7 @@ REACHED = (
     "holds-lock",
     "parent-moved-on",
     "no-entry",
+    "not continued",
 )
 
 

@@ -85,7 +85,7 @@ SEEDS = {
     "asked_runs": 3_000,
     "history": 200,
     "links": 600,
-    "notices": 150,
+    "notices": 60,
     "batch_payloads": 80,
     "object_payloads": 80,
     "objects": 300,

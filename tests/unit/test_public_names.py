@@ -79,3 +79,9 @@ def test_the_function_that_enqueues_tasks_loads_no_subject_but_tasks_and_their_p
 def test_a_look_into_a_package_shows_its_public_names(package: ModuleType) -> None:
     assert dir(package) == getattr(package, "__all__")  # noqa: B009  a type checker sees no such name
     assert "Harness" in dir(signalbox.testing)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_public_class_has_its_own_docstring(name: str) -> None:
+    value = getattr(signalbox, name)
+    assert vars(value if isinstance(value, type) else type(value)).get("__doc__")

@@ -40,7 +40,7 @@ SUBJECTS = {
     "core": (),
     "transforms": ("core",),
     "history": ("core",),
-    "documents": ("core", "transforms", "history"),
+    "documents": ("core", "transforms", "history", "payloads"),
     "links": ("core", "documents", "transforms", "history"),
     "semaphores": ("core",),
     "critical_sections": ("core",),

@@ -22,11 +22,10 @@ from typing import Any, Protocol
 
 import grpc
 from google.api_core import exceptions as google
-from google.api_core.gapic_v1 import routing_header
 from google.auth.exceptions import GoogleAuthError
 
 from signalbox.adapters.deployed_catalogue import deliverable
-from signalbox.adapters.google_apis import CLOUD_PLATFORM, secure_channel
+from signalbox.adapters.google_apis import CLOUD_PLATFORM, routing_header, secure_channel
 from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings
@@ -169,7 +168,7 @@ class TaskCreator:
 
 def _headers(request: dict[str, Any]) -> Headers:
     """Return the headers of a request: Cloud Tasks routes it by its queue."""
-    return [routing_header.to_grpc_metadata((("parent", request["parent"]),))]
+    return [routing_header("parent", request["parent"])]
 
 
 def _translated(error: Exception | None) -> Exception | None:

@@ -8,11 +8,13 @@ placeholder. If other code imports the package later, that code gets the whole p
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlencode
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -30,6 +32,15 @@ def secure_channel(host: str, scopes: Sequence[str], credentials: object = None)
     return grpc_helpers.create_channel(
         f"{host}:443", credentials, default_scopes=scopes, default_host=host, options=MESSAGES_OF_ANY_SIZE
     )
+
+
+@cache
+def routing_header(field: str, value: str) -> tuple[str, str]:
+    """Return the header by which Google routes a request: the `value` of its `field`, a database or a queue.
+
+    That of `google.api_core` imports its retries and 20 other modules.
+    """
+    return "x-goog-request-params", urlencode({field: value}, safe="/")
 
 
 @contextmanager

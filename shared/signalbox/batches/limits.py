@@ -18,6 +18,10 @@ class BatchLimits(Limits):
     then_bytes_max: int = 200 * 1024
     """Bytes of the batches that follow a batch, with their units: its header contains them, and three payloads."""
 
+    then_payload_bytes_max: int = 8 * 1024 * 1024
+    """Bytes of the batches that follow a batch, if their units are stored as payloads: `batch_expand` has all of them
+    in memory, several times."""
+
     then_stages_max: int = 20
     """Batches that follow one another. Each is nested in the one before, in a request of at most 100 levels, and is
     written again into the header of each batch before it."""

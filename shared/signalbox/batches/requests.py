@@ -1,6 +1,5 @@
 """The requests on batches, which HTTP and Python callers build alike. Each type checks itself when it is made."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from datetime import datetime, timedelta
@@ -9,6 +8,7 @@ from typing import Annotated, Any, Self, get_args
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine.pages import cut
 from signalbox.batches.model.headers import Header, ShownState
+from signalbox.batches.model.large_values import claimed_definition, opened_definition
 from signalbox.batches.model.pages import digest, json_text
 from signalbox.batches.model.settings import CALLS, NUMBER_MAX, BatchSettings, check_weight
 from signalbox.batches.model.units import PlacedUnit
@@ -18,20 +18,25 @@ from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.limits import larger_values, value_bytes_max
+from signalbox.core.limits import are_payloads_stored, larger_values, value_bytes_max
 from signalbox.core.problems import BadKey, BadQuery, NewerFormat, Problem, TooLarge
 from signalbox.core.surface.field_rules import KEY, Checked, Described, Range, RequestBody, check_fields
 from signalbox.core.surface.paging import Listing
 from signalbox.core.surface.request_fields import RequestFields
+from signalbox.payloads.model import Outgoing, Place
 
-UnitPayload = Annotated[
-    Any, Described({"description": "Any JSON of at most 100 KiB; an object, its arguments, if the batch has a task."})
-]
+OF_UNITS = (
+    "Any JSON of at most 100 KiB, or 32 MiB with `payloads: true`; an object, its arguments, if the batch has a task."
+)
+
+UnitPayload = Annotated[Any, Described({"description": OF_UNITS})]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFollowing(BatchSettings):
     """A batch that follows another, sealed; at most 20 follow each other, with 200 KiB in all.
+
+    With `payloads: true` they have 8 MiB in all.
 
     Raises `BadBatch` or `TooLarge` if a field has a value that is not allowed.
     """
@@ -64,9 +69,10 @@ class BatchFollowing(BatchSettings):
         if not self.then.sealed:
             raise BadBatch("A batch that follows another must be sealed.", field="then.sealed")
         size_bytes = len(json_text(self.then.to_request()))
-        if size_bytes > LIMITS.then_bytes_max:
-            limit = f"The batches that follow have at most {LIMITS.then_bytes_max:,} bytes"
-            raise TooLarge(f"{limit}; these have {size_bytes:,}.", field="then")
+        bytes_max = LIMITS.then_payload_bytes_max if are_payloads_stored() else LIMITS.then_bytes_max
+        if size_bytes > bytes_max:
+            limit = f"The batches that follow have at most {bytes_max:,} bytes"
+            raise TooLarge(f"{limit}; these have {size_bytes:,}.{larger_values()}", field="then")
 
     @classmethod
     def parse(cls, body: Mapping[str, Any], at: str = "") -> Self:
@@ -88,10 +94,12 @@ class BatchFollowing(BatchSettings):
     def from_then(text: str) -> "BatchFollowing":
         """Parse the batch that follows from the header of the one before.
 
-        Raises `NewerFormat` for one that this release refuses: the release that stored it had accepted it.
+        Raises `NewerFormat` for one that this release refuses: the release that stored it had accepted it. Raises
+        `PayloadUnread` if its units cannot be read.
         """
+        definition = opened_definition(text)
         try:
-            return BatchFollowing.parse(json.loads(text))
+            return BatchFollowing.parse(definition)
         except Problem as refused:
             detail = f"Another release of signalbox stored the batch that follows: {refused.detail}"
             raise NewerFormat(f"{detail} Deploy that release to batch_expand, too.") from refused
@@ -125,8 +133,20 @@ class BatchFollowing(BatchSettings):
         if self.then is not None:
             self.then.check_arguments(f"{at}then.")
 
-    def header(self, incarnation: str, first_pages: int, parent: PlacedUnit | None, now: datetime) -> Header:
-        """Return the header of a batch whose creating call loads `first_pages` pages; its work is the unit `parent`."""
+    def stored_then(self, place: Place, outgoing: Outgoing) -> str:
+        """Return the batch that follows as the header contains it. `outgoing` collects large units.
+
+        Raises `TooLarge`.
+        """
+        return "" if self.then is None else claimed_definition(self.then.to_request(), place, outgoing)
+
+    def header(
+        self, incarnation: str, first_pages: int, parent: PlacedUnit | None, now: datetime, then: str = ""
+    ) -> Header:
+        """Return the header of a batch whose creating call loads `first_pages` pages; its work is the unit `parent`.
+
+        `then` is the result of `stored_then`.
+        """
         deadline_at = now + timedelta(seconds=self.deadline_seconds)
         idle_at = now + timedelta(seconds=LIMITS.batch_idle_seconds)
         return Header(
@@ -136,7 +156,7 @@ class BatchFollowing(BatchSettings):
             due_at=deadline_at if parent is None else min(deadline_at, idle_at),
             first_pages=first_pages,
             settings=self.kept,
-            then="" if self.then is None else json_text(self.then.to_request()),
+            then=then,
             parent=parent,
         )
 
@@ -286,7 +306,10 @@ class RetryRequest:
     """The indexes of the units; by default all failed units."""
 
     payload: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that change, merged over those of each unit, for this attempt; at most 100 KiB."""
+    """Arguments that change, merged over those of each unit, for this attempt.
+
+    They have at most 100 KiB, or 32 MiB with `payloads: true`.
+    """
 
     def __post_init__(self) -> None:
         if len(self.units or ()) > LIMITS.retry_units_max:
@@ -296,8 +319,8 @@ class RetryRequest:
             RequestFields({"units": index}, BadBatch).integer("units", 0, NUMBER_MAX)
         if not isinstance(self.payload, dict):
             raise BadBatch("`payload` must be an object: the arguments to change.", field="payload")
-        if len(json_text(self.payload)) > CORE_LIMITS.task_bytes_max:
-            raise TooLarge(f"A payload has at most {CORE_LIMITS.task_bytes_max:,} bytes.", field="payload")
+        if len(json_text(self.payload)) > (bytes_max := value_bytes_max(CORE_LIMITS.task_bytes_max)):
+            raise TooLarge(f"A payload has at most {bytes_max:,} bytes.{larger_values()}", field="payload")
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:

@@ -61,7 +61,8 @@ def _run_of(payload: Mapping[str, Any]) -> BatchRun:
 
 def retries_of(payload: Mapping[str, Any]) -> Retries:
     """Return the call of a task that retries units without chains."""
-    return Retries(payload["call"], payload["called_at"], payload["payload"])
+    is_named = payload.get("named", False)
+    return Retries(payload["call"], payload["called_at"], payload["payload"], is_named=is_named)
 
 
 def complete_parent(ports: Ports, run: BatchRun, unit: PlacedUnit) -> None:

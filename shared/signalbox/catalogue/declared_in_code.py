@@ -6,6 +6,8 @@
 import ast
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
@@ -28,6 +30,7 @@ from signalbox.catalogue.source_file import (
     name_of,
     unquoted,
 )
+from signalbox.catalogue.whole_catalogue import closest
 from signalbox.core.document_patterns import KINDS, WRITTEN
 from signalbox.core.given import given
 from signalbox.core.kit_names import BUCKET, FAILURE_NOTICE_TASK
@@ -39,6 +42,9 @@ OF_NOTICES = ("notice",)
 """The arguments of the task that runs `on_failure`."""
 
 RESOURCES = ("add_resource", "resource")
+DECORATORS = frozenset({*TASK_DECORATOR, *FLOW_DECORATOR, *ROUTE_DECORATOR, *SCHEDULE_DECORATOR, *DOCUMENT_DECORATOR})
+"""The decorators that have arguments with names."""
+
 FILLED = frozenset({"Completion", "Lease", "Outcome", "SectionRun", "TaskContext", "Unit"})
 """The annotations of the arguments that the kit fills."""
 
@@ -108,6 +114,30 @@ def never_run(file: SourceFile) -> list[str]:
         for function in file.functions
         if any(map(file.is_task_decorator, function.decorator_list)) and _yields(function)
     ]
+
+
+def unknown_arguments(file: SourceFile) -> list[str]:
+    """Return the arguments that decorators do not have, unless the code takes its function from elsewhere."""
+    known = _arguments_of_decorators() if file.apps else {}
+    calls = (call for call in file.calls if file.is_decorator(call, known))
+    named = ((call, last_name(call), argument.arg) for call in calls for argument in call.keywords if argument.arg)
+    return [
+        f"{file.place(call)}: {decorator} has no argument {argument}{closest(argument, known[decorator])}"
+        for call, decorator, argument in named
+        if argument not in known[decorator]
+    ]
+
+
+@cache
+def _arguments_of_decorators() -> Mapping[str, frozenset[str]]:
+    """Return the names of the arguments of each decorator. `Function` is parsed, since importing it takes long."""
+    tree = ast.parse((Path(__file__).parents[1] / "function" / "user_function.py").read_bytes())
+    [methods] = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Function"]
+    return {
+        each.name: frozenset(argument.arg for argument in (*each.args.args, *each.args.kwonlyargs))
+        for each in methods  # of several overloads, the last one is the code
+        if isinstance(each, ast.FunctionDef) and each.name in DECORATORS
+    }
 
 
 def objects(file: SourceFile) -> dict[str, str]:

@@ -51,7 +51,7 @@ class Usage:
 
     `otherwise` is the first place where the code makes some of them in a way that parsing cannot follow. If it is not
     empty, there may be more.
-    `never_run` names the tasks whose code a call would not run, with the reason.
+    `refused` has the places of code that the function refuses when it is loaded, each with the reason.
     """
 
     tasks: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Usage:
     objects: Mapping[str, str] = field(default_factory=dict)
     flows: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
-    never_run: Sequence[str] = field(default_factory=list)
+    refused: Sequence[str] = field(default_factory=list)
     named: Mapping[str, str] = field(default_factory=dict)
     """The places of ``Function("NAME")``, by NAME."""
     main_names: frozenset[str] | None = None
@@ -123,7 +123,7 @@ def _usage_in(file: SourceFile) -> Usage:
         objects=declared_in_code.objects(file),
         flows=declared_in_code.flows(file),
         rules=declared_in_code.rules(file),
-        never_run=declared_in_code.never_run(file),
+        refused=[*declared_in_code.never_run(file), *declared_in_code.unknown_arguments(file)],
         named=declared_in_code.named_functions(file),
         main_names=declared_in_code.names(file) if file.path == MAIN else None,
         routes=declared_in_code.routes(file),
@@ -264,7 +264,7 @@ def check_writer(name: str, entry: Mapping[str, Any], usage: Usage) -> None:
 
 
 def _complaints(function: Function, usage: Usage, *, may_hide: bool) -> Iterator[str]:
-    yield from usage.never_run
+    yield from usage.refused
     entry = f"in the catalogue, functions.{function.name}, write"
     for name, where in usage.hidden.items() if not may_hide else ():
         yield (

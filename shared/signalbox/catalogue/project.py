@@ -10,6 +10,7 @@ functions.
 """
 
 from collections.abc import Iterator
+from os import walk
 from pathlib import Path
 from typing import Self
 
@@ -147,7 +148,7 @@ class Project:
 
 REQUIREMENTS = "requirements.txt"
 
-LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",), ("package.json",), ("package-lock.json",)})
+LEFT_OUT = frozenset({REQUIREMENTS, "requirements.in", "package.json", "package-lock.json"})
 """Files that are not packaged: a zip's requirements.txt is made from this one and the functions' lock, and npm's files
 are for pages.
 """
@@ -155,23 +156,30 @@ are for pages.
 CACHES = frozenset({"__pycache__", "node_modules"})
 
 
-def own_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a function's folder by path, without hidden files, caches, backups, documents and tests."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in _own_files(folder)}
+def own_files(folder: Path, ending: str = "") -> dict[str, bytes]:
+    """Return the files of a function's folder by path, without hidden files, caches, backups, documents and tests.
+
+    Only files whose names have the `ending` are read.
+    """
+    files = (path for path in _own_files(folder) if path.name.endswith(ending))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        parts = path.relative_to(folder).parts
-        left_out = any(part.startswith(".") or part in CACHES for part in parts)
-        left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in LEFT_OUT or is_test(path)
-        if not left_out and path.is_file():
-            yield path
+    for parent, folders, names in walk(folder):
+        folders[:] = filter(_is_own, folders)
+        others = LEFT_OUT if Path(parent) == folder else ()
+        own = (Path(parent, name) for name in filter(_is_own, names) if name not in others)
+        yield from (path for path in own if not is_test(path) and path.is_file())
+
+
+def _is_own(name: str) -> bool:
+    return name not in CACHES and not name.startswith(".") and not name.endswith(("~", ".pyc", ".md"))
 
 
 def python_files(folder: Path) -> dict[str, bytes]:
     """Return the Python files of a function's folder by path."""
-    return {path: content for path, content in own_files(folder).items() if path.endswith(".py")}
+    return own_files(folder, ".py")
 
 
 def is_test(path: Path) -> bool:

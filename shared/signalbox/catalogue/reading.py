@@ -152,7 +152,12 @@ def _without_examples(content: object) -> Mapping[str, Any]:
 
 
 def _content(path: Path) -> object:
-    return yaml.load(path.read_text("utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
+    try:
+        return yaml.load(path.read_text("utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        place = error.problem_mark or error.context_mark
+        where = f"line {place.line + 1}, column {place.column + 1}: " if place else ""
+        raise CatalogueError(where + ", ".join(filter(None, (error.context, error.problem)))) from error
 
 
 def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:
@@ -242,11 +247,11 @@ def parse(
     if not _are_documents_verified(sections):
         sections = _without_nightly_verifications(sections)
     elsewhere = {name: other for name, other in databases.items() if other != database}
-    sections, places = _with_code(sections, root, elsewhere)
+    sections, places, read = _with_code(sections, root, elsewhere)
     parts: Mapping[str, str] = dict.fromkeys(PARTS, "the entries of the catalogue")  # without `api`, they are complete
     if "api" in sections:
         uses = sorted(
-            _uses(sections, root, places), key=lambda use: use.origin.startswith("functions.")
+            _uses(sections, root, places, read), key=lambda use: use.origin.startswith("functions.")
         )  # code comes first
         used = used_parts(uses, verified=_are_documents_verified(sections))
         sections, parts = _with_only(sections, used), used.parts
@@ -418,10 +423,12 @@ def _without_unused_queues(sections: Mapping[str, Any]) -> dict[str, Any]:
     return {**sections, "queues": kept}
 
 
-def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[str, str]]) -> Iterator[Use]:
+def _uses(
+    sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[str, str]], read: Mapping[str, Usage]
+) -> Iterator[Use]:
     """Iterate over the uses of the kit's parts, first those of the code. Raises `CatalogueError`.
 
-    `places` are those of `Catalogue`.
+    `places` are those of `Catalogue`, `read` the declarations in the code of each function.
     """
     folders = {name: _folder(root, name, entry) for name, entry in _entries(sections, "functions")}
 
@@ -432,7 +439,7 @@ def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[
 
     for name, entry in _entries(sections, "functions"):
         if name not in FUNCTIONS:
-            yield from _uses_of_code(root, name, entry)
+            yield from _uses_of_code(_shown(folders[name], root), name, entry, read.get(name, Usage()))
     for name, schedule in _entries(sections, "schedules"):
         called = SCHEDULED if schedule.get("task") else FUNCTIONS.get(schedule.get("function", ""))
         if called and not any(name in part.schedules for part in PARTS.values()):
@@ -454,15 +461,13 @@ def _uses(sections: Mapping[str, Any], root: Path, places: Mapping[str, Mapping[
         yield from (Use(needed, f"api: {name}") for needed in PARTS[name].api_needs)
 
 
-def _uses_of_code(root: Path, name: str, entry: Mapping[str, Any]) -> Iterator[Use]:
-    """Iterate over the uses of the kit's parts by a function of the project."""
-    folder, usage, where = _folder(root, name, entry), _usage(root, name, entry), f"functions.{name}"
-    shown = _shown(folder, root)
+def _uses_of_code(shown: str, name: str, entry: Mapping[str, Any], found: Usage) -> Iterator[Use]:
+    """Iterate over the uses of the kit's parts by a function of the project, whose folder is `shown`."""
+    where = f"functions.{name}"
 
     def origin(places: Mapping[str, str], key: str, entry_key: str) -> str:
         return f"{shown}/{places[key]}" if key in places else f"{where}: {entry_key}"
 
-    found = usage or Usage({}, {})
     for queue in {**found.queues, **dict.fromkeys(entry.get("enqueues", ()))}:
         if queue in OF_QUEUES:
             yield Use(OF_QUEUES[queue], origin(found.queues, queue, "enqueues"))
@@ -609,8 +614,9 @@ def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, An
 
 def _with_code(
     sections: Mapping[str, Any], root: Path, elsewhere: Collection[str]
-) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
-    """Return the sections with the keys that follow from the functions' code, and the places of these keys.
+) -> tuple[dict[str, Any], dict[str, Mapping[str, str]], Mapping[str, Usage]]:
+    """Return the sections with the keys that follow from the functions' code, the places of these keys, and the
+    declarations in the code, by function.
 
     Raises `CatalogueError` if parsing cannot follow the code of a function whose entry omits these keys, or for code
     that names a task of a function `elsewhere`, in another database.
@@ -655,7 +661,7 @@ def _with_code(
         _check_callbacks(functions, read, name, usage)
         if _document_writers(sections) == KIT:
             check_writer(name, functions[name], usage)
-    return {**sections, "functions": functions, "schedules": schedules, "triggers": triggers}, places
+    return {**sections, "functions": functions, "schedules": schedules, "triggers": triggers}, places, read
 
 
 def _usage(root: Path, name: str, entry: Mapping[str, Any]) -> Usage | None:

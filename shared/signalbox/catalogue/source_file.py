@@ -84,7 +84,7 @@ class SourceFile:
     def kit_name(self, node: ast.expr) -> str:
         """Return the public name of the kit that an expression refers to, or an empty text."""
         if isinstance(node, ast.Attribute):
-            of = ast.unparse(node.value)
+            of = dotted(node.value)
             return node.attr if self.kit_names.get(of) == KIT else self.kit_names.get(f"{of}.{node.attr}", "")
         return self.kit_names.get(node.id, "") if isinstance(node, ast.Name) else ""
 
@@ -152,7 +152,8 @@ class SourceFile:
 
     def makers(self) -> set[str]:
         """Return the names of the functions that contain ``Function(…)``."""
-        return {node.name for node in self.functions if any(self._is_function(inner) for inner in ast.walk(node))}
+        made = {id(call) for call in self.calls if self._is_function(call)}
+        return {node.name for node in self.functions if made and any(id(each) in made for each in ast.walk(node))}
 
     def apps_beyond(self, known: set[str], makers: set[str]) -> set[str]:
         """Return the names that are bound to ``Function(…)``, to one of the known names, or to the result of a maker.
@@ -244,6 +245,14 @@ def name_of(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def dotted(node: ast.expr) -> str:
+    """Return an expression of names and dots as text: ``main.app``; or an empty text."""
+    if isinstance(node, ast.Attribute):
+        of = dotted(node.value)
+        return of and f"{of}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def owner(node: ast.expr) -> ast.expr:
     """Return the expression before the last dot."""
     return node.value if isinstance(node, ast.Attribute) else node
@@ -261,7 +270,7 @@ def unquoted(annotation: ast.expr | None) -> ast.expr | None:
 
 def last_name(call: ast.Call) -> str:
     """Return the last part of the name that is called: ``replace`` for ``dataclasses.replace(…)``."""
-    return last_part(ast.unparse(call.func))
+    return name_of(call.func)
 
 
 def last_part(name: str) -> str:

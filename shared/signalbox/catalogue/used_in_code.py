@@ -133,7 +133,7 @@ def through(file: SourceFile) -> dict[str, str]:
     """Return the places of ``flow.callback(…, through="NAME")``, by NAME, if NAME is a constant."""
     found: dict[str, str] = {}
     for call in file.calls:
-        if ast.unparse(call.func).endswith(".callback") and file.kit_name(owner(call.func)) == "flow":
+        if last_name(call) == "callback" and file.kit_name(owner(call.func)) == "flow":
             named = [each.value for each in call.keywords if each.arg == "through"]
             for name in (each.value for each in named if isinstance(each, ast.Constant)):
                 found.setdefault(str(name), file.place(call))
@@ -174,7 +174,7 @@ def _for_types(file: SourceFile) -> set[int]:
     return {
         id(inner)
         for node in file.nodes
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        if isinstance(node, ast.If) and name_of(node.test) == "TYPE_CHECKING"
         for statement in node.body
         for inner in ast.walk(statement)
     }

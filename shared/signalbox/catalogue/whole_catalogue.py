@@ -7,6 +7,7 @@ function has at most one trigger without a handler, and a class of objects or a 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from pathlib import Path
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
@@ -30,7 +31,7 @@ ONE_EACH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Catalogue:
     """All entries by name. Every reference names an existing entry that is consistent with it.
 
@@ -69,16 +70,13 @@ class Catalogue:
     """The URL segments of deployments without a database that invoke a function of this catalogue, by its name."""
 
     def __post_init__(self) -> None:
-        any_tasks = self.task_queues
         for function in self.functions.values():
-            for queue in function.enqueues:
-                unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
-                refuse(queue not in self.queues, f"functions.{function.name}: enqueues: {unknown}")
-            for queue in function.queues:
-                unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
-                refuse(queue not in self.queues, f"functions.{function.name}: queues: {unknown}")
+            for key, names in (("enqueues", function.enqueues), ("queues", function.queues)):
+                for queue in (name for name in names if name not in self.queues):
+                    unknown = f"no queue is named {queue!r}{closest(queue, self.queues)}"
+                    raise CatalogueError(f"functions.{function.name}: {key}: {unknown}")
             self._invoked_can_be_called(function)
-            by_queue = "queue" in function.invoked_by and not self._calling(function, any_tasks)
+            by_queue = "queue" in function.invoked_by and not self._calling(function)
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name a queue in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
             refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} drop tasks: set attempts_max: -1 there")
@@ -153,12 +151,12 @@ class Catalogue:
         """The secrets of each function that has any: names in Secret Manager by variable."""
         return {each.name: each.secrets for each in self.functions.values() if each.secrets}
 
-    @property
+    @cached_property
     def split_functions(self) -> frozenset[str]:
         """The functions that are deployed twice."""
         return frozenset(each.name for each in self.functions.values() if each.is_split)
 
-    @property
+    @cached_property
     def task_queues(self) -> frozenset[str]:
         """The queues that may carry users' tasks: those that retry forever and that the kit's functions do not use.
 
@@ -168,7 +166,7 @@ class Catalogue:
             self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE, FLOWS_QUEUE}
         )
 
-    @property
+    @cached_property
     def shards(self) -> Mapping[str, Queue]:
         """The queues of Cloud Tasks, by name: the queue of which each is a shard."""
         return {name: queue for queue in self.queues.values() for name in shard_names(queue.name, queue.shards)}
@@ -177,30 +175,28 @@ class Catalogue:
         """Return the names of the queues of Cloud Tasks of some queues, sorted."""
         return sorted(name for name, queue in self.shards.items() if queue.name in queues)
 
-    @property
+    @cached_property
     def queue_shards(self) -> Mapping[str, int]:
         """The number of shards of each queue that has several."""
         return {name: queue.shards for name, queue in self.queues.items() if queue.shards > 1}
 
-    @property
+    @cached_property
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
         """The queues that call a function, by function; only functions that queues invoke."""
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
-        tasks = self.task_queues
-        return {each.name: self._calling(each, tasks) for each in invoked}
+        return {each.name: self._calling(each) for each in invoked}
 
-    @staticmethod
-    def _calling(function: Function, task_queues: frozenset[str]) -> frozenset[str]:
-        tasks = frozenset(function.queues) or task_queues
+    def _calling(self, function: Function) -> frozenset[str]:
+        tasks = frozenset(function.queues) or self.task_queues
         objects = {OBJECTS_QUEUE} if function.objects else set()
         return tasks | objects | ({FLOWS_QUEUE} if function.flows else set())
 
-    @property
+    @cached_property
     def object_classes(self) -> Mapping[str, str]:
         """The name of the function with the code of each class of objects."""
         return {name: function.name for function in self.functions.values() for name in function.objects}
 
-    @property
+    @cached_property
     def flow_functions(self) -> Mapping[str, str]:
         """The name of the function with the code of each flow."""
         return {name: function.name for function in self.functions.values() for name in function.flows}
@@ -216,15 +212,15 @@ class Catalogue:
         yield from (Declared(SEMAPHORES, each.name, each.body) for each in self.semaphores.values())
         yield from (Declared(RATES, each.name, each.body) for each in self.rates.values())
 
-    @property
+    @cached_property
     def _forever(self) -> frozenset[str]:
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
 
     def is_of_the_kit(self, function: Function) -> bool:
         """Return whether a function is one of the kit's."""
-        return self.kit_functions in function.folder.parents
+        return function.folder.parent == self.kit_functions
 
-    @property
+    @cached_property
     def kit_functions(self) -> Path:
         """The folder of the kit's functions."""
         return (self.kit or self.root) / "functions"
@@ -309,7 +305,6 @@ class Catalogue:
             raise CatalogueError(f"schedules.{schedule.name}.arguments: {wrong.detail}") from None
 
     def _one_function_a_class_and_a_flow(self) -> None:
-        any_tasks = self.task_queues
         for function in self.functions.values():
             where = f"functions.{function.name}"
             for name in function.objects:
@@ -324,7 +319,7 @@ class Catalogue:
             ):
                 lost = bool(code) and queue not in self._forever
                 refuse(lost, f"{where}: its {kind} need a queue {queue} with attempts_max: -1")
-            untold = bool(function.flows) and TASKS_QUEUE not in self._calling(function, any_tasks)
+            untold = bool(function.flows) and TASKS_QUEUE not in self._calling(function)
             refuse(untold, f"{where}: flows receive results through the queue {TASKS_QUEUE}: add it to its queues")
 
     def _one_trigger_each(self) -> None:

@@ -35,4 +35,4 @@ if TYPE_CHECKING:
 
 from signalbox.core.lazy_names import make_lazy
 
-make_lazy(__name__)
+make_lazy(__name__, extra="client")

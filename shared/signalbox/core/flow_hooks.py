@@ -97,10 +97,10 @@ def check_plain(
     if has_name and not hasattr(code, "__name__"):
         kind = type(code).__name__
         raise TypeError(f"A {what} needs a name, and this {kind} has none. Write a `def` that calls {code!r}.")
-    name = getattr(code, "__name__", repr(code))
-    if inspect.isasyncgenfunction(code) and may_await:
+    name, is_async_generator = getattr(code, "__name__", "") or repr(code), inspect.isasyncgenfunction(code)
+    if is_async_generator and may_await:
         raise TypeError(f"The {what} {name} is `async def` with `yield`, so a call would not run it. Return a list.")
-    if inspect.isasyncgenfunction(code) or (inspect.iscoroutinefunction(code) and not may_await):
+    if is_async_generator or (not may_await and inspect.iscoroutinefunction(code)):
         raise TypeError(
             f"The {what} {name} is `async def`, so a call would not run it. Write `def`, and `asyncio.run(…)` inside."
         )

@@ -78,6 +78,13 @@ def hold(names: Mapping[Any, str]) -> None:
         task.leases.update(names)
 
 
+def hold_digest(digest: str, content: bytes) -> None:
+    """Remember the digest of a content that has values of the running task's leases: it differs as they do."""
+    task = _running_task.get()
+    if task is not None and any(str(value).encode() in content for value in tuple(task.leases)):
+        task.leases[digest] = name_of(_in_text(content.decode(), task.leases))
+
+
 def content_of(call: Call) -> str:
     """Return a call's content as text: the same in every delivery of the task that makes the call."""
     return sorted_json([call.function, call.task, call.queue, without_leases(call.payload)])

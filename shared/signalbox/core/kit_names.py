@@ -83,8 +83,8 @@ FAILURE_NOTICE_TASK = "failure_notice"
 FLOW_RESULT_TASK = "flow_result"
 """The task that posts the result of a command to a flow's mailbox."""
 
-SCHEDULED = "scheduled"
-"""The member of a task's context with the planned time of its schedule."""
+SCHEDULED, BACKFILL = "scheduled", "backfill"
+"""The members of a task's context with the planned time of its schedule, and whether a caller makes up for it."""
 
 ANYONE, KIT = WRITERS = ("anyone", "kit")
 """The clients that write documents, as the catalogue declares them: any client, or only the kit."""

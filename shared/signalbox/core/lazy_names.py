@@ -31,7 +31,12 @@ class LazyPackage(ModuleType):
         if name == "__all__":
             return sorted(self._homes)
         if name in self._homes:
-            return _public(self._homes[name], name)
+            try:
+                return _public(self._homes[name], name)
+            except ModuleNotFoundError as error:
+                if extra := self.__dict__.get("_extra"):
+                    error.add_note(f"{self.__name__} needs the extra `{extra}`: pip install 'signalbox[{extra}]'")
+                raise
         subpackage = sys.modules.get(f"{self.__name__}.{name}")
         if subpackage is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
@@ -41,9 +46,14 @@ class LazyPackage(ModuleType):
         return sorted(self._homes)
 
 
-def make_lazy(package: str) -> None:
-    """Let a package import on first use the public names that its file imports under ``if TYPE_CHECKING:``."""
-    sys.modules[package].__class__ = LazyPackage
+def make_lazy(package: str, extra: str = "") -> None:
+    """Let a package import on first use the public names that its file imports under ``if TYPE_CHECKING:``.
+
+    `extra` is the one that installs what the package imports; an import that fails names it.
+    """
+    module = sys.modules[package]
+    module.__class__ = LazyPackage
+    module.__dict__["_extra"] = extra
 
 
 def homes_of(tree: ast.Module) -> dict[str, str]:

@@ -170,6 +170,8 @@ class NeedsIndex(BadQuery):
 
 
 class NotFound(Problem):
+    """A document, semaphore, batch, run or other record that does not exist."""
+
     status = 404
     title = "Not found"
 
@@ -281,5 +283,7 @@ class WaitOfFlow(Problem):
 
 
 class LeaseEnded(Problem):
+    """An `acquire` under an id whose lease has been released or has expired: an id acquires once."""
+
     status = 409
     title = "The lease of this id is over"

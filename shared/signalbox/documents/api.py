@@ -208,7 +208,7 @@ class Transaction(transactions.Transaction):
 
     def enqueue(self, call: Call) -> None:
         """Enqueue a call if, and only if, the transaction commits. Raises `BadCall` if it cannot be delivered."""
-        super().enqueue(deployed(call, "call"))
+        super().enqueue(deployed(call, "call", may_be_large=True))
 
 
 def transaction(

@@ -108,6 +108,14 @@ class FlowLimits(Limits):
     flow_log_entries_max: int = 50_000
     """Entries of the log of one execution. A turn replays them all, in 10 to 16 ms for a thousand."""
 
+    flow_page_log_entries: int = 500
+    """Entries of a log from which on a turn applies more messages at once: it replays so many in 5 to 8 ms, which is as
+    much as its commit takes.
+    """
+
+    flow_page_max: int = 350
+    """Messages that one turn of a flow applies. Each is a write of its commit, which has at most 400."""
+
     inline_timeout_seconds: float = 60
     """The default time within which an inline step must end."""
 

@@ -128,7 +128,7 @@ class StuckShown:
     def of(cls, header: FlowHeader, *, traces: bool) -> Self:
         """Return the reason why a run is stuck. `traces`: with the stack trace, which has lines of the code."""
         reason = {name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"}
-        leases = (lease for _, lease in sorted(header.leases.items()))
+        leases = header.held_leases
         locks = tuple(FlowLockShown(lease["semaphore"], lease["id"], lease["ends_at"]) for lease in leases)
         return cls(**reason, locks=locks)
 
@@ -346,7 +346,7 @@ class FlowStatusShown:
             deadline_at=header.deadline_at,
             problem=StuckShown.of(header, traces=traces) if header.stuck else None,
             suspended=SuspendedShown(**header.suspended) if header.suspended else None,
-            trace=header.trace if traces else "",
+            trace=header.trace if traces and header.end else "",
             forked_from=ForkedFromShown(origin.id, origin.entries) if origin else None,
             retried=RetriedShown(header.rewinds, last.at, last.reason or None) if last else None,
         )
@@ -448,6 +448,9 @@ class FlowLogShown:
     waiting_for: Mapping[str, str]
     """The commands that the run waits for, by their paths."""
 
+    begins: bool = False
+    """Whether the next turn begins this execution: nothing is scheduled yet, so `waiting_for` is empty."""
+
     log_length: Count
     """The number of entries in the log."""
 
@@ -477,6 +480,7 @@ class FlowLogShown:
             parent=FlowAddressShown.of_address(parent) if parent else None,
             state=header.state,
             waiting_for={path: wait.signature for path, wait in header.pending.items()},
+            begins=header.rewound is not None or (not header.begun and not header.end),
             log_length=len(entries),
             entries=tuple(map(FlowEntryShown.of, page)),
             next_page_token=next_page_token,

@@ -307,7 +307,8 @@ class Function:
         of the times of `cron`, and `name`, for a second schedule of one task.
 
         With ``overlap="queue"`` a task waits while the task of another time runs, and with ``"skip"`` it is left out
-        then. A task that is between two attempts does not run. For the runs of a flow, use `flow.lock`.
+        then, unless a person makes up for its time. A task that is between two attempts does not run. For the runs of a
+        flow, use `flow.lock`.
 
         Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
         flow's name, or for an impossible `overlap`.
@@ -644,7 +645,8 @@ class Function:
         handler, context = self._handlers.get(delivered.task), delivered.context
         overlap = self._overlaps.get(delivered.task, "allow")
         if overlap != "allow" and isinstance(context, Plain) and context.scheduled_at:
-            return self._alone(ports, delivered, context.scheduled_at, overlap == "skip", run)
+            skips = overlap == "skip" and not context.is_backfill
+            return self._alone(ports, delivered, context.scheduled_at, skips, run)
         if handler is None or not handler.in_order:
             return run()
         from signalbox.document_events import model, service  # only for functions with such a handler

@@ -269,7 +269,7 @@ class Method:
         payload = call_payload(self.address, self.name, _written(arguments))
         function = local_classes.get().function_of(self.address.name)
         warn_if_dropped(f"{self.name}.call", "call the method itself, or pass this to a wait or a batch")
-        return Call(function, CALL_OBJECT, payload).checked(self.name)
+        return Call(function, CALL_OBJECT, payload).checked(self.name, value_bytes_max(CORE_LIMITS.task_bytes_max))
 
     def _placeholder(self, place: CallPlace, call: CallRecord) -> Placeholder:
         return Placeholder(place, call) if self.result is None else TypedPlaceholder(place, call, self.result)

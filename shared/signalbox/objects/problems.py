@@ -23,5 +23,7 @@ class NoObject(Problem):
 
 
 class NotReady(Problem):
+    """The result of a placeholder whose call has not ended."""
+
     status = 409
     title = "The call has no result yet"

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 from signalbox.core.bound_values import Bound
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.idempotency_keys import hold_digest
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS, are_payloads_stored
 from signalbox.core.problems import TooLarge, Unavailable
@@ -173,6 +174,11 @@ def incarnation_of(key: str) -> str:
     return key.split("/")[2]
 
 
+def is_large(arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments do not fit into a task, so that payloads are stored for them."""
+    return are_payloads_stored() and len(json.dumps(arguments)) > LIMITS.task_bytes_max
+
+
 # --- values that a commit names ---
 
 
@@ -208,6 +214,7 @@ class Outgoing:
     def named(self, content: bytes, place: Place) -> dict[str, Any]:
         """Return the name of a content as records contain it."""
         payload = Payload.of(content, place)
+        hold_digest(payload.sha256, content)
         self.stores[payload.key] = place.owner, content
         return payload.to_json()
 
@@ -237,7 +244,7 @@ class Outgoing:
 
         Arguments that fit are returned as they are. Raises `TooLarge`.
         """
-        if not are_payloads_stored() or len(json.dumps(arguments)) <= LIMITS.task_bytes_max:
+        if not is_large(arguments):
             return arguments, {}
         return self.claimed_members(arguments, place), {NAMED: True, FORMAT: PAYLOADS_FORMAT}
 

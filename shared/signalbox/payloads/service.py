@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from signalbox.core.effects import Effect
 from signalbox.core.limits import are_payloads_stored
 from signalbox.core.ports import SERVER_TIME, PayloadStore, Ports, Put, Write
 from signalbox.core.problems import Unavailable
@@ -21,6 +23,7 @@ from signalbox.payloads.model import (
     opened,
     opening,
     payloads_in,
+    place_of_tasks,
     removal_path,
 )
 from signalbox.payloads.problems import NoPayload
@@ -41,6 +44,17 @@ def store(ports: Ports, outgoing: Outgoing) -> None:
     for key, (owner, source) in outgoing.copies.items():
         if not payloads.copy(source, key, owner):
             raise PayloadLost(f"The payload {source} is missing.")
+
+
+def stored_task(ports: Ports, task: Effect, now: datetime) -> Effect:
+    """Store the large arguments of a task that is enqueued now. Return the task with their names.
+
+    Raises `TooLarge`, `Unavailable`.
+    """
+    outgoing = Outgoing()
+    named = outgoing.claimed_task(task, place_of_tasks(now))
+    store(ports, outgoing)
+    return named
 
 
 def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:

@@ -97,8 +97,8 @@ class Task(Generic[P, R]):
         """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON (docs/tasks.md).
 
         The code of a flow awaits the call, which returns the task's result. Raises `WrongArguments` (a `TypeError`) if
-        the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not repeat the checks
-        of an earlier turn, until a call is refused.
+        the arguments do not fit the signature, `TooLarge` over 100 KiB, or 32 MiB with `payloads: true`. A replay of a
+        flow does not repeat the checks of an earlier turn, until a call is refused.
         """
         signature, replayed = self._signature, flow_hooks.is_replayed()
         arguments: Mapping[str, Any] = signature.named(args, kwargs)

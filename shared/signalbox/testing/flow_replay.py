@@ -5,15 +5,16 @@
 The log is what `flows("checkout", "order-7").log()` returns, or the pages of ``GET …/log`` put together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from typing import Any
 
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.flows.api.runs import Flow
+from signalbox.flows.machine.driver import Driver
+from signalbox.flows.machine.driver import replay as replayed
 from signalbox.flows.machine.stuck import Stuck
-from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import CANCELLED, FlowHeader, Origin, ParentFlow
@@ -33,13 +34,20 @@ def replay(flow: Flow[Any, Any], log: Mapping[str, Any]) -> None:
     entries = [entry_of(entry) for entry in log["entries"]][: log.get("log_length")]
     header = _header(log, len(entries))
     try:
-        if log.get("state") == CANCELLED:  # perhaps terminated, while the code waited
-            timeline(flow.definition, header, entries)
-            return
+        if log.get("state") == CANCELLED or log.get("begins"):  # perhaps terminated, or nothing is scheduled yet
+            return _run(Driver.of(flow.definition, header), header, entries)
         with closing(FlowTurn.begin(flow.definition, header, entries, None)):
             pass
     except Stuck as stuck:
         raise DoesNotFit(f"{log['flow']}/{log['id']}: {stuck.detail}") from stuck
+
+
+def _run(driver: Driver, header: FlowHeader, entries: Sequence[Message]) -> None:
+    """Run the code over a log, whatever it waits for then. Raises `Stuck`."""
+    try:
+        replayed(driver, header.start_at, entries)
+    finally:
+        driver.drop()
 
 
 def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
@@ -55,7 +63,7 @@ def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
         parent=ParentFlow(parent.base, "", Wait("", "")) if parent else None,
         generation=int(generation),
         rewinds=int(rewinds or 0),
-        begun=True,
+        begun=not log.get("begins") or log["begun_at"] is not None,
         start_at=_time(log["begun_at"]),
         log=StoredLog(held=entries),
         pending={

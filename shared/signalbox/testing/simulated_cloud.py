@@ -107,7 +107,6 @@ class FunctionTable:
         self._flows: dict[str, str] = {}
         self._auth: dict[str, str] = {}
         self._open: dict[str, frozenset[str]] = {}
-        self._calling = self._catalogue.calling_queues
         self._parameters: dict[str, dict[str, list[str]]] = {}
         self.triggers = [
             Trigger(trigger.function, trigger.document, trigger.event.rpartition(".")[2], trigger.path)
@@ -234,7 +233,7 @@ class FunctionTable:
 
     def _calling_queues(self) -> dict[str, frozenset[str]]:
         """Return the queues that call each function. A function that a test has added may name any queue."""
-        return {name: queues for name, queues in self._calling.items() if name not in self._added}
+        return {name: queues for name, queues in self._catalogue.calling_queues.items() if name not in self._added}
 
 
 def _placeholders(catalogue: Catalogue) -> dict[str, str]:

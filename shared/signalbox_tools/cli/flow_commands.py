@@ -222,6 +222,19 @@ def update_run(
         show(run.update(name, json_of(value), timeout_seconds=wait, start=new, if_exists=if_exists, key=key))
 
 
+@flows.command("answer")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("update")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the answer (default: 0).")
+@of_a_place
+def answer_of_update(function: str, flow: str, id: str, update: str, wait: float, **place: str) -> None:
+    """Print the answer to an update, also a large one. UPDATE is its id: the `--key` of the update, or in the log."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).sent_update(update).result(wait))
+
+
 @flows.command("query")
 @click.argument("function")
 @click.argument("flow")
@@ -270,8 +283,7 @@ def _on_runs(
     """
     from signalbox.client import NotFound
 
-    if bool(ids) == bool(state or label):
-        raise click.UsageError("Name runs, or choose them by --state or --label.")
+    _check_choice(ids, state, label)
     with opened(**place) as client:
         of = client.flow(function, flow)
         if not ids:
@@ -288,6 +300,12 @@ def _on_runs(
                 return
             ids = [each["id"] for each in of.runs(state, label)]
         on_each(ids, lambda each: _act(of.run(each), act, action))
+
+
+def _check_choice(ids: Sequence[str], state: str | None, label: str | None) -> None:
+    """Raise `UsageError` unless the runs are either named or chosen."""
+    if bool(ids) == bool(state or label):
+        raise click.UsageError("Name runs, or choose them by --state or --label.")
 
 
 def _act(run: "Run", act: Callable[["Run"], object], action: str) -> None:
@@ -394,9 +412,11 @@ def retry_runs(
     """Let runs that have failed, or are stuck, continue in place. Their effects are not undone."""
     options: dict[str, Any] = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
     if dry_run:
+        _check_choice(ids, state, label)
         with opened(**place) as client:
-            for id_ in ids:
-                show(client.flow(function, flow).run(id_).retry(from_entry, dry_run=True, **options))
+            of = client.flow(function, flow)
+            chosen = ids or [each["id"] for each in of.runs(state, label)]
+            on_each(chosen, lambda each: show(of.run(each).retry(from_entry, dry_run=True, **options)))
         return
     of_all = "" if from_entry is not None or family or timeout_seconds is not None else "retry"
     _on_runs(

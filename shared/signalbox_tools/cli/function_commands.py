@@ -546,7 +546,7 @@ def retry_failures(ids: tuple[str, ...], every: bool, **place: str) -> None:
 
 @click.group(cls=Group)
 def batches() -> None:
-    """List batches, watch one, cancel it, and retry its failed units."""
+    """List batches, watch one, show the results of its units, cancel it, and retry its failed units."""
 
 
 @batches.command("ls")
@@ -588,6 +588,51 @@ def _drawn(counts: Iterable[Any]) -> Iterator[Any]:
             bar.update(latest["succeeded"] + latest["failed"] - bar.pos)
     if latest is not None:
         yield latest
+
+
+@batches.command("units")
+@click.argument("id")
+@click.option("--state", type=click.Choice(["succeeded", "failed"]), help="Only those.")
+@JSON_LINES
+@of_a_place
+def list_units(id: str, state: str | None, as_json: bool, **place: str) -> None:
+    """List the units of a batch that have an outcome: index, state, attempt, and the result or the error.
+
+    A large result is shown by its size and SHA256. --json prints whole results, the others are cut.
+    """
+    with opened(**place) as client:
+        units: Iterable[Any] = client.batch(id).units(state)
+        if not as_json:
+            units = ({**unit, "result": _outcome_of(unit)} for unit in units)
+        show_each(units, ("index", "state", "attempt", "result"), as_json=as_json)
+
+
+OUTCOME_LETTERS = 300
+"""The letters of a unit's outcome in its line."""
+
+
+def _outcome_of(unit: Any) -> str:
+    """Return a unit's error or its result as text of one line. A large result is its size and its hash."""
+    if unit["state"] == "failed":
+        text = str(unit["error"])
+    else:
+        match unit["result"]:
+            case {"$payload": {"bytes": int(size), "sha256": str(sha256)}}:
+                return f"{size:,} bytes, SHA256 {sha256}"
+            case result:
+                text = json.dumps(result, ensure_ascii=False)
+    return text if len(text) <= OUTCOME_LETTERS else f"{text[: OUTCOME_LETTERS - 1]}…"
+
+
+@batches.command("value")
+@click.argument("id")
+@click.argument("index", type=int)
+@click.argument("sha256")
+@of_a_place
+def value_of_unit(id: str, index: int, sha256: str, **place: str) -> None:
+    """Print the large result of a unit as JSON. `batches units` shows the result by its size and SHA256."""
+    with opened(**place) as client:
+        show(client.batch(id).payload(index, sha256))
 
 
 @batches.command("cancel")

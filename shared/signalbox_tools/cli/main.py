@@ -1,8 +1,8 @@
 """The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
 
 Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
-other commands need those of `signalbox[tools]`. The exit status is 1 if something failed or was refused (the last lines
-describe it), and 2 for a wrong command line.
+`tasks-emulator` needs those of `signalbox[emulator]`, and other commands those of `signalbox[tools]`. The exit status
+is 1 if something failed or was refused (the last lines describe it), and 2 for a wrong command line.
 """
 
 import os
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from signalbox_tools.exports.places import Place
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
-WITHOUT_TOOLS = (
-    "This command needs the package {name}, which comes with the extra `tools`: `uv add 'signalbox[tools]'`, "
-    "or `pip install 'signalbox[tools]'`."
+WITHOUT_AN_EXTRA = (
+    "This command needs the package {name}, which comes with the extra `{extra}`: `uv add 'signalbox[{extra}]'`, "
+    "or `pip install 'signalbox[{extra}]'`."
 )
+EXTRAS = {"tasks-emulator": "emulator"}
+"""The extras of commands that do not need `tools`."""
 OF_TOOLS = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
 """Modules that commands import and that only `signalbox[tools]` installs."""
 
@@ -66,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = (error.name or "").partition(".")[0]
         if name not in OF_TOOLS:
             raise
-        click.echo(WITHOUT_TOOLS.format(name=name), err=True)
+        command = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+        click.echo(WITHOUT_AN_EXTRA.format(name=name, extra=EXTRAS.get(command, "tools")), err=True)
         return 1
     return status if isinstance(status, int) else 0
 
@@ -93,7 +96,7 @@ def _as_json(help_: str) -> Callable[[Command], Command]:
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(VERSION, prog_name="signalbox")
 def cli() -> None:
-    """Durable coordination for Python on Google Cloud without a server.
+    """Durable workflows, limits shared by all runs, and fan-out for Python on Google Cloud, without a server.
 
     \b
     signalbox new my-shop        make a project
@@ -187,9 +190,12 @@ def docs(page: str) -> None:
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
+    try:
+        from rich.console import Console
+        from rich.markdown import Markdown
+    except ModuleNotFoundError:  # the library alone
+        click.echo_via_pager(text)
+        return
     console = Console()
     with console.pager(styles=True):
         console.print(Markdown(text))
@@ -226,10 +232,10 @@ def catalogue() -> None:
     with _refusals(CatalogueError):
         file = Project.find().catalogue
         databases = ("", *databases_of(file))
+        changed = lock(file)  # before `| head` ends the command
         for each in databases:
             click.echo(f"# --- the database {each} ---\n" * bool(each), nl=False)
             click.echo(written(load(file, database=each), places=True), nl=False)
-        changed = lock(file)
     for place in (lock_of(file, each) for each in databases):
         click.echo(f"# {place.name} {'has changed: commit it' if place in changed else 'is up to date'}")
 
@@ -420,7 +426,7 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
 
 @cli.command()
 @of_a_deployment(required=False)
-@click.option("--lines", "-n", default=100, show_default=True, help="How many log lines.")
+@click.option("--lines", "-n", type=click.IntRange(min=1), default=100, show_default=True, help="How many log lines.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines (local only).")
 @_as_json("Print log lines as they were written, as JSON.")
 def logs(project: str, environment: str, region: str, lines: int, follow: bool, as_json: bool) -> None:

@@ -75,7 +75,7 @@ def call_object(
 @click.argument("sha256")
 @of_a_place
 def value_of_object(function: str, class_name: str, key: str, sha256: str, **place: str) -> None:
-    """Print the large state of an object as JSON. The console shows the state by its size and SHA256."""
+    """Print the large state of an object as JSON. Its status shows the state by its size and SHA256."""
     with opened(**place) as client:
         show(client.object(function, class_name, key).payload(sha256))
 

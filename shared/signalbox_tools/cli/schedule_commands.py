@@ -29,10 +29,12 @@ def list_schedules() -> None:
     from signalbox.catalogue.reading import load_all
 
     now = datetime.now(UTC)
-    for each in (schedule for catalogue in load_all() for schedule in catalogue.schedules.values()):
+    for database, each in ((known.database, each) for known in load_all() for each in known.schedules.values()):
         at = next_time(each.cron, now, each.time_zone)
         shown = f"next {at:%Y-%m-%d %H:%M} UTC" if at else "never"
-        click.echo(visible(f"{each.name}  {each.cron}  {each.time_zone}  {each.function} {each.task}  {shown}"))
+        where = f"  database {database}" if database else ""
+        called = f"{each.function} {each.task}".rstrip()
+        click.echo(visible(f"{each.name}  {each.cron}  {each.time_zone}  {called}  {shown}{where}"))
 
 
 @schedules.command("run")

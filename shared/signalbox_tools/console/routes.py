@@ -26,6 +26,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_bodies import render
 from signalbox.catalogue.reading import Catalogue
+from signalbox.core.kit_names import queue_of
 from signalbox_tools.console.actions import ACT_ON_RUNS, ACTIONS, OF_QUEUES, OF_SCHEDULES
 from signalbox_tools.console.security_headers import BARE_HEADERS, HEADERS
 from signalbox_tools.deploy.programs import CommandFailed
@@ -125,9 +126,11 @@ class Console:
         """Pause or resume the queue or the schedule that the path of a POST names. Return None for other addresses."""
         match path:
             case ["console", "queues", name, ("pause" | "resume") as change] if self.queues:
-                return _changed(self.queues, change, "queue", name, self.catalogue.shards)
+                is_known = queue_of(name) in self.catalogue.queues  # perhaps a shard that it had when it had more
+                return _changed(self.queues, change, "queue", name, is_known=is_known)
             case ["console", "schedules", name, ("pause" | "resume") as change] if self.schedules:
-                return _changed(self.schedules, change, "schedule", name, self.catalogue.schedules)
+                is_known = name in self.catalogue.schedules
+                return _changed(self.schedules, change, "schedule", name, is_known=is_known)
         return None
 
     def _about(self) -> Mapping[str, Any]:
@@ -169,8 +172,8 @@ class Console:
         return [{"function": segment, kind: name} for segment, names in named for name in names]
 
 
-def _changed(of: Queues | Schedules, change: str, kind: str, name: str, known: Collection[str]) -> Response:
-    if name not in known:
+def _changed(of: Queues | Schedules, change: str, kind: str, name: str, *, is_known: bool) -> Response:
+    if not is_known:
         return problem(404, "Not found", f"The catalogue has no {kind} {name!r}.")
     (of.pause if change == "pause" else of.resume)(name)
     return Response(status=204, headers=HEADERS)

@@ -84,6 +84,8 @@ class Usage:
             raise WrongUsage(f"writers is {self.writers!r}: choose from {', '.join(WRITERS)}")
 
 
+NO_OTHERS: Mapping[str, int] = {}
+
 COPIES_MAX = 100
 
 PER_TASK_MAX = 100
@@ -204,8 +206,14 @@ def month_of(
     *,
     multi_region: bool = False,
     free_tier: bool = False,
+    database: str = "",
+    others: Mapping[str, int] = NO_OTHERS,
 ) -> list[Line]:
-    """Return the lines of a month's bill: the operations, the idle deployment, stored data, and free amounts."""
+    """Return the lines of a month's bill: the operations, the idle deployment, stored data, and free amounts.
+
+    `database` is empty for the first database of a project. `others` are the numbers of the schedules of further
+    databases, by name: each is an idle deployment. What Firestore does not charge is that of the first database.
+    """
     lines = [
         *bill_of(usage, prices, rows, multi_region=multi_region),
         _idle(usage.schedules, prices, rows, multi_region),
@@ -215,8 +223,21 @@ def month_of(
         stored = Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
         lines.append(stored)
     lines += [*_payloads(usage, prices, rows, multi_region), *_copies(usage, prices, multi_region)]
+    lines = [_of_another_database(line) for line in lines] if database else lines
+    for name, schedules in others.items():
+        idle = _of_another_database(_idle(schedules, prices, rows, multi_region))
+        lines.append(replace(idle, name=f"database {name}, {idle.name}"))
     return [*lines, _free(lines, prices, multi_region)] if free_tier else lines
 
+
+def _of_another_database(line: Line) -> Line:
+    """Return a line of a database whose operations and data Firestore charges from the first one."""
+    return replace(line, amounts={name: amount for name, amount in line.amounts.items() if name not in OF_FIRESTORE})
+
+
+OF_FIRESTORE = ("reads", "writes", "deletes", "gib")
+
+IDLE = "idle: sweeps, schedules, alerts"
 
 SWEEPS = DAYS * 24 * 60
 METRIC_REFERENCES = 16
@@ -225,7 +246,7 @@ METRIC_REFERENCES = 16
 
 def _idle(schedules: int, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
     """Return the line of an idle deployment: sweeps, schedules and alerts."""
-    part = Part("idle: sweeps, schedules, alerts", SWEEPS if schedules else 0, "sweeper", ("idle",), 1)
+    part = Part(IDLE, SWEEPS if schedules else 0, "sweeper", ("idle",), 1)
     sweeps = _line(part, prices, rows, multi_region)
     jobs, alerts = schedules * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
     return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": schedules})

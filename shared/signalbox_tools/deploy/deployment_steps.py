@@ -23,6 +23,7 @@ from signalbox_tools.deploy import (
     deployed_place,
     field_settings,
     lost_tasks,
+    prerequisites,
     project_facts,
     recorded_tasks,
     resource_adoption,
@@ -95,7 +96,10 @@ class Deployment:
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
-        engine = self._in_place(self._terraform(self._preparation().prepared(planned=saved).account))
+        ready = self._preparation().prepared(planned=saved)
+        if absent := prerequisites.absent_callers(self.target, ready):
+            raise Aborted(f"Nothing was deployed.\n{absent}")
+        engine = self._in_place(self._terraform(ready.account))
         if saved:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")

@@ -97,10 +97,9 @@ class Target:
     @property
     def triggers(self) -> Sequence[Trigger]:
         """The triggers of the environment. It has the triggers of examples only if it deploys the examples."""
-        catalogue, functions = self.catalogue, self.catalogue.functions
-        with_examples = self.setting("examples", False)
-        triggers = catalogue.triggers.values()
-        return [each for each in triggers if with_examples or not is_example(catalogue, functions[each.function])]
+        catalogue, with_examples = self.catalogue, self.setting("examples", False)
+        of_example = {name for name, each in catalogue.functions.items() if is_example(catalogue, each)}
+        return [each for each in catalogue.triggers.values() if with_examples or each.function not in of_example]
 
     @property
     def work(self) -> Path:

@@ -7,7 +7,7 @@ may deploy need not be allowed to see the billing.
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from signalbox.catalogue.project import SETTINGS
 from signalbox_tools.catalogue_lock import has_kit_account
@@ -49,6 +49,25 @@ def missing(target: Target, facts: Facts) -> list[Missing]:
     apart = () if facts.catalogue_error else _apart(target)
     named = (*_names(target, facts), *apart, *_clashes(target, facts))
     return [*ready, *_place(target, facts), *named, *_database(target, facts)]
+
+
+def absent_callers(target: Target, facts: Facts) -> Missing | None:
+    """Return that functions of the first database are not deployed which this database's functions let call.
+
+    A plan does not need them: Terraform would fail in the middle of the deployment, since Google gives rights only to
+    accounts that exist.
+    """
+    first = target.first
+    callers = {caller for names in target.catalogue.invokers_elsewhere.values() for caller in names}
+    absent = sorted(each for each in callers if first.service(each) not in (facts.functions or {}))
+    if facts.functions is None or not absent:
+        return None
+    place = replace(first, region=target.region)
+    return Missing(
+        f"{target.environment} gives functions of {first.environment} the right to call its own, and these are not "
+        f"deployed: {', '.join(absent)}. Google gives no right to an account that does not exist.",
+        f"signalbox deploy {place.options}  # deploys {first.environment}, and then its databases",
+    )
 
 
 def missing_access(target: Target, facts: Facts) -> Iterator[Missing]:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import SQLITE
-from signalbox.adapters.sqlite.file import Synchronous
+from signalbox.adapters.sqlite.file import SYNCHRONOUS_LEVELS, Synchronous
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
 from signalbox_tools.local.folder.data_folder import EMULATOR, FILES
-from signalbox_tools.local.folder.running_stack import SYNCHRONOUS_LEVELS
 from signalbox_tools.local.functions import spans
 from signalbox_tools.local.scheduler import PAUSED_FILE
 from signalbox_tools.local.services.supervisor import StackError

@@ -108,8 +108,9 @@ class Options:
             return self.stack(port, folder_of(project, database), kept, database=database)
         except OSError as error:
             raise StackError(
-                f"The port {port}, at which the database {database} is served, is taken ({error.strerror}), and stored "
-                "tasks call it: end the program that has it, or delete the data: signalbox data clear"
+                _running()
+                or f"The port {port}, at which the database {database} is served, is taken, and stored tasks call it: "
+                "end the program that has it, or delete the data: signalbox data clear"
             ) from error
 
 
@@ -183,11 +184,14 @@ def schedule_lines(schedules: Iterable[Schedule], now: datetime) -> Iterator[str
 
 def _print_schedules() -> None:
     """Print when the schedules of the project run. Those of the kit are left out."""
-    own = [each for catalogue in load_all() for each in catalogue.schedules.values() if each.task]
+    catalogues = load_all()
+    own = [each for catalogue in catalogues for each in catalogue.schedules.values() if each.task]
     for number, line in enumerate(schedule_lines(own, datetime.now(UTC))):
         sys.stdout.write(f"{'          ' if number else 'Schedules:'} {line}\n")
     if own:
-        sys.stdout.write("           One now: signalbox schedules run NAME\n")
+        callers = catalogues[0].functions.get("tasks")
+        needs = "" if callers and "people" in callers.invoked_by else ", with `api: [tasks]` in the catalogue"
+        sys.stdout.write(f"           One now: signalbox schedules run NAME{needs}\n")
 
 
 def _print_urls(stack: Stack, data: Path | None) -> None:

@@ -56,7 +56,7 @@ def make(name: str, project: Project) -> str:
         catalogue=project.catalogue.relative_to(project.root),
         base=_base_url(project),
         test_command=f"signalbox test -k {name}" if project.own else f"make test ARGS={name}",
-        names="The page docs/README.md of the kit" if project.own else "docs/README.md",
+        names="`signalbox docs names`" if project.own else "docs/README.md",
     )
 
 

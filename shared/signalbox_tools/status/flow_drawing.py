@@ -78,5 +78,8 @@ def _end(status: Json) -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
+    match value:
+        case {"$payload": {"bytes": int(size), "sha256": str(sha256)}}:  # `signalbox flows value` needs all of the hash
+            return f"large value, {size:,} bytes, {sha256}"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= VALUE_LETTERS_MAX else f"{text[: VALUE_LETTERS_MAX - 1]}…"

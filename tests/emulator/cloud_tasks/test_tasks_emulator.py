@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -224,7 +225,10 @@ def test_a_task_that_runs_while_the_clock_moves_is_delivered_once(emulator: Emul
         (["--data=text.txt"], "this file is not one of the emulator's"),
         (["--port=4001", "--rest-port=4001"], "need different ports"),
         (["--chaos=lost=0.1"], "unknown fault 'lost'"),
-        (["--queue=a b"], "Queue name must be formatted"),
+        (
+            ["--queue=a b"],
+            "--queue a b: projects/demo-project/locations/us-central1/queues/a b is not a name of a queue",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_remedy(tmp_path: Path, options: list[str], words: str) -> None:
@@ -239,6 +243,17 @@ def test_a_wrong_option_is_refused_with_its_remedy(tmp_path: Path, options: list
     assert refused.returncode == 2
     assert words in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("taken", ["--port", "--rest-port"])
+def test_a_port_that_is_taken_is_refused_with_the_option(tmp_path: Path, taken: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        used = server.getsockname()[1]
+        [free] = free_ports(1)
+        ports = {"--port": free, "--rest-port": free} | {taken: used}
+        command = [sys.executable, "-m", "signalbox_tools", "tasks-emulator", *(f"{k}={v}" for k, v in ports.items())]
+        refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stderr.startswith(f"{taken} {used}: Address already in use")) == (2, True)
 
 
 def test_the_page_shows_a_waiting_task_and_runs_it(emulator: Emulator, page: Page) -> None:

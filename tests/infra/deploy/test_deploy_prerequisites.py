@@ -151,6 +151,19 @@ def test_a_database_has_no_setting_with_which_it_is_not_separate_or_not_reached(
     assert said in refusal(Script(), place)
 
 
+def test_a_database_is_not_deployed_before_the_functions_that_invoke_its_own(tmp_path: Path) -> None:
+    """Google refuses the right of an account that does not exist, in the middle of a deployment."""
+    place = of_a_database(tmp_path, {"environment": "dev", "prefix": "dev"}, {})
+    said = refusal(Script(), place)
+    assert "gives functions of dev the right to call its own, and these are not deployed: orders." in said
+    assert f"signalbox deploy -p {PROJECT} -e dev --region us-central1" in said
+    there = Script(**{FUNCTIONS: OURS.replace("dev-sweep", "dev-orders")})
+    assert prerequisites.absent_callers(place, project_facts.gather(place, there)) is None
+    unknown = Script(**{FUNCTIONS: None})
+    assert prerequisites.absent_callers(place, project_facts.gather(place, unknown)) is None
+    assert prerequisites.absent_callers(place.first, project_facts.gather(place.first, Script())) is None
+
+
 def test_the_first_database_of_an_environment_is_not_that_of_another_one(tmp_path: Path) -> None:
     place = of_a_database(tmp_path, {"environment": "dev", "database": "signalbox-dev-payments"}, {})
     assert "dev and dev.payments have the same database" in refusal(Script(), place.first)

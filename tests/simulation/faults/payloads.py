@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.batches.model.large_values import claimed_outcome, place_of_batch
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.model.units import PlacedUnit, UnitOutcome
+from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Committed, PayloadStore, Ports, Snapshot, StoredPayload
@@ -19,13 +19,14 @@ from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects.machine.large_values import claimed, place_of_call
 from signalbox.objects.model import Message
-from signalbox.payloads.model import REMOVALS, Outgoing, Place, place_of_tasks
+from signalbox.payloads.model import REMOVALS, Outgoing, Place, is_large, place_of_tasks
 from signalbox.payloads.service import removal, store
 from signalbox.payloads.sweep import Group
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import batch_payloads, object_payloads, payloads
 
+claimed_batch = original("flows.claimed_batch")
 commit_turn = original("flows.commit_turn")
 remove = original("flows.remove")
 commit_page = original("batches.commit_page")
@@ -43,6 +44,11 @@ def _commit_first(ports: Ports, commit: Commit) -> Committed:
     committed: Committed = commit_turn(ports, replace(commit, outgoing=Outgoing()))
     store(ports, commit.outgoing)
     return committed
+
+
+def _units_not_stored(effect: Effect, place: Place, _: Outgoing, location: str) -> Effect:
+    named: Effect = claimed_batch(effect, place, Outgoing(), location)
+    return named
 
 
 def _shared(_: Outgoing, stored: Any, __: Place) -> Any:
@@ -140,6 +146,7 @@ OF_OBJECTS = (
     _objects("payload-10", "the revision in the place of a state", "objects.place_of_state in storage", _one_place),
     _objects("payload-10", "states that are not committed yet", "payloads.delete_replaced", _all_unnamed),
     _objects("payload-11", "a new part for a call", "objects.claimed_anew in objects", _in_one_part),
+    _objects("payload-11", "contents with leases", "payloads.hold_digest in model", lambda *_: None),
     _objects("payload-11", "repeats with other keys", "mailboxes.is_same_body", _equal),
     _objects("payload-12", "the name in the record of the owner", "payloads.is_held", _while_there_is_a_record),
 )
@@ -159,6 +166,16 @@ def _payloads_of_batch_first(ports: Ports, run: BatchRun, write: Any) -> None:
     remove_batch(ports, run, write)
 
 
+def _not_stored_of_retries(_: Ports, run: BatchRun, retries: Retries) -> Retries:
+    if not is_large(retries.payload):
+        return retries
+    return replace(retries, payload=Outgoing().claimed_members(retries.payload, place_of_batch(run)), is_named=True)
+
+
+def _unstored(*_: object) -> bool:
+    return True
+
+
 def _task_not_stored(_: Ports, task: Effect, now: datetime) -> Effect:
     return Outgoing().claimed_task(task, place_of_tasks(now))
 
@@ -170,12 +187,21 @@ def _batches(clause: str, without: str, point: str, instead: Any) -> Fault:
 OF_BATCHES = (
     _batches("payload-1", "storing before the commit of a page", "batches.commit_page", _page_first),
     _batches("payload-1", "storing the result of a unit", "batches.stored_outcome", _not_stored),
-    _batches("payload-1", "storing the arguments of a task", "tasks.stored", _task_not_stored),
+    _batches("payload-1", "storing the arguments of a task", "tasks.stored_task in enqueues", _task_not_stored),
+    _batches(
+        "payload-1",
+        "storing the arguments of a task of a transaction",
+        "documents.stored_task in transactions",
+        _task_not_stored,
+    ),
+    _batches("payload-1", "storing the changed arguments of a retry", "batches.stored_retries", _not_stored_of_retries),
+    _batches("payload-1", "storing the batches that follow", "batches.stored_if_new", _unstored),
     _batches("payload-3", "the run in the place of a batch", "batches.place_of in large_values", _of_the_id),
     _batches("payload-4", "the mark before the removal of a batch", "batches.remove", _payloads_of_batch_first),
 )
 
 FAULTS = (
+    _payloads("payload-1", "storing the units of a batch that a run awaits", "flows.claimed_batch", _units_not_stored),
     _payloads("payload-1", "storing before the commit", "flows.commit_turn", _commit_first),
     _payloads("payload-2", "copies for other runs", "payloads.Outgoing.copied", _shared),
     _payloads("payload-3", "the incarnation in the place", "flows.place_of in payloads", _of_the_id),

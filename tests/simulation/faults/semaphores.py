@@ -47,6 +47,7 @@ from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
 from tests.simulation.faults.points import Replacement, always, original, planted
 from tests.simulation.worlds.semaphores import lane_shares as semaphores_shares
+from tests.simulation.worlds.semaphores import releases_by_grant as semaphores_granted
 from tests.simulation.worlds.semaphores import waiting_acquires as semaphores_acquires
 from tests.simulation.worlds.semaphores import waits_that_join_alone as semaphores_joining
 from tests.simulation.worlds.semaphores import world as semaphores_world
@@ -91,6 +92,11 @@ def _laned(fault: Fault) -> Fault:
 def _sharing(fault: Fault) -> Fault:
     """Look for a fault only where clients of several lanes wait again and again."""
     return replace(fault, run=semaphores_shares.run)
+
+
+def _by_grant(fault: Fault) -> Fault:
+    """Look for a fault only where grants are released that other deliveries hold."""
+    return replace(fault, run=semaphores_granted.run)
 
 
 def _joining(fault: Fault) -> Fault:
@@ -542,6 +548,11 @@ FAULTS = (
     _without("sem-3", "the server's time", ("semaphores.Loaded.now", property(_by_a_fast_clock))),
     _without("sem-4", "the claim", ("semaphores.claim", _run_unclaimed)),
     _without("sem-4", "the way back into the wait queue", ("semaphores.claim_lost", _drop_lost_grants)),
+    _by_grant(
+        _without(
+            "sem-4", "the next token of a grant that is released", ("semaphores.grant_may_continue", lambda *_: False)
+        )
+    ),
     _without("sem-4", "the old place in the wait queue", ("semaphores.requeue", _back_to_the_end)),
     _without("sem-4", "returning a grant whose task is lost", ("semaphores.return_to_queue", lambda *_: None)),
     _without("sem-4", "a new token for a second delivery", ("semaphores.Semaphore.claim", _under_the_same_token)),

@@ -11,9 +11,10 @@ from random import Random
 
 from tests.simulation.forgeries import ForgedTask, forging
 from tests.simulation.world import Violation
-from tests.simulation.worlds import failures, notices, rates, sections
+from tests.simulation.worlds import failures, rates, sections
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flows import world as flows
+from tests.simulation.worlds.notices import world as notices
 from tests.simulation.worlds.objects import world as objects
 from tests.simulation.worlds.semaphores import world as semaphores
 

@@ -2,7 +2,8 @@
 
 Callers put large values into two objects, at once or through the mailbox, as one of several that wait or alone, under
 ids that they repeat, some only days later. Methods send large values on, calls are forwarded to the object that is a
-result, objects are deleted, and tasks receive large outcomes. The sweeper runs among all that.
+result, objects are deleted, tasks receive large outcomes, and two deliveries of a task make one call under different
+leases. The sweeper runs among all that.
 
 Checked whenever a record is written or a payload is deleted: what a record names is its own, and is in the store.
 Checked at rest, after the walk: each payload is named by its owner's record. Once the receipts have expired and the
@@ -14,11 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
+from random import Random
 from typing import Any
 from unittest import mock
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
+from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Delete, Ports, Query, unlimited
 from signalbox.core.problems import OtherBody, Problem, Unavailable
@@ -48,6 +52,9 @@ from tests.simulation.worlds.named_payloads import DAY_SECONDS, SMALL, WALK_SECO
 FUNCTION = "boxes"
 KEYS = ("a", "b")
 RECEIPTS_SECONDS = 40 * DAY_SECONDS
+LEASES_RATE = 0.1
+"""The share of calls that two deliveries of a task make, each under its own lease."""
+
 LATE_SECONDS = (2 * DAY_SECONDS, WALK_SECONDS, RECEIPTS_SECONDS)
 
 
@@ -102,6 +109,7 @@ class ObjectPayloadsWorld:
         self.world.task_handlers[FUNCTION] = self._turn
         self.world.task_handlers["user"] = self._told
         self.deliveries: Counter[str] = Counter()
+        self.leases = Random(f"leases {seed}")
         self.ids = 0
         self.late: list[Callable[[], None]] = []
         self.used: Counter[CallPlace] = Counter()
@@ -133,6 +141,8 @@ class ObjectPayloadsWorld:
         id_, other, value = f"c{self.ids}", KEYS[1 - KEYS.index(key)], self.payloads.value()
         if random.random() < 0.2:
             value = random.choice(sorted(self.payloads.values))
+        if self.leases.random() < LEASES_RATE:
+            return self._under_leases(CallPlace(ObjectAddress("Box", key), f"task {self.ids}"), value)
         match random.randrange(12):
             case 0 | 1 | 2:
                 return self._call(key, id_, method_call("put", {"text": value}, then=self._then()))
@@ -158,6 +168,27 @@ class ObjectPayloadsWorld:
             case 10:
                 return self.payloads.beginning("reader", lambda: self._read(key))
         return self._sweeping()
+
+    def _under_leases(self, place: CallPlace, value: str) -> Callable[[], None]:
+        """Return a task that two deliveries run at once. Its call contains the lease that the delivery holds."""
+
+        def delivery(lease: str) -> None:
+            self.payloads.values.add(value + lease)
+            with idempotent_calls(place.id):
+                hold({lease: "the lease"})
+                try:
+                    message = method_call("put", {"text": value + lease})
+                    service.post_call(self.payloads.ports, CODE.function_of, place, message)
+                except OtherBody:
+                    raise Violation(f"the call of {place.id} is refused under the {lease}") from None
+
+        def begin() -> None:
+            for number in range(2):
+                self.payloads.begin(
+                    f"{place.id}, delivery {number}", partial(delivery, f"lease {number} of {place.id}")
+                )
+
+        return begin
 
     def _sweeping(self) -> Callable[[], None]:
         return self.payloads.beginning("sweep", self.payloads.sweep)

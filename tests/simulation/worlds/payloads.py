@@ -1,8 +1,9 @@
 """Runs with large arguments, results and events, while calls fail, processes die, and the sweeper removes and collects.
 
-Steps return large values, sub-flows return them to their parents, a run carries them to its next generation, and events
-have them. People start runs, also by an event, fork them, retry the failed ones, delete the ended ones and start others
-under their ids, or replace them while others send them events. The sweeper runs among all that.
+Steps return large values, sub-flows return them to their parents, a run carries them to its next generation, events
+have them, and runs await batches of them. People start runs, also by an event, fork them, retry the failed ones, delete
+the ended ones and start others under their ids, or replace them while others send them events. The sweeper runs among
+all that.
 
 Checked whenever a record is written or a payload is deleted: what a run that exists names is its own, and is in the
 store. Checked at rest, a week later: each payload that is older than a day has a run. After the removal of all runs
@@ -21,6 +22,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from signalbox.batches import sweep as batches_sweep
+from signalbox.batches.tasks import run_batch_task
 from signalbox.core import outbox
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
@@ -30,7 +33,7 @@ from signalbox.core.problems import Problem
 from signalbox.core.wake_ups import WakeUp
 from signalbox.flows import sweep as flows_sweep
 from signalbox.flows.api import flow
-from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.machine.commands import SubFlow, batch_of
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import COMPLETED, FlowHeader
@@ -44,12 +47,12 @@ from signalbox.mailboxes.model.messages import HEADER, Delivery, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads import sweep as payloads_sweep
 from signalbox.payloads.limits import LIMITS as PAYLOADS_LIMITS
-from signalbox.payloads.model import REMOVALS, Payload, opened, opened_members, payloads_in
+from signalbox.payloads.model import REMOVALS, Payload, opened, opened_members, payload_in, payloads_in
 from signalbox.payloads.service import opening_those_of
 from signalbox.tasks.api import Call
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
-from signalbox.tasks.model.contexts import TaskSubject, parsed
+from signalbox.tasks.model.contexts import OfUnit, TaskSubject, is_named, parsed
 from signalbox.tasks.service import runs
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
@@ -71,7 +74,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
     with ExitStack() as entered:
         entered.enter_context(mock.patch.dict(DECLARED, {"payloads": "on"}))
-        entered.enter_context(replaced(**SMALL, flow_removed_at_once_max=Random(f"removals {seed}").choice((1, 90))))
+        removed_max = Random(f"removals {seed}").choice((1, 90))
+        entered.enter_context(replaced(**SMALL, flow_batch_bytes_max=900, flow_removed_at_once_max=removed_max))
         PayloadsWorld(seed, trace).run()
 
 
@@ -101,7 +105,14 @@ async def inbox(text: str, left: int) -> Any:
     return [text, received]
 
 
-CODE = (relay, parent, inbox)
+async def many(text: str) -> str:
+    """Await a batch of large units, and stay a while."""
+    await batch_of([Call(FUNCTION, "check", {"text": each}) for each in (text, text, text[:1])], None, "")
+    await flow.event("go", str)
+    return text
+
+
+CODE = (relay, parent, inbox, many)
 FLOWS = Flows(FUNCTION, {code.__name__: FlowDefinition.from_function(code) for code in CODE})
 
 
@@ -144,6 +155,7 @@ class PayloadsWorld:
         self.ports = replace(self.world.ports, payloads=SimulatedPayloads(self.world, self.kept))
         self.world.ports = self.ports
         self.world.task_handlers[FUNCTION] = self._deliver
+        self.world.task_handlers["batch_expand"] = lambda ports, task: run_batch_task(ports, task.task, task.payload)
         self.world.observers.append(self._observe)
         self.deliveries: Counter[str] = Counter()
         self.values: set[str] = set()
@@ -192,7 +204,7 @@ class PayloadsWorld:
         outbox.sweep(self.ports)
 
     def _sweep(self) -> None:
-        for part in (outbox.sweep, flows_sweep.sweep, payloads_sweep.sweep):
+        for part in (outbox.sweep, flows_sweep.sweep, batches_sweep.sweep, payloads_sweep.sweep):
             part(self.ports)
 
     # --- what people do ---
@@ -246,7 +258,7 @@ class PayloadsWorld:
         return lambda: self._begin("person", start)
 
     def _send(self, id_: str) -> Callable[[], None]:
-        code, value = self.world.random.choice(("inbox", "inbox", "parent")), self._value()
+        code, value = self.world.random.choice(("inbox", "inbox", "parent", "many")), self._value()
         self.keys += 1
         key = f"event {self.keys}"
         address = FlowAddress(code, id_)
@@ -301,11 +313,31 @@ class PayloadsWorld:
             return
         what = effect.function, effect.task, effect.payload, effect.queue
         delivered: Any = parsed(Delivered(effect.name, effect.context, 0, before, *what))
+        if effect.task in steps.OWN_TASKS:
+            self._check_units(effect)
+            steps.run_own_task(ports, delivered)
+            return
         if "step" in effect.context:
             steps.run_step(ports, FLOWS, delivered, RetryLimits(50), lambda _, __: self._work(effect))
             return
         with opening_those_of(ports):
-            runs.run(ports, delivered, RetryLimits(50), lambda _: True, self._told)
+            code = partial(self._paint, delivered) if isinstance(delivered.context, OfUnit) else self._told
+            runs.run(ports, delivered, RetryLimits(50), lambda _: True, code)
+
+    def _check_units(self, effect: Effect) -> None:
+        """Check that the units of a batch that a run awaits are in the store."""
+        payload = payload_in(effect.payload.get("units"))
+        if payload is None or not steps.is_awaited(self.world.reliable_ports(), effect.payload):
+            return
+        REACHED[PAYLOADS] += 1
+        if payload.key not in self.kept.contents:
+            raise Violation(f"a batch of {effect.payload['flow']} names {payload.key}, which is not in the store")
+
+    def _paint(self, delivered: Any, _: TaskSubject | None, __: Start) -> str:
+        text = opened(delivered.payload["text"]) if is_named(delivered.context) else delivered.payload["text"]
+        if text != LARGE[:1] and text not in self.values:
+            raise Violation(f"a unit received {text}")
+        return str(text)
 
     def _work(self, effect: Effect) -> str:
         text = opened_members(effect.payload)["text"]
@@ -375,6 +407,7 @@ class PayloadsWorld:
     def _check_owners(self) -> None:
         """Check that each payload that is older than a day has a run. Raises `Violation`."""
         held = {(header_path(header.address.base), header.incarnation) for header in self._headers()}
+        held |= {(each.path, (each.data or {})["incarnation"]) for each in self.world.store.query(Query("batches"))}
         for key, stored in self.kept.stored.items():
             if stored.owner and (stored.owner, key.split("/")[2]) not in held:
                 raise Violation(f"{key} stays: {stored.owner} does not have it")

@@ -8,19 +8,22 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, Problem, Unit, batch, rate, semaphore, sub_batch
+from signalbox import Function, Problem, Transaction, Unit, batch, flow, rate, semaphore, sub_batch, transaction
 from signalbox.adapters.cost_meter import Cost
 from signalbox.batches import storage
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.units import succeeded
+from signalbox.batches.requests import RetryRequest
+from signalbox.batches.service import retries
 from signalbox.batches.service.units import complete_by_index
 from signalbox.core import effects
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Query
 from signalbox.core.problems import TooLarge
+from signalbox.flows import sweep as flows_sweep
 from signalbox.payloads import sweep
-from signalbox.testing import Harness
+from signalbox.testing import Harness, TaskFailed
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -266,6 +269,29 @@ def test_a_task_that_is_enqueued_with_a_large_argument_receives_it(at: Harness) 
     assert keys(at) == []
 
 
+def test_a_task_of_a_transaction_receives_its_large_argument(at: Harness) -> None:
+    app, seen = told(at)
+    for _ in range(2):
+        transaction(lambda t: t.enqueue(app.tell.call(text=LARGE)), id="once")
+    transaction(lambda t: t.enqueue(app.tell.call(text=LARGE + "later").after(60)))
+    at.travel(100)
+    assert sorted(map(len, seen)) == [200_000, 200_005]
+    assert {key.split("/")[0] for key in keys(at)} == {"tasks"}
+
+
+def test_a_transaction_that_is_refused_enqueues_and_keeps_nothing(at: Harness) -> None:
+    app, seen = told(at)
+
+    def code(t: Transaction) -> None:
+        t.enqueue(app.tell.call(text=LARGE))
+        raise Problem("No.")
+
+    with pytest.raises(Problem):
+        transaction(code)
+    at.travel(100)
+    assert (seen, keys(at)) == ([], [])
+
+
 def test_a_failure_shows_a_large_argument_by_size_and_its_retry_receives_it(at: Harness) -> None:
     app, seen = told(at)
     app.tell.call(text=LARGE, fail=True).enqueue()
@@ -281,6 +307,157 @@ def test_a_large_call_that_continues_something_is_refused(at: Harness) -> None:
     app, _ = told(at)
     with pytest.raises(TooLarge):
         batch("b").populate([app.tell.call(text="x")], on_complete=app.tell.call(text=LARGE))
+
+
+# --- batches that follow ---
+
+
+def test_batches_with_large_units_follow_each_other_and_are_removed(at: Harness) -> None:
+    app: Any = painter(at)
+    third = sub_batch([app.paint.call(text=f"{LARGE}3"), app.paint.call(text="small")])
+    second = sub_batch([app.paint.call(text=f"{LARGE}2")], then=third)
+    first = batch("b")
+    first.populate([app.paint.call(text="ab")], then=second)
+    assert first.populate([app.paint.call(text="ab")], then=second)["state"] == "sealed"
+    assert {key.split("/")[0] for key in keys(at)} == {"batches"}
+    at.travel(5)
+    follows = first.status()["then"]
+    assert results(follows) == {0: f"2{LARGE}"}
+    assert results(batch(follows).status()["then"]) == {0: f"3{LARGE}", 1: "llams"}
+    at.travel(40 * DAY_SECONDS)
+    for _ in range(2):
+        batches_sweep.sweep(at.ports)
+        sweep.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_batches_with_large_units_follow_the_sub_batch_of_a_unit(at: Harness) -> None:
+    app: Any = painter(at)
+
+    @app.task  # type: ignore[untyped-decorator]  # of Any
+    def begin() -> Any:
+        then = sub_batch([app.paint.call(text=f"{LARGE}{number}") for number in range(2)])
+        return sub_batch([app.paint.call(text="ab")], then=then)
+
+    batch("b").populate([begin.call()])
+    at.travel(5)
+    assert results("b")[0]["size"] == 2
+
+
+def test_many_small_units_of_a_batch_that_follows_are_stored_together(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate(
+        [app.paint.call(text="ab")], then=sub_batch(app.paint.call(text=f"{number}" * 1_000) for number in range(300))
+    )
+    assert len(keys(at)) == 1
+    [header] = at.ports.store.read("batches/b")
+    assert (header.data or {})["format"] == 5
+    at.travel(5)
+    assert len(results(batch("b").status()["then"])) == 300
+
+
+def test_a_repeat_of_a_batch_that_large_ones_follow_stores_nothing(at: Harness) -> None:
+    app: Any = painter(at)
+    for _ in range(2):
+        batch("b").populate([app.paint.call(text="ab")], then=sub_batch([app.paint.call(text=LARGE * 2)]))
+        assert len(keys(at)) == 1
+
+
+def test_batches_that_follow_are_bounded_also_with_payloads(at: Harness) -> None:
+    app: Any = painter(at)
+    with pytest.raises(TooLarge, match="have at most 8,388,608 bytes"):
+        batch("b").populate([], then=sub_batch(app.paint.call(text=LARGE) for _ in range(50)))
+    large_task = {"function": "painter", "task": "paint", "payload": {"text": "x" * 90_000}}
+    then: dict[str, Any] = {"units": [], "task": large_task, "on_complete": large_task, "on_failure": large_task}
+    answer = at.call("batches", "/", method="POST", json={"id": "c", "units": [], "sealed": True, "then": then})
+    assert (answer.status[:3], answer.json["field"]) == ("413", "then")  # type: ignore[index]  # an object
+    assert keys(at) == []
+
+
+def test_a_flow_awaits_a_batch_with_large_units_in_all(at: Harness) -> None:
+    app = painter(at)
+    paint: Any = vars(app)["paint"]
+
+    @app.flow
+    async def paints(parts: int) -> int:
+        painted: Any = await flow.batch([paint.call(text=f"{LARGE}{part}") for part in range(parts)])
+        return int(painted["succeeded"])
+
+    run = paints.start("f", parts=3)
+    at.travel(5)
+    assert run.status().result == 3
+    assert {key.split("/")[0] for key in keys(at)} == {"flows", "batches"}
+    at.travel(80 * DAY_SECONDS)
+    for _ in range(2):
+        for each in (flows_sweep, batches_sweep, sweep):
+            each.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_a_batch_that_a_flow_awaits_is_refused_without_payloads() -> None:
+    with Harness() as harness:
+        app = painter(harness)
+        paint: Any = vars(app)["paint"]
+
+        @app.flow
+        async def paints() -> int:
+            painted: Any = await flow.batch([paint.call(text="x" * 90_000) for part in range(4)])
+            return int(painted["succeeded"])
+
+        paints.start("f")
+        with pytest.raises(TaskFailed, match="need `payloads: true`"):
+            harness.travel(5)
+
+
+# --- retries ---
+
+
+def retried(at: Harness, id_: str, **payload: Any) -> None:
+    at.call("batches", f"/{id_}/retry", method="POST", json={"payload": payload})
+
+
+@pytest.mark.parametrize("concurrency", [None, 1])
+@pytest.mark.parametrize("first", ["ab", LARGE])
+def test_a_retry_receives_a_large_changed_argument(at: Harness, first: str, concurrency: int | None) -> None:
+    app: Any = painter(at)
+    calls = [app.paint.call(text=first, fail=True), app.paint.call(text="cd", fail=True)]
+    batch("b").populate(calls, concurrency=concurrency)
+    at.travel(5)
+    before = keys(at)
+    for _ in range(2):
+        at.call(
+            "batches",
+            "/b/retry",
+            method="POST",
+            json={"payload": {"text": f"1{LARGE}", "fail": False}},
+            headers={"Idempotency-Key": "k"},
+        )
+    assert len(keys(at)) == len(before) + 1
+    at.travel(5)
+    assert results("b") == {0: f"{LARGE}1", 1: f"{LARGE}1"}
+    at.travel(40 * DAY_SECONDS)
+    for _ in range(2):
+        batches_sweep.sweep(at.ports)
+        sweep.sweep(at.ports)
+    assert keys(at) == []
+
+
+def test_a_retry_with_a_large_argument_keeps_the_others_of_a_unit_as_they_are(at: Harness) -> None:
+    app, seen = Function("painter"), list[Any]()
+
+    @app.task
+    def paint(text: str, other: Any) -> None:
+        seen.append(other)
+        if len(text) < 10:
+            raise Problem("No.")
+
+    at.add(app)
+    other = {"$payload": {"value": 1}}
+    batch("b").populate([paint.call(text="ab", other=other)])
+    at.travel(5)
+    retried(at, "b", text=LARGE)
+    at.travel(5)
+    assert seen == [other, other]
 
 
 # --- costs ---
@@ -304,6 +481,30 @@ def test_what_large_units_and_tasks_cost(at: Harness) -> None:
     def enqueued(text: str) -> Cost:
         return cost_of(lambda: teller.tell.call(text=text).enqueue())
 
+    def in_a_transaction(text: str) -> Cost:
+        return cost_of(lambda: transaction(lambda t: t.enqueue(teller.tell.call(text=f"{text}alone"))))
+
+    def of_a_transaction_that_reads(text: str) -> Cost:
+        def code(t: Transaction) -> None:
+            t.get("a")
+            t.enqueue(teller.tell.call(text=f"{text}read"))
+
+        return cost_of(lambda: transaction(code))
+
+    def followed(text: str) -> Cost:
+        then = sub_batch([app.paint.call(text=f"{text}{number}") for number in range(2)])
+        return cost_of(lambda: batch(f"f{len(text)}").populate([app.paint.call(text="x")], then=then))
+
+    def of_a_retry(text: str) -> Cost:
+        id_ = f"r{len(text)}"
+        batch(id_).populate([app.paint.call(text="x", fail=True)])
+        at.travel(5)
+        return cost_of(lambda: retries.retry(at.ports, id_, RetryRequest(payload={"text": f"{text}retry"})))
+
+    assert added(of_a_retry) == row_cost("payloads", "retry")
+    assert added(followed) == row_cost("payloads", "then", n=1)
+    assert added(in_a_transaction) == row_cost("payloads", "enqueue")
+    assert added(of_a_transaction_that_reads) == row_cost("payloads", "enqueue_in_transaction")
     assert added(populated) == row_cost("payloads", "unit", n=1)
     assert added(enqueued) == row_cost("payloads", "enqueue")
 

@@ -300,7 +300,10 @@ def test_schedules_of_all_databases_are_listed(
     project(tmp_path, ENTRIES + schedules)
     monkeypatch.chdir(tmp_path)
     assert main(["schedules", "ls"]) == 0
-    assert "settled  0 1 * * *" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    [settled] = [line for line in lines if line.startswith("settled  0 1 * * *")]
+    assert settled.endswith("  database payments")
+    assert [line.endswith("  database payments") for line in lines if line.startswith("sweep  ")] == [False, True]
     assert main(["schedules", "run", "settled", "-e", "live"]) == 1
     assert "settled is a schedule of the database payments: add -e live.payments" in capsys.readouterr().err
     assert main(["schedules", "run", "settled", "-e", "live.payments"]) == 1

@@ -413,6 +413,7 @@ def test_a_task_that_callers_may_name_as_a_part_of_their_work_enqueues_to_its_qu
 def test_an_import_for_types_only_uses_no_part(tmp_path: Path) -> None:
     imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from signalbox import documents, yokes"
     assert functions_of(project(tmp_path, imports=imports)) == OF_A_FLOW
+    assert functions_of(project(tmp_path, imports=imports.replace("if ", "if not "))) > OF_A_FLOW
 
 
 def test_whoever_misses_a_function_is_told_the_entry_to_add() -> None:

@@ -149,7 +149,10 @@ def test_it_gives_up_after_a_time(pauses: list[float]) -> None:
         client.documents.get("a")
     assert (failed.value.status, failed.value.detail, pauses) == (503, "busy", [])
     slow = Function(httpx.ReadTimeout("slow"))
-    with slow.client(retry_seconds=0) as client, pytest.raises(Unavailable, match="GET documents/a: ReadTimeout"):
+    with (
+        slow.client(retry_seconds=0) as client,
+        pytest.raises(Unavailable, match=r"GET https://functions\.example/dev-documents/a: ReadTimeout"),
+    ):
         client.documents.get("a")
 
 

@@ -584,6 +584,24 @@ def test_a_run_is_started_sent_events_and_followed(
         assert said.endswith(f"o-2: nothing to {action}: the run is cancelled\n0 of 2 done.\n")
 
 
+def test_a_dry_run_of_retries_shows_each_named_or_chosen_run(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = client.flow("shop", "checkout")
+    for number in range(2):
+        checkout.start(f"o-{number}", order=f"o-{number}", item="tea", count=1, amount=0)
+    harness.run()
+    assert checkout.count("failed") == 2
+    dry = ("flows", "retry", "shop", "checkout", "--dry-run", "--from-entry", "0")
+    shown_ids = [each["id"] for each in shown(capsys, *dry, "--state", "failed")]
+    assert shown_ids == ["o-0", "o-1"]
+    assert main([*dry]) == main([*dry, "o-0", "--state", "failed"]) == 2
+    assert main([*dry, "o-9", "o-0"]) == 1
+    said = capsys.readouterr()
+    assert ("o-9: 404" in said.err, '"id": "o-0"' in said.out) == (True, True)
+    assert checkout.count("failed") == 2
+
+
 @pytest.fixture
 def waiting(client: Client, harness: Harness) -> Iterator[tuple[str, ...]]:
     """A run of the checkout that waits for its approval, as the commands name it."""

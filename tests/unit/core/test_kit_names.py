@@ -35,6 +35,7 @@ def test_every_function_of_the_kit_is_in_the_catalogue_and_called_by_its_queue()
         kit_names.ACT_ON_RUN,
         kit_names.RATE_DROP,
         kit_names.SCHEDULED,
+        kit_names.BACKFILL,
     }
     assert called == kit_names.CALLED_BY_QUEUES_ONLY
     assert [name for name in sorted(called) if "queue" not in functions[name].invoked_by] == []

@@ -172,3 +172,23 @@ def test_the_security_page_lists_the_functions_of_the_kit_by_their_callers(calle
     functions = load().functions
     ours = {name for name, each in functions.items() if each.folder.parent == PROJECT / "functions"}
     assert set(re.findall(r"`(\w+)`", row)) == {name for name in ours if invoker in functions[name].invoked_by}
+
+
+@pytest.mark.parametrize(
+    ("routes", "of"), [("flows/http/routes.py", "Actions of flows"), ("objects/http.py", "Of objects")]
+)
+def test_the_page_of_rules_names_each_action_for_which_a_route_asks(routes: str, of: str) -> None:
+    asked = set(re.findall(r'Access\(request, "(\w+)"', (PROJECT / "shared" / "signalbox" / routes).read_text("utf-8")))
+    page = (PROJECT / "docs" / "functions.md").read_text("utf-8")
+    named = page.partition(f"{of}: ")[2].partition(".")[0]
+    assert set(re.findall(r"`(\w+)`", named)) == asked
+
+
+def test_no_page_loads_an_image_from_elsewhere() -> None:
+    """The site asks no other server."""
+    images = [
+        (page.name, image)
+        for page in PAGES
+        for image in re.findall(r"!\[[^]]*\]\((http[^)]*)", page.read_text("utf-8"))
+    ]
+    assert images == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -11,9 +12,11 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.adapters.kept_payloads import KeptPayloads
 from signalbox.core.limits import DECLARED
 from signalbox.flows import sweep as flows_sweep
+from signalbox.flows.machine.commands import batch_of
 from signalbox.payloads import sweep
+from signalbox.tasks.api import Call
 from tests.unit.cost_table import row_cost
-from tests.unit.flows.shops import Shop, flows_of
+from tests.unit.flows.shops import FUNCTION, Shop, flows_of
 from tests.unit.flows.test_large_values import DAY_SECONDS, LARGE, parent, relay, returns, takes, waits
 
 
@@ -53,6 +56,19 @@ def test_a_large_result_is_stored_and_read_by_nothing_else_in_its_process() -> N
 
     assert added(result) == row_cost("payloads", "result")
     assert added(passed_on) == row_cost("payloads", "passed_on")
+
+
+async def batches(letters: int) -> None:
+    await batch_of([Call(FUNCTION, "make", {"text": f"{part}" * letters}) for part in range(2)], None, "")
+
+
+def test_the_units_of_a_batch_that_a_run_awaits_are_stored_together() -> None:
+    def awaits(value: str) -> Cost:
+        at = shop("x", batches)
+        start = partial(at.start, "batches", letters=len(value))
+        return at.world.cost_of(start)
+
+    assert added(awaits) == row_cost("payloads", "batch")
 
 
 def test_another_process_opens_a_large_value_once() -> None:

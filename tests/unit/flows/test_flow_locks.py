@@ -451,6 +451,31 @@ def test_the_status_of_a_stuck_run_names_the_locks_that_it_holds_and_terminate_r
     assert free(shop)
 
 
+def test_the_status_of_a_run_that_is_stuck_as_soon_as_it_has_its_lock_names_the_lock_until_it_is_fixed() -> None:
+    bugs = [KeyError("a bug")]
+
+    async def breaks() -> None:
+        async with flow.lock("printer", lease_seconds=600):
+            if bugs:
+                raise bugs[0]
+            await flow.event("go")
+
+    shop = shop_of(breaks)
+    shop.start("breaks")
+    shop.settle()
+    [lock] = shop.status("breaks")["problem"]["locks"]
+    [lease] = views.get(shop.ports, "printer").leases
+    assert lock == {"semaphore": "printer", "lease": lease.lease_id, "ends_at": lock["ends_at"]}
+    assert datetime.fromisoformat(lock["ends_at"]) == lease.ends_at
+    bugs.clear()
+    suspensions.resume(shop.ports, FlowAddress("breaks", "1"))
+    shop.settle()
+    shop.event("breaks", "go")
+    shop.settle()
+    assert shop.status("breaks")["state"] == "completed"
+    assert free(shop)
+
+
 @pytest.mark.parametrize("stuck", [False, True])
 def test_a_grant_that_waits_when_its_flow_is_terminated_is_released(stuck: bool) -> None:
     shop = shop_of(impatient)

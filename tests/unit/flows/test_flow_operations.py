@@ -1,6 +1,6 @@
 """Flows run to their ends: steps, events, sleeps, locks, sub-flows, batches, cancels; and what makes them stuck."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -21,9 +21,12 @@ from signalbox.flows.api import flow
 from signalbox.flows.http import routes
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
+from signalbox.flows.machine.driver import Driver
+from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import End
+from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.service import lists, messages, reads, sends, suspensions
 from signalbox.flows.shown import FlowLogShown
@@ -1008,6 +1011,61 @@ def test_a_burst_of_small_events_is_kept_up_to_a_number() -> None:
         shop.event("next_round", "go", id_="go")
         status = resumed(shop)
     assert (status["state"], status["generation"], status["unawaited"]["events"]) == ("running", 1, 3)
+
+
+def replayed_entries(burst: int, gap_seconds: float, *, awaited: bool = True) -> tuple[int, int]:
+    """Send a burst to a suspended run. Return the entries that its turns replay, and the most counts of its bytes."""
+
+    async def collect() -> int:
+        await flow.event("x" if awaited else "go")
+        return sum([await flow.event("x") for _ in range(burst - awaited)])
+
+    replays: list[int] = []
+    counts: list[int] = []
+
+    def counted(turn: FlowTurn, log: Sequence[Message]) -> FlowTurn:
+        replays.append(len(log))
+        counts.append(0)
+        return replay_log(turn, log)
+
+    def kept_bytes(driver: Driver) -> int:
+        counts[-1] += 1
+        return int(bytes_of_kept(driver))
+
+    replay_log, bytes_of_kept = FlowTurn.replay_log, vars(Driver)["kept_bytes"].fget
+    shop = Shop(flows_of(collect))
+    shop.start("collect")
+    shop.settle()
+    suspensions.suspend(shop.ports, FlowAddress("collect", "1"))
+    for number in range(burst):
+        shop.event("collect", "x", number, id_=str(number))
+        shop.world.pass_time(gap_seconds)
+    with (
+        mock.patch.object(FlowTurn, "replay_log", counted),
+        mock.patch.object(Driver, "kept_bytes", property(kept_bytes)),
+    ):
+        suspensions.resume(shop.ports, FlowAddress("collect", "1"))
+        shop.settle()
+    if not awaited:
+        shop.event("collect", "go", id_="go")
+        shop.settle()
+    assert shop.status("collect")["result"] == sum(range(awaited, burst))
+    return sum(replays), max(counts)
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+def test_turns_of_a_long_log_apply_larger_pages_so_that_a_burst_is_replayed_a_few_times(awaited: bool) -> None:
+    most = 32_000  # as much as the events have that the code does not wait for
+    limits = {"mailbox_page": 8, "flow_page_log_entries": 20, "flow_page_max": 80}
+    with replaced(**limits, flow_events_passed_on_bytes_max=most):
+        entries, counts = replayed_entries(400, 0.02, awaited=awaited)
+    assert entries < 3_000  # with pages of 8 messages, more than 15,000
+    assert counts <= 3
+
+
+def test_a_burst_that_one_page_has_is_not_replayed_for_commits_that_have_no_room_for_it() -> None:
+    entries, _ = replayed_entries(1_000, 0)  # sent at once: a page is not settled until it has all of them
+    assert entries <= 350 + 700
 
 
 @pytest.mark.parametrize("limit", ["flow_log_bytes_max", "flow_log_entries_max"])

@@ -388,6 +388,26 @@ def test_the_log_of_a_sub_flow_that_knows_its_parent_can_be_replayed(harness: Ha
     assert "parent" not in flows("outer", "around").log()
 
 
+def test_the_log_of_a_generation_that_has_not_begun_can_be_replayed(harness: Harness) -> None:
+    second = Function("generations")
+
+    @second.flow
+    async def counted(number: int) -> Any:
+        if number == 0:
+            return flow.continue_as_new(number=1)
+        assert not flow.patched("twice") or number < 2
+        return await flow.event("go", int)
+
+    harness.add(second)
+    run = counted.start("c", number=0)
+    run.suspend("before its second generation begins")
+    log = harness.get("generations/flows/counted/c/log").json
+    assert (log["state"], log["begins"], log["waiting_for"]) == ("suspended", True, {})
+    replay(counted, log)
+    with pytest.raises(AssertionError, match="AssertionError"):
+        replay(counted, log | {"arguments": {"number": 2}})  # `patched` holds, as in its first turn
+
+
 def test_the_log_of_a_run_that_was_terminated_can_be_replayed(harness: Harness) -> None:
     run = parcel.start("p1", item="tea")
     harness.run()

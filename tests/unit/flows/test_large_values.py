@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from signalbox.adapters.http.json_bodies import json_of
+from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Put
 from signalbox.core.problems import OtherBody, TooLarge, Unavailable
@@ -110,6 +111,17 @@ def test_the_parent_has_its_own_copy_of_the_result_of_a_sub_flow() -> None:
     at.settle()
     assert at.status("parent")["result"] == 200_000
     assert len(keys(at)) == 2
+
+
+def test_a_large_event_with_the_token_of_a_lease_differs_in_each_delivery_and_is_received_once() -> None:
+    at = shop(waits)
+    at.start("waits")
+    for lease in ("first-lease-1", "other-lease-2"):
+        with idempotent_calls("task"):
+            hold({lease: "the lease"})
+            at.event("waits", "text", LARGE + lease)
+    at.settle()
+    assert at.status("waits")["result"] == 200_000 + len("first-lease-1")
 
 
 def test_a_large_event_is_received_and_its_repeat_changes_nothing() -> None:

@@ -21,6 +21,7 @@ from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim
 from signalbox.flows.problems import BadFlow, CannotRetry, NoFlow
 from signalbox.flows.service import reads, retries, suspensions, turns
+from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.testing import Harness, replay
@@ -563,6 +564,13 @@ async def above() -> str:
 
 
 @app.flow
+async def ending() -> None:
+    if "ending" in broken:
+        raise Problem("raised at once")
+    await flow.event("end")
+
+
+@app.flow
 async def noisy() -> str:
     await flow.event("go")
     return await work.call(what="charge")
@@ -648,6 +656,40 @@ def test_a_run_whose_code_does_not_fit_ends_again_and_its_parent_is_told(harness
     assert ran.count("first") == 1
 
 
+def test_a_run_that_cannot_continue_keeps_its_first_error_before_the_last_reason(harness: Harness) -> None:
+    broken.add("charge")
+    changed.start("1")
+    harness.run()
+    for _ in range(3):
+        flows("changed", "1").retry()
+        broken.add("other code")
+        harness.run()
+        broken.remove("other code")
+        detail = flows("changed", "1").status().error["detail"]
+        assert detail.startswith("charge is broken The retry could not continue: `step shop.work` was recorded")
+        assert detail.count("could not continue") == 1
+        assert 'work.call(what="charge")' in flows("changed", "1").status().trace
+
+
+def test_the_log_of_a_run_whose_next_turn_begins_an_execution_can_be_replayed(harness: Harness) -> None:
+    def log() -> Any:
+        return harness.get("shop/flows/changed/1/log").json
+
+    broken.add("charge")
+    changed.start("1")
+    harness.run()
+    flows("changed", "1").retry()
+    assert (log()["begins"], log()["waiting_for"]) == (True, {})
+    assert flows("changed", "1").status().trace == ""
+    replay(changed, log())
+    broken.add("other code")
+    with pytest.raises(AssertionError, match="was recorded at step 0"):
+        replay(changed, log())
+    broken.clear()
+    harness.run()
+    assert "begins" not in log()
+
+
 def test_events_that_came_after_the_failure_are_received_in_their_order(harness: Harness) -> None:
     broken.add("charge")
     noisy.start("1")
@@ -665,6 +707,51 @@ def test_events_that_came_after_the_failure_are_received_in_their_order(harness:
     assert run.status().state == "completed"
     values = [each["value"] for each in run.log()["entries"] if each["entry"] == "event"]
     assert values == sorted(values)
+
+
+def test_a_cancel_comes_before_the_events_that_the_end_has_left_unread(harness: Harness) -> None:
+    broken.add("ending")
+    flows("ending", "1").event("end", start=ending.starting())
+    harness.run()
+    assert flows("ending", "1").status().state == "failed"
+    broken.clear()
+    flows("ending", "1").retry(0)
+    flows("ending", "1").cancel("too late")
+    harness.run()
+    assert flows("ending", "1").status().state == "cancelled"
+
+
+@app.flow
+async def picky() -> list[int]:
+    received = []
+    for _ in range(60):
+        received.append(await flow.event("go"))
+        if "picky" in broken:
+            raise Problem("Not now.")
+    return received
+
+
+def test_events_that_the_end_has_left_unread_are_received_in_larger_pages_if_the_log_is_long(harness: Harness) -> None:
+    broken.add("picky")
+    picky.start("1")
+    run = flows("picky", "1")
+    run.suspend()
+    for number in range(60):
+        run.event("go", number)
+        harness.clock.advance(0.1)
+    run.resume()
+    with (
+        replaced(mailbox_page=4, flow_page_log_entries=4, flow_page_max=40),
+        mock.patch("signalbox.flows.service.turns.read_log", wraps=read_log) as turn,
+    ):
+        harness.run()
+        assert run.status().state == "failed"
+        broken.clear()
+        turn.reset_mock()
+        run.retry(0)
+        harness.run()
+    assert run.status().result == [*range(60)]
+    assert turn.call_count < 8, "with pages of four messages, fifteen and more"
 
 
 def test_a_chunk_in_which_the_cut_lies_is_cut(harness: Harness) -> None:

@@ -10,7 +10,16 @@ from signalbox.core.problems import OtherBody
 from signalbox.core.records.formats import FORMAT
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import UPDATES_FORMAT
-from signalbox.flows.problems import FlowEnded, NoFlow, NotAnswered, NoUpdate, RunExists, TooManyUpdates
+from signalbox.flows.problems import (
+    BadFlow,
+    CannotQuery,
+    FlowEnded,
+    NoFlow,
+    NotAnswered,
+    NoUpdate,
+    RunExists,
+    TooManyUpdates,
+)
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.testing import Harness
 from signalbox.testing.deliveries import TaskFailed
@@ -230,6 +239,33 @@ def test_a_second_answer_is_an_error_of_the_code(harness: Harness) -> None:
     with pytest.raises(TaskFailed, match="Answer it once"):
         harness.run()
     assert flows("twice", "t").status().state == "stuck"
+
+
+def test_only_the_running_code_answers_an_update_and_no_query_does(harness: Harness) -> None:
+    own, held = Function("other"), list[Any]()
+
+    @own.flow
+    async def hoarding() -> None:
+        add = await flow.update("add")
+        held.append(add)
+        flow.answer("answered", lambda: add.answer("in a query"))
+        try:
+            await flow.event("end")
+        finally:
+            add.answer("at the end")
+
+    harness.add(own)
+    hoarding.start("h")
+    sent = flows("hoarding", "h").update("add")
+    harness.run()
+    with pytest.raises(CannotQuery, match=r"calls `update\.answer\(\)`"):
+        flows("hoarding", "h").query("answered")
+    with pytest.raises(BadFlow, match="only inside the code of a flow"):
+        held[-1].refuse(Problem("from outside"))
+    assert not sent.ready()
+    flows("hoarding", "h").event("end")
+    harness.run()
+    assert sent.result() == "at the end"
 
 
 def test_an_abandoned_wait_gives_its_update_to_the_next_one(harness: Harness) -> None:

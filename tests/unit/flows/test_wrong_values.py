@@ -15,6 +15,7 @@ from signalbox.flows.machine.commands import NextEvent
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.model.messages import Event
 from signalbox.testing import Harness
+from tests.unit.flows.shops import Shop, flows_of
 
 app = Function("desk")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -160,3 +161,16 @@ def test_results_of_steps_and_flows_and_values_of_events_have_one_limit(
     harness.run(raise_errors=False)
     assert runs[0].status().result == [fits, fits]
     assert [run.status().state for run in runs[1:]] == (["completed"] * 2 if fits else ["stuck", "running"])
+
+
+@pytest.mark.parametrize("receive", [flow.event, flow.update])
+def test_a_name_of_a_caller_that_utf8_cannot_encode_fails_the_run_instead_of_making_it_stuck(receive: Any) -> None:
+    async def named() -> Any:
+        return await receive(await flow.event("name", str))
+
+    shop = Shop(flows_of(named))
+    shop.start("named")
+    shop.event("named", "name", "a\udc80")
+    shop.settle()
+    status = shop.status("named")
+    assert (status["state"], status["error"]["type"]) == ("failed", "bad-flow")

@@ -269,4 +269,4 @@ async def pay(order: str, unit: Unit, amount: int = 1) -> None: ...
     usage = usage_of({"main.py": source})
     assert usage.parameters == {"pay": ["order", "amount?"]}
     assert {"batches", "tasks", "mail"} <= {*usage.queues}
-    assert usage.never_run == []
+    assert usage.refused == []

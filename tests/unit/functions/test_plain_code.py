@@ -124,4 +124,31 @@ def plain():
 """
     usage = usage_of({"main.py": source})
     assert [*usage.tasks] == ["pay", "count", "plain"]
-    assert usage.never_run == ["main.py:10: the task count contains `yield`: return a list"]
+    assert usage.refused == ["main.py:10: the task count contains `yield`: return a list"]
+
+
+def test_packaging_names_the_arguments_that_a_decorator_does_not_have() -> None:
+    source = b"""
+from signalbox import Function
+app = Function("shop")
+
+@app.task(attempts=2)
+def count(): ...
+
+@app.flow(on_failed="tell", retention_days=40)
+async def buy(): ...
+
+@app.schedule("0 6 * * 1", time_zone="Europe/Berlin", overlap="skip")
+@app.task(attempts_max=3, queue="tasks", **{})
+def weekly(): ...
+
+@app.http("GET", "/{id}", query=("a",))
+def show(request, id): ...
+
+@app.on_document("orders/{id}", on="created", in_order=True)
+def packed(event, id): ...
+"""
+    assert usage_of({"main.py": source}).refused == [
+        "main.py:5: task has no argument attempts; did you mean 'attempts_max'?",
+        "main.py:8: flow has no argument on_failed",
+    ]

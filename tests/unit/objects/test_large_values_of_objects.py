@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from signalbox import Function, objects
+from signalbox import Function, batch, objects, transaction
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.idempotency_keys import hold, idempotent_calls
@@ -19,7 +19,7 @@ from signalbox.core.problems import NotFound, OtherBody, TooLarge, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass, Reference, read_only, send_post
-from signalbox.objects.model import CallPlace, CallRecord, Post, call_on_result, deletion, method_call
+from signalbox.objects.model import CallPlace, CallRecord, Message, Post, call_on_result, deletion, method_call
 from signalbox.objects.service import Code
 from signalbox.objects.shown import CallDoneShown, ObjectWithStateShown
 from signalbox.payloads import sweep
@@ -271,6 +271,22 @@ def test_a_large_argument_with_the_token_of_a_lease_differs_in_each_delivery_and
     assert text_of(at) == f"{LARGE}first-lease-1"
 
 
+def test_two_deliveries_at_once_under_different_leases_make_one_large_call(at: Objects) -> None:
+    place = CallPlace(ADDRESS, "1")
+
+    def claimed(lease: str) -> Message:
+        hold({lease: "the lease"})
+        return service.claimed_message(at.ports, place, method_call("put", {"text": LARGE + lease}))
+
+    with idempotent_calls("task"):
+        late = claimed("other-lease-2")
+        with idempotent_calls("task"):
+            service._post_call(at.ports, function_of, place, claimed("first-lease-1"))
+        service._post_call(at.ports, function_of, place, late)
+    at.run_all()
+    assert text_of(at) == f"{LARGE}first-lease-1"
+
+
 def test_two_that_store_the_arguments_of_one_call_at_once_make_one_call(at: Objects) -> None:
     message = method_call("put", {"text": LARGE})
     first, other = (service.claimed_message(at.ports, CallPlace(ADDRESS, "1"), message) for _ in range(2))
@@ -450,6 +466,22 @@ def test_an_argument_above_the_bound_is_refused_at_the_call_with_and_without_pay
         box.echo(text=LARGE)
     with mock.patch.dict(DECLARED, clear=True), pytest.raises(TooLarge, match="need `payloads: true`"):
         box.echo(text=LARGE)
+
+
+def test_a_transaction_and_a_batch_call_a_method_with_a_large_argument(project: Harness) -> None:
+    box = objects("Counter", "b")
+    transaction(lambda t: t.enqueue(box.put.call(text=LARGE + "1")))
+    project.travel(5)
+    found = project.call("boxes", "/objects/Counter/b/get", method="POST", json={})
+    assert found.json == {"result": LARGE + "1"}
+    batch("b").populate([box.put.call(text=LARGE + "2")])
+    project.travel(5)
+    assert batch("b").status()["succeeded"] == 1
+    project.travel(5)
+    found = project.call("boxes", "/objects/Counter/b/get", method="POST", json={})
+    assert found.json == {"result": LARGE + "2"}
+    with pytest.raises(TooLarge):
+        batch("c").populate([box.put.call(text="x")], on_complete=box.put.call(text=LARGE))
 
 
 def test_a_placeholder_has_the_large_value(project: Harness) -> None:

@@ -195,6 +195,22 @@ def test_a_posted_call_is_a_placeholder_until_its_turn(harness: Harness) -> None
     assert harness.post("counters/objects/Counter/a/calls/unknown/then", json=follow).status == 404
 
 
+@pytest.mark.parametrize("follows", ["then", "object/add"])
+def test_no_message_can_follow_itself_or_one_that_follows_it(harness: Harness, follows: str) -> None:
+    body = {"continuation": {"function": "counters", "task": "printed", "payload": {}}} if follows == "then" else {}
+
+    def followed(target: str, id_: str) -> int:
+        path = f"counters/objects/Counter/a/calls/{target}/{follows}"
+        return harness.post(path, json=body, headers={"Idempotency-Key": id_}).status
+
+    harness.post("counters/objects/Counter/a/open?wait_seconds=0", json={"key": "b"}, headers={"Idempotency-Key": "x"})
+    assert [followed("own", "own"), followed("x", "x")] == [404, 409]
+    assert [followed("second", "first"), followed("x", "first"), followed("first", "second")] == [404, 202, 202]
+    assert followed("second", "first") == 409
+    harness.run()
+    assert harness.get("counters/objects/Counter/a").json["waiting"] == 0
+
+
 def test_a_call_on_a_result_by_http_waits_for_the_object(harness: Harness) -> None:
     opened = harness.post("counters/objects/Counter/a/open?wait_seconds=0", json={"key": "b"}).json["call"]
     added = harness.post(f"counters/objects/Counter/a/calls/{opened}/object/add", json={"amount": 3})

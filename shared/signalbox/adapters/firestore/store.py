@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import grpc
 from google.api_core import grpc_helpers
 from google.api_core.exceptions import GoogleAPICallError, RetryError
-from google.api_core.gapic_v1 import routing_header
 from google.auth.credentials import Credentials
 from grpc import StatusCode
 
@@ -39,7 +38,7 @@ from signalbox.adapters.firestore.messages import (
     write_result,
 )
 from signalbox.adapters.firestore.values import decode, field_path, timestamp
-from signalbox.adapters.google_apis import CLOUD_PLATFORM, secure_channel
+from signalbox.adapters.google_apis import CLOUD_PLATFORM, routing_header, secure_channel
 from signalbox.adapters.system_clock import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.ports import Committed, Guard, Outcome, Query, Snapshot, Write
@@ -142,7 +141,7 @@ class FirestoreCalls:
 
     def _headers(self, field: str, value: str) -> Headers:
         """Return the headers of a request, which Firestore routes by the `value` of the request's `field`."""
-        return [*self._metadata, routing_header.to_grpc_metadata(((field, value),))]
+        return [*self._metadata, routing_header(field, value)]
 
     def _rpc(self, name: str, response: Any, *, streams: bool = False) -> Rpc:
         """Return a Firestore method that takes and returns raw messages. It raises as the generated client does."""

@@ -18,11 +18,13 @@ environment of the request, which clients cannot write.
 import base64
 import json
 import re
-
-import flask
+from typing import TYPE_CHECKING
 
 from signalbox.adapters.settings import settings
 from signalbox.core.token_claims import account_of
+
+if TYPE_CHECKING:
+    import flask
 
 SIGNATURE_REMOVED = ".SIGNATURE_REMOVED_BY_GOOGLE"
 
@@ -30,13 +32,13 @@ _TOKEN = re.compile(rf"[Bb]earer [\w-]+\.(?P<claims>[\w-]+){re.escape(SIGNATURE_
 """Matches a header with one token: if there are several, it is not known which one was verified."""
 
 
-def identity_header(request: flask.Request) -> str:
+def identity_header(request: "flask.Request") -> str:
     """Return the header that Cloud Run verifies. It forwards a second header with a token unchecked."""
     header = request.headers.get("X-Serverless-Authorization")
     return request.headers.get("Authorization", "") if header is None else header
 
 
-def calling_account(request: flask.Request) -> str | None:
+def calling_account(request: "flask.Request") -> str | None:
     """Return the account that Cloud Run has verified, or None if it has verified no account."""
     token = _TOKEN.fullmatch(identity_header(request)) if settings().signatures_removed else None
     return account_of(_claims(token["claims"])) if token else None
@@ -55,7 +57,7 @@ PEOPLE, TASKS = "people", "tasks"
 ENVIRONMENT_KEY = "signalbox.part"
 
 
-def part_served(request: flask.Request) -> str:
+def part_served(request: "flask.Request") -> str:
     """Return the part of the function that is served here, ``people`` or ``tasks``; empty if it is not split."""
     part: str = request.environ.get(ENVIRONMENT_KEY) or settings().part
     return part

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from errno import EACCES, ENOENT, EPERM, EROFS
 from os import fstat, register_at_fork
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from weakref import WeakSet
 
 from signalbox.adapters.system_clock import random_id
@@ -83,6 +83,7 @@ complete, else null. `head` has one row: the time of the last commit, the offset
 changes of `indexes`, and a random name of this file."""
 
 Synchronous = Literal["OFF", "NORMAL", "FULL"]
+SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
 
 LOCKED_SECONDS_MAX = 30.0
 """The wait for locks of other programs, such as `sqlite3` on a command line. The kit waits for the lock file."""

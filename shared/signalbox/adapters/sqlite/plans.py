@@ -7,6 +7,7 @@ are checked on the records.
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -75,6 +76,7 @@ class IndexKey:
         return self.collection, fields, int(self.of_a_group)
 
     @classmethod
+    @lru_cache(maxsize=4_096)  # all definitions are read again when one is added
     def from_columns(cls, collection: str, fields: str, of_a_group: int) -> "IndexKey":
         """Return the index of a stored definition."""
         parsed = tuple(IndexField(tuple(names), kind) for kind, *names in json.loads(fields))

@@ -19,7 +19,7 @@ removed, and its keys are whole values. Neither the write-ahead log nor `flock` 
 
 import sqlite3
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -50,6 +50,7 @@ from signalbox.core.ports import (
     Change,
     Committed,
     Conflict,
+    Data,
     Delete,
     Outcome,
     Put,
@@ -66,7 +67,7 @@ from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import map_bytes, record_bytes
 from signalbox.core.times import instant, microseconds
 from signalbox.core.write_checks import check_commit, check_each, is_server_value
-from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at
+from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at, value_at
 
 SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
 SELECT = "SELECT number, data, bytes_bound, created_at, updated_at FROM records WHERE collection = ? AND id = ?"
@@ -85,7 +86,7 @@ INSERT_ENTRY = "INSERT OR IGNORE INTO entries (index_number, place, key, id, rec
 SELECT_INDEX = "SELECT number, made_up_to FROM indexes WHERE collection = ? AND fields = ? AND of_a_group = ?"
 DEFINE_INDEX = "INSERT INTO indexes (collection, fields, of_a_group, made_up_to) VALUES (?, ?, ?, ?)"
 SELECT_END_OF_PIECE = """
-SELECT max(number) FROM (SELECT number FROM records WHERE number > ? ORDER BY number LIMIT ?)
+SELECT max(number), count(*) FROM (SELECT number FROM records WHERE number > ? ORDER BY number LIMIT ?)
 """
 SELECT_PIECE = "SELECT number, collection, id, data FROM records WHERE number > ? AND number <= ? AND name = ?"
 
@@ -129,11 +130,15 @@ def _text_of(write: Write) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One write of a commit, computed and not applied. `after` is the new text, and None if the record is deleted."""
+    """One write of a commit, computed and not applied.
+
+    `after` is the new text and `data` what it encodes, both None if the record is deleted.
+    """
 
     path: str
     before: _Row | None
     after: str | None
+    data: Data | None
     bytes_bound: int
     result: WriteResult
 
@@ -148,7 +153,36 @@ class _Indexes:
 
     changes: int
     complete: Mapping[IndexKey, int]
-    by_name: Mapping[str, Sequence[tuple[int, IndexKey]]]
+    by_name: "Mapping[str, _OfName]"
+
+
+class _OfName:
+    """The indexes of the collections with one name, by number; those with fields by the first one's map and name.
+
+    A map may have an index for each of thousands of fields, of which a record has a few.
+    """
+
+    def __init__(self) -> None:
+        self._without_fields: dict[int, IndexKey] = {}
+        self._by_map: dict[Field, dict[str, dict[int, IndexKey]]] = {}
+
+    def add(self, number: int, index: IndexKey) -> None:
+        if index.fields:
+            *above, name = index.fields[0].field
+            self._by_map.setdefault(tuple(above), {}).setdefault(name, {})[number] = index
+        else:
+            self._without_fields[number] = index
+
+    def of(self, *versions: Data | None) -> dict[int, IndexKey]:
+        """Return the indexes without fields, and those whose first field is in a version of a record."""
+        found = dict(self._without_fields)
+        for above, by_name in self._by_map.items():
+            for data in versions:
+                held = data if not above else value_at(data, above) if data else None
+                if type(held) is dict:
+                    for name in by_name.keys() & held.keys():
+                        found |= by_name[name]
+        return found
 
 
 class SqliteStore:
@@ -434,7 +468,9 @@ class SqliteStore:
         assert record.update_time is not None, "a record that exists has times"
         created_at, updated_at = microseconds(record.create_time), microseconds(record.update_time)
         size = record_bytes(path, map_bytes(data))
-        self._replace(db, _Step(path, _row(db, path), encoded(data), size, WriteResult(None)), created_at, updated_at)
+        self._replace(
+            db, _Step(path, _row(db, path), encoded(data), data, size, WriteResult(None)), created_at, updated_at
+        )
         return updated_at
 
     # --- indexes ---
@@ -462,11 +498,11 @@ class SqliteStore:
         """Read the definitions, under the lock."""
         [changes] = db.execute("SELECT indexes FROM head").fetchone()
         complete: dict[IndexKey, int] = {}
-        by_name: dict[str, list[tuple[int, IndexKey]]] = {}
+        by_name: defaultdict[str, _OfName] = defaultdict(_OfName)
         rows = db.execute("SELECT number, made_up_to, collection, fields, of_a_group FROM indexes")
         for number, made_up_to, *columns in rows:
             index = IndexKey.from_columns(*columns)
-            by_name.setdefault(index.collection, []).append((number, index))
+            by_name[index.collection].add(number, index)
             if made_up_to is None:
                 complete[index] = number
         self._indexes = _Indexes(changes, complete, by_name)
@@ -521,24 +557,23 @@ def _snapshot(db: sqlite3.Connection, path: str, at: int, fields: Sequence[Field
 
 def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None, time: int) -> _Step:
     if isinstance(write, Delete):
-        return _Step(write.path, before, None, 0, WriteResult(None))
+        return _Step(write.path, before, None, None, 0, WriteResult(None))
     values: Mapping[Field, object] = {}
-    bound = added_bytes
+    data, bound = write.data if isinstance(write, Put) else {}, added_bytes
     if text is None:
         stored, size = (decoded(before.text), before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
         data, bound, values = after_write(write, stored, size, added_bytes, server_time_at(instant(time)))
         text = encoded(data)
     kept = before is not None and before.text == text
     updated_at = before.updated_at if before is not None and kept else time
-    return _Step(write.path, before, text, bound, WriteResult(instant(updated_at), values))
+    return _Step(write.path, before, text, data, bound, WriteResult(instant(updated_at), values))
 
 
-def _replace_entries(db: sqlite3.Connection, indexes: Sequence[tuple[int, IndexKey]], step: _Step, record: int) -> None:
+def _replace_entries(db: sqlite3.Connection, indexes: _OfName, step: _Step, record: int) -> None:
     """Delete and insert the entries by which the keys of a record before and after a write differ."""
-    before = decoded(step.before.text) if step.before else None
-    after = decoded(step.after) if step.after is not None else None
+    before, after = decoded(step.before.text) if step.before else None, step.data
     collection, _, id_ = step.path.rpartition("/")
-    for number, index in indexes:
+    for number, index in indexes.of(before, after).items():
         old = set(index.keys(before)) if before is not None else set()
         new = set(index.keys(after)) if after is not None else set()
         if old != new:
@@ -554,7 +589,8 @@ def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
     """
     defined = db.execute(SELECT_INDEX, index.columns()).fetchone()
     number, begins_after = defined or (db.execute(DEFINE_INDEX, (*index.columns(), 0)).lastrowid, 0)
-    [ends_at] = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
+    ends_at, found = db.execute(SELECT_END_OF_PIECE, (begins_after, RECORDS_A_PIECE)).fetchone()
+    made_up_to = ends_at if found == RECORDS_A_PIECE else None
     rows = db.execute(SELECT_PIECE, (begins_after, ends_at, index.collection))
     entries = (
         (number, index.place(collection), key, index.entry_id(collection, id_), record)
@@ -562,8 +598,8 @@ def _add_next_records(db: sqlite3.Connection, index: IndexKey) -> bool:
         for key in index.keys(decoded(text))
     )
     db.executemany(INSERT_ENTRY, entries)
-    db.execute("UPDATE indexes SET made_up_to = ? WHERE number = ?", (ends_at, number))
-    if defined is None or ends_at is None:
+    db.execute("UPDATE indexes SET made_up_to = ? WHERE number = ?", (made_up_to, number))
+    if defined is None or made_up_to is None:
         db.execute("UPDATE head SET indexes = indexes + 1")
         return True
     return False

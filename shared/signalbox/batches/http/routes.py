@@ -252,6 +252,6 @@ def _lines(outcomes: Iterator[UnitRecord]) -> Iterator[bytes]:
 def retry_units(ports: Ports, request: Request, id: BatchId) -> Response:
     """Retry units that failed, the named ones or all."""
     read_parameters()
-    asked = RetryRequest.from_request(request.json_object())
+    asked = RetryRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
     retries.retry(ports, id, asked, request.caller_key)
     return Response(202, RetriedUnitsShown(id))

@@ -81,16 +81,27 @@ def outcome_of_sub_batch(run: BatchRun, header: Header) -> UnitOutcome:
 
 
 def unit_tasks(
-    units: Sequence[PlacedUnit], pages: Mapping[str, Page], payload: Mapping[str, Any], now: datetime
+    units: Sequence[PlacedUnit], pages: Mapping[str, Page], retries: Retries | None, now: datetime
 ) -> list[Effect]:
-    """Return the tasks that execute units: the batch's call, with the unit's payload and then `payload` merged over it.
+    """Return the tasks that execute units: the batch's call, with the unit's payload merged over it.
 
-    `pages` are the units' pages by path. Units of other pages, and of a batch without a task, are left out.
+    The changed arguments of `retries` are merged over both. `pages` are the units' pages by path. Units of other pages,
+    and of a batch without a task, are left out.
     """
+    changed: Mapping[str, Any] = {} if retries is None else retries.payload
+    is_named = retries is not None and retries.is_named
+    if is_named:
+        pages = {path: page.with_names() for path, page in pages.items()}
     payloads = {path: page.payloads() for path, page in pages.items()}
     calls = {path: page.call for path, page in pages.items()}
     return [
-        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **page.arguments_of(payload)}, page, now)
+        _unit_task(
+            unit,
+            call,
+            {**payloads[unit.page_path][unit.offset], **(changed if is_named else page.arguments_of(changed))},
+            page,
+            now,
+        )
         for unit in units
         if (page := pages.get(unit.page_path)) and (call := calls[unit.page_path])
     ]
@@ -133,6 +144,11 @@ def _of_group(group: Group, call: Call, page: Page, payloads: Sequence[Any] | No
 
 
 # --- retries ---
+
+
+def retry_task(run: BatchRun, retries: Retries, *parts: object, **payload: Any) -> Effect:
+    """Return a task of the kit for retries, named after their call and `parts`."""
+    return replace(run.effect_for("retry", retries.call, *parts, **payload), context=retries.format)
 
 
 def chains_of_named(chain: Retries, concurrency: int, indexes: Sequence[int]) -> list[Retries]:

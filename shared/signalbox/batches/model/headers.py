@@ -12,6 +12,7 @@ from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.payloads.model import MEMBER, PAYLOADS_FORMAT, payloads_in
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another sub-batch."""
@@ -40,12 +41,14 @@ class Counts:
 # --- the header ---
 
 
-def _rated_formats(settings: BatchSettings, then: str) -> Iterator[int]:
-    """Iterate over the formats that a batch, and those that follow it, have because of their rates."""
+def _newer_formats(settings: BatchSettings, then: str) -> Iterator[int]:
+    """Iterate over the formats that a batch, and those that follow it, have because of their rates and payloads."""
     if settings.rate:
         yield RATED_GROUPS_FORMAT if settings.per_task else RATED_FORMAT
-    definition = json.loads(then) if '"rate":' in then else None
+    definition = json.loads(then) if '"rate":' in then or MEMBER in then else None
     while definition is not None:
+        if payloads_in(definition.get("units")):
+            yield PAYLOADS_FORMAT
         if "rate" in definition:
             yield RATED_GROUPS_FORMAT if "per_task" in definition else RATED_FORMAT
         definition = definition.get("then")
@@ -61,7 +64,7 @@ class Header:
     - `due_at`: the time at which the sweeper handles the batch next.
     - `missing`: indexes of units without an outcome at the deadline.
     - `parent`: the unit whose work this batch is.
-    - `then`: the JSON of the batch that follows if this one succeeds.
+    - `then`: the JSON of the batch that follows if this one succeeds. Large units are payloads.
     """
 
     incarnation: str
@@ -103,7 +106,7 @@ class Header:
             "parent_run": self.parent and self.parent.run.key,
             **format_of(settings.per_task),
             **format_of(self._grouped_elsewhere),
-            **given(format=max(_rated_formats(settings, self.then), default=None)),
+            **given(format=max(_newer_formats(settings, self.then), default=None)),
         }
 
     @property

@@ -4,19 +4,24 @@
 
 A page, a task or a unit's record that names a payload has the format of payloads. If a page has one, all of its units'
 arguments are as records contain them, so that its tasks are read in one way; other pages have them as they are.
+
+The header of a batch names the units of batches that follow it, if they are large in all.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.pages import json_text
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import LIMITS
-from signalbox.payloads.model import Outgoing, Place, escaped, place_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.limits import are_payloads_stored
+from signalbox.core.problems import TooLarge
+from signalbox.payloads.model import Outgoing, Place, content_of, escaped, opened, payload_in, place_of
 
 
 def place_of_batch(run: BatchRun) -> Place:
@@ -30,7 +35,7 @@ def claimed_units(units: Sequence[Any], task: Call | None, place: Place, outgoin
     `outgoing` collects the large arguments. Raises `TooLarge` if even their names do not fit.
     """
     task_bytes = 0 if task is None else len(json_text(task.payload))
-    room_bytes = LIMITS.task_bytes_max - task_bytes
+    room_bytes = CORE_LIMITS.task_bytes_max - task_bytes
     if all(len(json_text(unit)) <= room_bytes for unit in units):
         return units
     if task is None:
@@ -38,9 +43,42 @@ def claimed_units(units: Sequence[Any], task: Call | None, place: Place, outgoin
     return [outgoing.claimed_members(unit, place, room_bytes) for unit in units]
 
 
+def claimed_definition(definition: dict[str, Any], place: Place, outgoing: Outgoing) -> str:
+    """Return the definition of a batch that follows as the header of the one before contains it.
+
+    `outgoing` collects the units of one batch after another, the largest first, until the rest fits. Raises `TooLarge`.
+    """
+    text = json_text(definition)
+    stages = _stages(definition) if are_payloads_stored() else ()
+    for stage in sorted(stages, key=lambda stage: -len(json_text(stage["units"]))):
+        if len(text) <= LIMITS.then_bytes_max:
+            break
+        stage["units"] = outgoing.named(content_of(stage["units"]), place)
+        text = json_text(definition)
+    if len(text) > LIMITS.then_bytes_max:
+        limit = f"The batches that follow have at most {LIMITS.then_bytes_max:,} bytes, apart from their units"
+        raise TooLarge(f"{limit}; these have {len(text):,}.", field="then")
+    return text
+
+
+def opened_definition(text: str) -> dict[str, Any]:
+    """Return the definition of a batch that follows from the header of the one before. Raises `PayloadUnread`."""
+    definition: dict[str, Any] = json.loads(text)
+    for stage in _stages(definition):
+        if payload_in(stage.get("units")):
+            stage["units"] = opened(stage["units"])
+    return definition
+
+
+def _stages(definition: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    while definition is not None:
+        yield definition
+        definition = definition.get("then")
+
+
 def claimed_outcome(unit: PlacedUnit, outcome: UnitOutcome, outgoing: Outgoing) -> UnitOutcome:
     """Return an outcome as the unit's record contains it: `outgoing` collects a large result."""
-    if outcome.state == "failed" or outcome.is_named or len(outcome.text) <= LIMITS.result_bytes_max:
+    if outcome.state == "failed" or outcome.is_named or len(outcome.text) <= CORE_LIMITS.result_bytes_max:
         return outcome
     named = outgoing.named(outcome.text.encode(), place_of_batch(unit.run))
     return replace(outcome, text=json.dumps(named), is_named=True)

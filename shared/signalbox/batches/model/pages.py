@@ -115,6 +115,13 @@ class Page:
         """Return arguments that are not of the page's units as its tasks contain them."""
         return {name: escaped(value) for name, value in payload.items()} if self.has_payloads else dict(payload)
 
+    def with_names(self) -> Self:
+        """Return the page of a batch with a task as records with payloads contain it, also if none of its own is."""
+        if self.has_payloads:
+            return self
+        units = [{name: escaped(value) for name, value in unit.items()} for unit in self.payloads()]
+        return replace(self, text=json_text(units), has_payloads=True)
+
     def weight_of(self, payload: Mapping[str, Any]) -> Any:
         """Return the number of permits that the unit with this payload takes. The number is not checked."""
         return payload.get(self.weight) if isinstance(self.weight, str) else self.weight

@@ -65,6 +65,9 @@ class Retries:
     after: str = ""
     until: str = ""
 
+    is_named: bool = False
+    """Whether the arguments are as records contain them: large ones are names of payloads."""
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         rest, payload = record["rest"], record["payload"]
@@ -74,7 +77,13 @@ class Retries:
     def to_record(self) -> dict[str, Any]:
         """Return the chain for a task's envelope and a sub-batch's header. The payload is text: any JSON fits."""
         rest = None if self.rest is None else list(self.rest)
-        return asdict(self) | {"rest": rest, "payload": json.dumps(self.payload)}
+        record = asdict(self) | {"rest": rest, "payload": json.dumps(self.payload)}
+        return record if self.is_named else {name: value for name, value in record.items() if name != "is_named"}
+
+    @property
+    def format(self) -> dict[str, int]:
+        """The format of the kit's tasks of these retries, if they name payloads."""
+        return {FORMAT: PAYLOADS_FORMAT} if self.is_named else {}
 
     @property
     def is_chain(self) -> bool:

@@ -19,6 +19,7 @@ from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.pages import cut
 from signalbox.batches.machine.units import may_start
 from signalbox.batches.model.headers import BatchStatus, Header
+from signalbox.batches.model.large_values import place_of_batch
 from signalbox.batches.model.pages import PageStart
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
@@ -31,6 +32,9 @@ from signalbox.core.effects import Decision
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Snapshot
+from signalbox.core.problems import Unavailable
+from signalbox.payloads.model import Outgoing
+from signalbox.payloads.service import store as store_payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +106,20 @@ def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequen
 def create_batch(
     ports: Ports, batch: str, spec: BatchFollowing, first_pages: int, parent: PlacedUnit | None
 ) -> tuple[BatchRun, Header, bool]:
-    """Commit the header of a new run, unless the batch exists. Return the run, its header and whether it is new."""
-    run = BatchRun(batch, draw_incarnation(ports))
+    """Commit the header of a new run, unless the batch exists. Return the run, its header and whether it is new.
+
+    Large units of the batches that follow are stored before, unless this is a repeat. Raises `TooLarge`.
+    """
+    run, outgoing = BatchRun(batch, draw_incarnation(ports)), Outgoing()
+    then = spec.stored_then(place_of_batch(run), outgoing)
+    is_stored = not outgoing or stored_if_new(ports, run, outgoing)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Header, bool]]:
         [snapshot] = read
         held = None if snapshot.data is None else Header.from_record(snapshot.data)
-        new = spec.header(run.incarnation, first_pages, parent, snapshot.read_time)
+        if held is None and not is_stored:
+            raise Unavailable("the batch has been removed meanwhile")
+        new = spec.header(run.incarnation, first_pages, parent, snapshot.read_time, then)
         decided = lifecycle.create(run, held, new, snapshot.read_time)
         created = decided.answer
         writes = (Put(run.header_path, decided.state.to_record(), Must.NOT_EXIST),) if created else ()
@@ -116,6 +127,14 @@ def create_batch(
 
     (header, created), _ = perform(ports, [run.header_path], decide)
     return BatchRun(batch, header.incarnation), header, created
+
+
+def stored_if_new(ports: Ports, run: BatchRun, outgoing: Outgoing) -> bool:
+    """Store the payloads that the header of a new run names, and return True, unless the batch exists."""
+    [held] = ports.store.read(run.header_path)
+    if held.data is None:
+        store_payloads(ports, outgoing)
+    return held.data is None
 
 
 def draw_incarnation(ports: Ports) -> str:

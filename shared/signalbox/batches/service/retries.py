@@ -10,6 +10,7 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import units as machine
+from signalbox.batches.model.large_values import place_of_batch
 from signalbox.batches.model.pages import digest
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import Retries, UnitRecord
@@ -18,10 +19,13 @@ from signalbox.batches.requests import RetryRequest
 from signalbox.batches.service.units import enqueue_look, failure_to_retry, retry_next, tasks_of
 from signalbox.core.calls import check_names, declared_parameters
 from signalbox.core.effects import Effect
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import microseconds
+from signalbox.payloads.model import Outgoing, is_large
+from signalbox.payloads.service import store as store_payloads
 
 
 def retry_all(run: BatchRun, retries: Retries, after: int) -> Effect:
@@ -37,7 +41,7 @@ def retry_named(run: BatchRun, retries: Retries, indexes: Sequence[int]) -> Sequ
 
 def _retrying(run: BatchRun, retries: Retries, at: int, **units: Any) -> Effect:
     call = {"call": retries.call, "called_at": retries.called_at, "payload": retries.payload}
-    return run.effect_for("retry", retries.call, at, **units, **call)
+    return machine.retry_task(run, retries, at, **units, **call, **given(named=retries.is_named or None))
 
 
 def retry_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> None:
@@ -66,10 +70,10 @@ def enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequen
     if not failed:
         return
     numbers = sorted({unit.page for unit in failed})
-    taken = ports.queue.create(tasks_of(failed, ports.store.read(*map(run.page_path, numbers)), retries.payload))
+    taken = ports.queue.create(tasks_of(failed, ports.store.read(*map(run.page_path, numbers)), retries))
     if again := [unit for unit in failed if unit.operation in taken]:
         look = _retrying(run, retries, 0, units=[unit.index for unit in again])
-        enqueue_look(ports, run, looks, retries.call, *(unit.operation for unit in again), **look.payload)
+        enqueue_look(ports, run, looks, retries, *(unit.operation for unit in again), **look.payload)
 
 
 def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:
@@ -83,7 +87,7 @@ def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, 
     elif failed := storage.count_units(ports, run, "failed"):
         [whole] = machine.chains_of_all(chain, run.incarnation, 1)
         chains = min(concurrency, failed)
-        ports.queue.create([run.effect_for("retry", chain.call, chain=whole.to_record(), chains=chains)])
+        ports.queue.create([machine.retry_task(run, chain, chain=whole.to_record(), chains=chains)])
 
 
 def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: int) -> None:
@@ -98,9 +102,22 @@ def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: i
 
 
 def _create_chains(ports: Ports, run: BatchRun, chains: Sequence[Retries]) -> None:
-    tasks = [run.effect_for("retry", one.call, at, chain=one.to_record()) for at, one in enumerate(chains)]
+    tasks = [machine.retry_task(run, one, at, chain=one.to_record()) for at, one in enumerate(chains)]
     for at in range(0, len(tasks), CORE_LIMITS.outbox_tasks_max):
         ports.queue.create(tasks[at : at + CORE_LIMITS.outbox_tasks_max])
+
+
+def stored_retries(ports: Ports, run: BatchRun, retries: Retries) -> Retries:
+    """Store the changed arguments of retries if they are large. Return the retries with their names.
+
+    Raises `TooLarge`, `Unavailable`.
+    """
+    if not is_large(retries.payload):
+        return retries
+    outgoing = Outgoing()
+    named = replace(retries, payload=outgoing.claimed_members(retries.payload, place_of_batch(run)), is_named=True)
+    store_payloads(ports, outgoing)
+    return named
 
 
 def retry(ports: Ports, batch: str, request: RetryRequest, key: str = "") -> None:
@@ -116,7 +133,7 @@ def retry(ports: Ports, batch: str, request: RetryRequest, key: str = "") -> Non
     check_names(declared_parameters(), replace(header.settings.task, payload=request.payload), "payload")
     indexes = None if request.units is None else sorted(set(request.units))
     call = digest(key, indexes, request.payload) if key else ports.store.new_id()
-    retries = Retries(call, microseconds(now), request.payload)
+    retries = stored_retries(ports, run, Retries(call, microseconds(now), request.payload))
     if header.settings.concurrency is not None:
         begin_chains(ports, run, retries, header.settings.concurrency, indexes)
     elif indexes is None:

@@ -20,6 +20,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.units import may_overwrite, may_start
 from signalbox.batches.model.headers import REPLACED, Header, header_of, header_of_run
+from signalbox.batches.model.large_values import place_of_batch
 from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitRecord
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
@@ -31,6 +32,7 @@ from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import NotFound, OtherBody
 from signalbox.core.records.queries import Condition
+from signalbox.payloads.service import opening_those_of
 
 
 def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:
@@ -129,6 +131,7 @@ def populate_next(ports: Ports, run: BatchRun) -> None:
     """
     header = storage.read_header_of_run(ports, run)
     if header is not None and header.ended:
-        spec = BatchFollowing.from_then(header.then)
+        with opening_those_of(ports, place_of_batch(run)):
+            spec = BatchFollowing.from_then(header.then)
         following = replace(spec, on_failure=spec.on_failure or header.settings.on_failure)
         populate(ports, run.then_id, following, header.parent)

@@ -9,7 +9,7 @@ then its delivery is acknowledged. A page is committed, then its expansion reads
 an outcome. So at least one of the two sees the other's commit. If both do, they create one task, since it has one name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -232,7 +232,7 @@ def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
         groups.expand(ports, run, number, page, read)
     elif page is not None and page.task is not None:
         placed = ready(ports, page, page.units(run, number))
-        ports.queue.create(tasks_of(placed, [read], {}))
+        ports.queue.create(tasks_of(placed, [read]))
 
 
 def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
@@ -263,7 +263,7 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
         of_groups = groups.lost(ports, run, number, page, lost)
         ports.queue.create([*ends, *machine.group_tasks(of_groups, page, read.read_time)])
         return
-    ports.queue.create([*ends, *tasks_of(ready(ports, page, lost), [read], {})])
+    ports.queue.create([*ends, *tasks_of(ready(ports, page, lost), [read])])
     chains = {unit.index % page.concurrency: unit for unit in reversed(lost)} if page.concurrency else {}
     for first in chains.values():
         repeat_ahead(ports, first)
@@ -316,7 +316,7 @@ def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
     if found is not None:
         number, page, read = found
         following = page.units(unit.run, number)[index - page.first]
-        ports.queue.create(tasks_of([following], [read], {}))
+        ports.queue.create(tasks_of([following], [read]))
 
 
 def _page_with(ports: Ports, unit: PlacedUnit, index: int) -> tuple[int, Page, Snapshot] | None:
@@ -337,10 +337,10 @@ def _page(ports: Ports, run: BatchRun, number: int, index: int) -> tuple[int, Pa
     return (number, page, read) if isinstance(page, Page) and page.holds(index) else None
 
 
-def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Mapping[str, Any]) -> list[Effect]:
-    """Return the tasks of units. A task has its unit's payload, from the pages read, with `payload` merged over it."""
+def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], retries: Retries | None = None) -> list[Effect]:
+    """Return the tasks of units, with the payloads of the pages read and the changed arguments of `retries`."""
     pages = {snapshot.path: page for snapshot in read if isinstance(page := loaded(snapshot.data), Page)}
-    return machine.unit_tasks(units, pages, payload, read[0].read_time)
+    return machine.unit_tasks(units, pages, retries, read[0].read_time)
 
 
 # --- retries ---
@@ -357,7 +357,7 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
         unit = following.next_attempt(rest)
         page, child = ports.store.read(unit.page_path, header_path(unit.sub_batch_id()))
         has_begun = sub_batches.has_sub_batch(ports, unit, header_of(child.data))
-        if has_begun or ports.queue.create(tasks_of([unit], [page], chain.payload)):
+        if has_begun or ports.queue.create(tasks_of([unit], [page], chain)):
             look_again(ports, unit, looks if machine.chain_from(unit) == chain else 0)
         return
 
@@ -371,16 +371,16 @@ def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:
     if not isinstance(unit.chain, Retries):
         return
     again = {"chain": machine.chain_from(unit).to_record()}
-    enqueue_look(ports, unit.run, looks, unit.chain.call, unit.operation, **again)
+    enqueue_look(ports, unit.run, looks, unit.chain, unit.operation, **again)
 
 
-def enqueue_look(ports: Ports, run: BatchRun, looks: int, *parts: str, **payload: Any) -> None:
+def enqueue_look(ports: Ports, run: BatchRun, looks: int, retries: Retries, *parts: str, **payload: Any) -> None:
     """Enqueue a task that looks again at retries of a batch after a pause, unless they have become pointless."""
     header, now = storage.read_header_of_run_at(ports, run)
     if machine.may_start(header, attempt=1):
         due_at = now + timedelta(seconds=min(LIMITS.look_again_seconds * 2**looks, LIMITS.look_again_seconds_max))
         period = int(2 * due_at.timestamp() // LIMITS.look_again_seconds)
-        look = run.effect_for("retry", *parts, period, **payload, looks=looks + 1)
+        look = machine.retry_task(run, retries, *parts, period, **payload, looks=looks + 1)
         ports.queue.create([replace(look, not_before=due_at)])
 
 

@@ -94,7 +94,7 @@ class Transport:
         while True:
             reader.begin()
             asked = request("GET", *segments, headers={"Last-Event-ID": reader.last_id or None})
-            answered, is_alive = Answered(0, f"{asked}: the stream ended", AGAIN), False
+            answered, is_alive = Answered(0, f"{self._named(asked)}: the stream ended", AGAIN), False
             try:
                 async with self._opened(asked) as response:
                     if not response.is_success:
@@ -109,7 +109,7 @@ class Transport:
                                 if event["event"] == "complete":
                                     return
             except NO_ANSWER as error:
-                answered = Answered(0, f"{asked}: {error!r}", AGAIN)
+                answered = Answered(0, f"{self._named(asked)}: {error!r}", AGAIN)
             if is_alive:
                 attempts = self._attempts()
                 await sleep(AGAIN_SECONDS)
@@ -145,8 +145,11 @@ class Transport:
                 timeout=_timeout(self._attempt_seconds),
             )
         except NO_ANSWER as error:
-            return None, Answered(0, f"{asked}: {error!r}")
+            return None, Answered(0, f"{self._named(asked)}: {error!r}")
         return response, _answered(response, asked)
+
+    def _named(self, asked: Request) -> str:
+        return f"{asked.method} {self.base_url}{asked.path}"
 
     async def _headers(self, asked: Request) -> dict[str, str]:
         if self._tokens is None:

@@ -31,6 +31,8 @@ from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.records import Found, needs_header, noted, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history.model import HISTORY, header_path
+from signalbox.payloads.model import is_large
+from signalbox.payloads.service import stored_task
 
 Returned = TypeVar("Returned")
 Kind = TypeVar("Kind", bound="Transaction")
@@ -163,13 +165,14 @@ class Transaction:
         return deleted.writes
 
     def _effects(self) -> Iterator[Effect]:
-        """Iterate over the tasks, each with a name derived from this transaction's."""
-        later = any(call.delay_seconds for call in self._calls)
-        if later and not self._read:
+        """Iterate over the tasks, each with a name derived from this transaction's. Large arguments are stored."""
+        needs_time = any(call.delay_seconds or is_large(call.payload) for call in self._calls)
+        if needs_time and not self._read:
             self._load([self._name])
         now = max((read.read_time for read in self._read.values()), default=None)
         for number, call in enumerate(self._calls):
-            yield call.effect(name_of("transaction", self._name, number), now)
+            task = call.effect(name_of("transaction", self._name, number), now)
+            yield stored_task(self._ports, task, now) if now else task
 
 
 def guarded_no_op(read: Snapshot) -> Write:

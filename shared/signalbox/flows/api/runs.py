@@ -106,7 +106,7 @@ class FlowStatus:
             dict(header.stuck or {}),
             dict(header.labels),
             header.deadline_at,
-            header.trace,
+            header.trace if header.end else "",
             dict(header.suspended or {}),
         )
 

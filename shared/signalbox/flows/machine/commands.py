@@ -26,7 +26,7 @@ from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
-from signalbox.flows.machine.running_flow import created, current_branch, current_flow
+from signalbox.flows.machine.running_flow import created, current_branch, current_flow, running_flow
 from signalbox.flows.model.messages import SUB_FLOW
 from signalbox.flows.problems import BadFlow, check_count, check_seconds, check_text
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
@@ -181,15 +181,19 @@ class ReceivedUpdate(Generic[T]):
     def answer(self, result: Any = None) -> None:
         """Answer the update: its callers receive `result`, once the commit of this turn has landed.
 
-        Raises `BadFlow` if the code has answered it before.
+        Raises `BadFlow` if the code has answered it before, or does not run, and `CannotQuery` in a query.
         """
-        self._run.reply(self._number, CallOutcome(result))
+        self._reply("answer", CallOutcome(result))
 
     def refuse(self, problem: Problem) -> None:
         """Answer the update with a problem, which is raised for its callers. Raises as `answer` does."""
         if not isinstance(problem, Problem):
             raise TypeError(f"An update is refused with a `Problem`, not with {type(problem).__name__}.")
-        self._run.reply(self._number, CallOutcome(raised=problem))
+        self._reply("refuse", CallOutcome(raised=problem))
+
+    def _reply(self, method: str, outcome: CallOutcome) -> None:
+        running_flow(f"update.{method}")
+        self._run.reply(self._number, outcome)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

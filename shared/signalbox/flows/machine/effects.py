@@ -129,7 +129,7 @@ def archive_effect(header: FlowHeader, again: str = "") -> Effect:
 
 def stuck_notice(header: FlowHeader, stuck: Stuck, revision: int) -> tuple[Effect, ...]:
     """Return the task that notifies the function of a run that the commit of a revision marks as stuck."""
-    locks = tuple(sorted({str(lease["semaphore"]) for lease in header.leases.values()}))
+    locks = tuple(sorted({str(lease["semaphore"]) for lease in header.held_leases}))
     what = header.address.name, header.address.key, stuck.kind, stuck.detail, stuck.location, locks
     return FailureNotice("flow", "stuck", *what).tasks(header.function, header.address.base, revision)
 

@@ -130,11 +130,14 @@ def _called(code: Callable[[], Any], query: str, context: Context) -> Any:
 
 
 def _checked(value: Any, signature: Signature, query: str) -> Any:
-    """Return an answer as JSON. Raises `CannotQuery`."""
+    """Return an answer as JSON. It is stored nowhere, so it may be as large as an answer over HTTP.
+
+    Raises `CannotQuery`.
+    """
     name, codec = f"the answer of the query {query!r}", signature.result
     try:
         written = encode_unannotated(value, name) if codec is JSON else value
-        return stored_json(written, name, CORE_LIMITS.result_bytes_max, codec)
+        return stored_json(written, name, CORE_LIMITS.payload_bytes_max, codec)
     except WrongValue as error:
         raise CannotQuery(f"{error}.") from error
     except Stuck as stuck:

@@ -198,7 +198,6 @@ def rewound_header(
         cancel_waits=False,
         stuck=None,
         end=None,
-        trace="",
         deadline_at=deadline_at or header.deadline_at,
         deadline_rewind=header.rewinds + 1 if deadline_at else header.deadline_rewind,
     )

@@ -160,7 +160,8 @@ class FlowTurn:
     - `updates` has the names of the updates that the turn has taken from the mailbox, by their ids.
     - `refused` has the ids of the messages with the events that the run has no room for.
     - `incoming_bytes` are the bytes of the events and updates that it has applied.
-    - `counted` are the bytes that the run keeps, after the number of applied messages at which they were counted.
+    - `counted` are the bytes that the run would pass on, after the number of applied messages and of their bytes at
+      which they were counted.
     - `outgoing` collects the payloads that the commit names.
     """
 
@@ -184,7 +185,7 @@ class FlowTurn:
     updates: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     incoming_bytes: int = 0
-    counted: tuple[int, int] = (-1, 0)
+    counted: tuple[int, int, int] | None = None
     outgoing: Outgoing = field(default_factory=Outgoing)
 
     @classmethod
@@ -388,22 +389,31 @@ class FlowTurn:
 
     def has_no_room(self, message: Incoming) -> bool:
         """Return whether the run would keep more than it can pass on, or its log be full, which no sender can know."""
-        driver, log = self.driver, self.header.log
-        size_bytes = self.incoming_bytes + _bytes_of(message)
-        if isinstance(message, Event) and driver.kept_count >= LIMITS.flow_events_passed_on_max:
+        log, bytes_ = self.header.log, _bytes_of(message)
+        if isinstance(message, Event) and self.driver.kept_count >= LIMITS.flow_events_passed_on_max:
             return True
-        if log.held_bytes + size_bytes > LOG_SHARE * LIMITS.flow_log_bytes_max:
+        if log.held_bytes + self.incoming_bytes + bytes_ > LOG_SHARE * LIMITS.flow_log_bytes_max:
             return True
         if log.length + len(self.applied) >= LOG_SHARE * LIMITS.flow_log_entries_max:
             return True
+        most = LIMITS.flow_events_passed_on_bytes_max - bytes_
+        return self._passed_on_bytes(most) > most
+
+    def _passed_on_bytes(self, most: int) -> int:
+        """Return the bytes of the events and updates that `continue_as_new` would pass on, or more up to `most`.
+
+        They are counted once in a turn, and again only if the count with the messages since then is above `most`.
+        """
+        if self.counted:
+            number, incoming_bytes, counted = self.counted
+            at_most = counted + self.incoming_bytes - incoming_bytes
+            if at_most <= most or number == len(self.applied):
+                return at_most
+        driver = self.driver
         names = sum(len(json.dumps(name)) * len(values) for name, values in driver.kept.items())
         others = names + ENTRY_BYTES * (driver.kept_count + len(driver.unanswered))
-        most = LIMITS.flow_events_passed_on_bytes_max - others
-        if self.header.kept_bytes + size_bytes <= most:  # it keeps these at most
-            return False
-        if self.counted[0] != len(self.applied):  # only a message that is applied changes them
-            self.counted = len(self.applied), driver.kept_bytes
-        return self.counted[1] + _bytes_of(message) > most
+        self.counted = len(self.applied), self.incoming_bytes, driver.kept_bytes + others
+        return self.counted[2]
 
     def refusal(self) -> TooManyEvents:
         """Return the problem of the senders of the events that the turn has refused."""

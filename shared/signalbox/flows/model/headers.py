@@ -184,8 +184,9 @@ class FlowHeader:
     - `origins` are the origins of a fork's log; the last origin is the run that was forked.
     - `keeping` is the retention that the code of the last turn specified.
     - `written_by` is the revision of the code that wrote the header.
-    - `stuck` is the reason why replay fails, if it does.
-    - `trace` is the stack trace of the problem that ended the run.
+    - `stuck` is the reason why replay fails, if it does, and `granted` has the leases in messages that the run has not
+      applied since.
+    - `trace` is the stack trace of the problem that ended the run; a rewound run has it until its opening turn.
     - `deadline_rewind` is the rewind that has set the deadline, or 0 if the start has.
     - `rewinds` counts the retries in place, and `retries` has the last of them.
     - `rewound` is the last retry until its opening turn. Then the log still has all entries.
@@ -222,6 +223,7 @@ class FlowHeader:
     written_by: int = 0
     progress: Any = None
     stuck: Mapping[str, str] | None = None
+    granted: tuple[Mapping[str, Any], ...] = ()
     end: End | None = None
     trace: str = ""
     suspended: Mapping[str, str] | None = None
@@ -286,6 +288,11 @@ class FlowHeader:
         return SUSPENDED if self.suspended else STUCK if self.stuck else RUNNING
 
     @property
+    def held_leases(self) -> list[Mapping[str, Any]]:
+        """The leases of the locks that a stuck run holds."""
+        return [lease for _, lease in sorted(self.leases.items())] + list(self.granted)
+
+    @property
     def context(self) -> FlowContext:
         """The facts about the run that its code can read."""
         parent = FlowAddress.of_base(self.parent.base) if self.parent else None
@@ -319,7 +326,7 @@ class FlowHeader:
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
         waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}
-        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, can_rewind=True, **waits)
+        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, can_rewind=True, trace="", **waits)
 
     def _not_rewound(self) -> Self:
         """Return the header with its whole log again, if its opening turn has not cut the log."""
@@ -364,6 +371,7 @@ class FlowHeader:
             **given(children=_json_if_any(self.children_record()), last_errors=_json_if_any(errors)),
             **self._claims_record(),
             **given(
+                granted=_json_if_any(list(self.granted) if self.stuck else []),
                 unanswered=_json_if_any(self.unanswered),
                 labels=_json_if_any(self.labels),
                 deadline_at=self.deadline_at,
@@ -440,6 +448,7 @@ class FlowHeader:
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
+            granted=tuple(_stored(data, "granted", [])),
             end=End.from_json(end) if end else None,
             rewinds=data.get("rewinds", 0),
             deadline_rewind=data.get("deadline_rewind", 0),

@@ -49,9 +49,12 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.mailboxes.storage import Mailbox, revision_of
+from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of
 from signalbox.payloads.service import opens_payloads
 from signalbox.payloads.service import store as store_payloads
+
+NOT_CONTINUED = " The retry could not continue: "
+"""What is between the error of a failed run and the reason why its retry could not continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         return open_run(ports, flows, read, header)
     if header.collects:
         read, header = with_unread(ports.store, read, header)
+    elif read.mailbox.more:
+        read = with_larger_page(ports.store, read, header)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
@@ -154,18 +159,44 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
 
 
+def with_larger_page(store: Store, read: FlowMailbox, header: FlowHeader) -> FlowMailbox:
+    """Return the mailbox with more messages if the log is long. Raises `Conflict` if another turn was faster."""
+    page_max = larger_page(read.mailbox.waiting, header)
+    if not page_max:
+        return read
+    larger = read_mailbox(store, read.address.base, page_max)
+    if larger.header.guard != read.mailbox.header.guard:
+        raise Conflict("another turn was faster")
+    return replace(read, mailbox=larger)
+
+
+def larger_page(page: Sequence[StoredMessage], header: FlowHeader) -> int:
+    """Return the number of messages of a larger page, since the turn of each page replays the whole log.
+
+    It is 0 for a short log, and for large messages: a page must have room in memory and in a commit.
+    """
+    size_bytes = sum(len(message.data["body"]) for message in page)
+    page_max = min(LIMITS.flow_page_max, len(page) * LIMITS.flow_commit_bytes_max // size_bytes)
+    return page_max if header.log.length >= LIMITS.flow_page_log_entries and page_max >= 2 * len(page) else 0
+
+
 # --- the turns after a retry ---
 
 
 def with_unread(store: Store, read: FlowMailbox, header: FlowHeader) -> tuple[FlowMailbox, FlowHeader]:
     """Return the mailbox with the events that the end of the run has left unread, which come before the others.
 
-    If there are none, return the mailbox as it is, and a header that does not ask for them any more.
+    A cancel comes before all of them. If there are none, return the mailbox as it is, and a header that does not ask
+    for them any more.
     """
-    unread = unread_messages(store, read.address.base, MAILBOXES_LIMITS.mailbox_page)
+    base, page = read.address.base, MAILBOXES_LIMITS.mailbox_page
+    unread = unread_messages(store, base, page)
     if not unread:
         return read, replace(header, collects=False)
-    return replace(read, mailbox=replace(read.mailbox, waiting=unread, more=True)), header
+    if len(unread) == page and (page_max := larger_page(unread, header)):
+        unread = unread_messages(store, base, page_max)
+    cancels = (stored for stored in read.mailbox.waiting if stored.data["kind"] == Cancel.kind)
+    return replace(read, mailbox=replace(read.mailbox, waiting=(*unread, *cancels), more=True)), header
 
 
 def open_run(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader) -> Advanced:
@@ -199,11 +230,12 @@ def open_run(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader) 
 
 def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End, stuck: Stuck) -> None:
     """End a rewound run with the failure that it had before, and the reason why it could not continue."""
-    error = dict(before.outcome.error or {})
-    reason = f" The retry could not continue: {stuck.detail}"
-    error["detail"] = f"{str(error.get('detail'))[: -len(reason)]}{reason}"[: CORE_LIMITS.error_letters_max]
+    error, letters_max = dict(before.outcome.error or {}), CORE_LIMITS.error_letters_max
+    reason = f"{NOT_CONTINUED}{stuck.detail}"[: letters_max // 2]
+    earlier, _, _ = str(error.get("detail")).partition(NOT_CONTINUED)  # without the reason of an earlier retry
+    error["detail"] = f"{earlier[: letters_max - len(reason)]}{reason}"
     base, function, now = header.address.base, header.function, read.mailbox.read_time
-    after = header.ended(End(FAILED, CallOutcome(error=error), now))
+    after = replace(header.ended(End(FAILED, CallOutcome(error=error), now)), trace=header.trace)
     ports.log.error("run could not be retried", **header.address.to_json(), detail=stuck.detail, place=stuck.location)
     own = [read.own.lease] if read.own and read.own.lease else []
     releases = [release_effect(base, function, lease) for lease in own]
@@ -322,7 +354,8 @@ def _commit_that_fits(
 
     The outcome in hand is the last message. Also return the turn, and whether the turn takes all messages.
     """
-    total = count = len(read.mailbox.waiting) + (read.own is not None)
+    total = len(read.mailbox.waiting) + (read.own is not None)
+    count = min(total, LIMITS.flow_page_max)
     while True:
         try:
             return *_turn(ports, flows, read, header, log, count), count == total
@@ -455,20 +488,32 @@ def leases_of(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
     return [message.lease for message in read if isinstance(message, Result) and message.lease]
 
 
+def grants_in(read: FlowMailbox) -> Iterator[dict[str, Any]]:
+    """Iterate over the leases that messages of a mailbox grant, as the run's header has them."""
+    for result in (read.own, *(message_from_record(message.data) for message in read.mailbox.waiting)):
+        if isinstance(result, Result) and result.lease:
+            yield {name: result.outcome.result[name] for name in ("semaphore", "id", "ends_at")}
+
+
 def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:
     """Store why a flow is stuck, and notify its function, unless the header has the same reason.
 
-    The sweeper wakes the flow from time to time.
+    The header also gets the leases in messages that the flow could not apply, since it holds them. The sweeper wakes
+    the flow from time to time.
     """
     now, before = read.mailbox.read_time, header.stuck or {}
-    if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
+    granted = tuple(grants_in(read))
+    is_known = [before.get(key) for key in ("type", "detail", "place")] == [stuck.kind, stuck.detail, stuck.location]
+    if is_known and granted == header.granted:
         return
     since = before.get("at", rfc3339(now))  # the run has been stuck since the first reason
     reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": since}
     reason |= {"trace": stuck.trace} if stuck.trace else {}
     address = header.address.to_json()
-    ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
-    after, snapshot = replace(header, stuck=reason), read.mailbox.header
+    if not is_known:
+        ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
+    after, snapshot = replace(header, stuck=reason, granted=granted), read.mailbox.header
     write = header_write(snapshot, after, now)
     writes = [write, *listing_writes(snapshot, header, after)]
-    outbox.commit(ports, writes, stuck_notice(header, stuck, next_revision(revision_of(snapshot), now)))
+    revision = next_revision(revision_of(snapshot), now)
+    outbox.commit(ports, writes, () if is_known else stuck_notice(after, stuck, revision))

@@ -28,6 +28,7 @@ from typing import Any
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import OBJECTS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import are_payloads_stored, larger_values, value_bytes_max
 from signalbox.core.ports import SERVER_TIME, Delete, Put, Snapshot, Write
 from signalbox.core.times import EPOCH
 from signalbox.core.wake_ups import wake_up
@@ -60,7 +61,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put
 from signalbox.objects.machine.large_values import claimed_anew
 from signalbox.objects.model import continuation_message, method_call
-from signalbox.payloads.model import Outgoing, payloads_in, place_of_sent
+from signalbox.payloads.model import Outgoing, Place, content_of, format_of, payloads_in, place_of_sent
 
 
 @dataclass(slots=True)
@@ -114,7 +115,9 @@ class CommandWrites:
             case SubFlow() as flow:
                 self.run_flow(flow, wait, pending.location)
             case Batch() as batch:
-                self.effects.append(_checked_batch(batch_effect(self.header, batch, wait), pending.location))
+                place = place_of_execution(self.header.address, self.header.execution_id)
+                effect = batch_effect(self.header, batch, wait)
+                self.effects.append(claimed_batch(effect, place, self.turn.outgoing, pending.location))
 
     def _claimed(self, step: Step[Any]) -> Step[Any]:
         """Return a step whose task has the names of large arguments."""
@@ -213,9 +216,16 @@ def _child(header: FlowHeader, flow: SubFlow[Any], wait: Wait) -> FlowAddress:
     return FlowAddress(flow.flow, wait.child or child_id(header.address, wait))
 
 
-def _checked_batch(effect: Effect, location: str) -> Effect:
-    size = len(repr(effect.payload))
-    if size > LIMITS.flow_batch_bytes_max:
-        detail = f"The calls of the batch have {size:,} bytes; the limit is {LIMITS.flow_batch_bytes_max:,}."
-        raise too_large(f"{detail} Let a step populate it (docs/flow-waits.md).", location)
-    return effect
+def claimed_batch(effect: Effect, place: Place, outgoing: Outgoing, location: str) -> Effect:
+    """Return the task that populates a batch. It names the units if they do not fit. Raises `Stuck`."""
+    size, content = len(repr(effect.payload)), b""
+    if size <= LIMITS.flow_batch_bytes_max:
+        return effect
+    if are_payloads_stored():
+        content = content_of(effect.payload["units"])
+        size = len(content)
+    if size > (bytes_max := value_bytes_max(LIMITS.flow_batch_bytes_max)):
+        detail = f"The calls of the batch have {size:,} bytes; the limit is {bytes_max:,}.{larger_values()}"
+        raise too_large(f"{detail} A step can populate larger batches (docs/flow-waits.md).", location)
+    units = outgoing.named(content, place)
+    return replace(effect, payload={**effect.payload, "units": units}, context=format_of(units))

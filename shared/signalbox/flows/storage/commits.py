@@ -142,7 +142,8 @@ class TurnCommit:
         if self.opens:
             stored, log, moved = cut(before, self.log)
             others = {path: id_ for path, id_ in before.adopted.items() if path not in turn.pending}
-            after = replace(after, rewound=None, adopted=others | turn.adopted, log=stored)
+            trace = after.trace if after.end else ""
+            after = replace(after, rewound=None, adopted=others | turn.adopted, log=stored, trace=trace)
             new = [*moved, *new]
         commands = CommandWrites(turn, new_id).collect()
         replies = {id_: claimed_reply(before, reply, turn.outgoing) for id_, reply in turn.replies().items()}

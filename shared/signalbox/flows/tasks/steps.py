@@ -44,7 +44,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
-from signalbox.payloads.model import Outgoing
+from signalbox.payloads.model import Outgoing, opened
 from signalbox.payloads.service import opening_those_of
 from signalbox.payloads.service import store as store_payloads
 from signalbox.rates import service as rates
@@ -337,7 +337,9 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
             permits = {name: payload[name] for name in ("semaphore", "rate", "weight") if name in payload}
             follow, failures_max = _result_call(payload), payload["failures_max"]
             spec = BatchSpec(task=task, on_complete=follow, failures_max=failures_max, **permits)
-            populate_whole(ports, _child_id(payload), spec, payload["units"])
+            with opening_those_of(ports):
+                units = opened(payload["units"])
+            populate_whole(ports, _child_id(payload), spec, units)
         except Problem as problem:
             _post_error(ports, payload, problem)
     if not is_awaited(ports, payload):

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import Completion, PlacedUnit, Unit
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.kit_names import SCHEDULED
+from signalbox.core.kit_names import BACKFILL, SCHEDULED
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.core.records.formats import FORMAT
@@ -155,13 +155,15 @@ class Plain:
     """The task runs for no lease, section, unit, group, step, batch or call.
 
     `reason` is the reason why the wait of an `on_timeout` task ended. `is_event`: the task is an event, which only
-    Firestore delivers. `scheduled_at` is the planned time of the schedule that has enqueued the task.
+    Firestore delivers. `scheduled_at` is the planned time of the schedule that has enqueued the task. `is_backfill`: a
+    caller has enqueued it in place of the schedule, so it is not left out.
     """
 
     members: Members = field(default_factory=dict)
     reason: str = ""
     is_event: bool = False
     scheduled_at: datetime | None = None
+    is_backfill: bool = False
 
 
 Context = OfLease | OfSection | OfUnit | OfGroup | OfStep | OfCompletion | OfOutcome | Plain
@@ -190,7 +192,8 @@ def context_of(members: Members) -> Context:
             return OfCompletion(members, completion)
         case {"outcome": outcome}:
             return OfOutcome(members, outcome)
-    return Plain(members, str(members.get("reason", "")), "event" in members, _planned(members.get(SCHEDULED)))
+    planned = _planned(members.get(SCHEDULED)), bool(members.get(BACKFILL))
+    return Plain(members, str(members.get("reason", "")), "event" in members, *planned)
 
 
 def _of_group(members: Members, group: Mapping[str, Any]) -> OfGroup:

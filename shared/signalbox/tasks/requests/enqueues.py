@@ -4,7 +4,6 @@ A queue accepts a name once, but only until a few hours after its task has run. 
 or by a task that may be delivered again, leaves a receipt for as long as the call may be repeated.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,14 +13,15 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.idempotency_keys import call_without_leases
 from signalbox.core.keys import check_key
-from signalbox.core.kit_names import SCHEDULED
+from signalbox.core.kit_names import BACKFILL, SCHEDULED
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.limits import are_payloads_stored, value_bytes_max
+from signalbox.core.limits import value_bytes_max
 from signalbox.core.problems import BadCall, OtherBody
 from signalbox.core.surface.field_rules import KEY, accepted_fields
 from signalbox.core.surface.request_fields import RequestFields
 from signalbox.core.times import rfc3339
+from signalbox.payloads.model import is_large
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -118,7 +118,7 @@ class EnqueueRequest:
     @property
     def is_large(self) -> bool:
         """Whether the call has arguments that do not fit into a task, so that payloads are stored for it."""
-        return len(json.dumps(self.call.payload)) > CORE_LIMITS.task_bytes_max and are_payloads_stored()
+        return is_large(self.call.payload)
 
     @property
     def digest(self) -> str:
@@ -133,6 +133,7 @@ class EnqueueRequest:
     def effect(self, name: str, now: datetime) -> Effect:
         """Return the task. `now` is used only for a later time. Raises `BadCall` for a time too far ahead."""
         planned: dict[str, Any] = {SCHEDULED: self.scheduled_at} if self.scheduled_at else {}
+        planned |= {BACKFILL: True} if self.is_backfill else {}
         if self.at is None:
             return self.call.effect(name, now, **planned)
         seconds = (self.at - now).total_seconds()

@@ -10,12 +10,12 @@ deliveries need the receipt, and a first delivery need not read it. That saves t
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from signalbox.core.effects import Decision, Effect, receipt_path
+from signalbox.core.effects import Decision, receipt_path
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.payloads.model import Outgoing, place_of_tasks
-from signalbox.payloads.service import store as store_payloads
+from signalbox.payloads.service import stored_task
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 
 UNUSED = datetime.min.replace(tzinfo=UTC)
@@ -27,16 +27,8 @@ def every_time(ports: Ports, request: EnqueueRequest) -> str:
     name = ports.store.new_id()
     needs_time = request.is_later or request.is_large
     now = ports.store.read(receipt_path(name))[0].read_time if needs_time else UNUSED
-    ports.queue.create([stored(ports, request.effect(name, now), now)])
+    ports.queue.create([stored_task(ports, request.effect(name, now), now)])
     return name
-
-
-def stored(ports: Ports, task: Effect, now: datetime) -> Effect:
-    """Store the large arguments of a task. Return the task with their names. Raises `TooLarge`, `Unavailable`."""
-    outgoing = Outgoing()
-    named = outgoing.claimed_task(task, place_of_tasks(now))
-    store_payloads(ports, outgoing)
-    return named
 
 
 def by_id(ports: Ports, request: EnqueueRequest) -> str:
@@ -49,7 +41,7 @@ def by_id(ports: Ports, request: EnqueueRequest) -> str:
     if request.is_large:
         [first] = ports.store.read(receipt_path(name))
         if first.data is None:
-            stored(ports, request.effect(name, first.read_time), first.read_time)
+            stored_task(ports, request.effect(name, first.read_time), first.read_time)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, str]:
         [receipt] = read
@@ -74,7 +66,7 @@ def from_task(ports: Ports, request: EnqueueRequest, name: str, *, is_repeated: 
         if receipt.data is not None:
             return name
         now = receipt.read_time
-    ports.queue.create([stored(ports, request.effect(name, now), now)])
+    ports.queue.create([stored_task(ports, request.effect(name, now), now)])
     with suppress(AlreadyExists):
         ports.store.commit([_receipt(request, name)])
     return name

@@ -66,12 +66,34 @@ export const send = (method, path, body, reason, { etag, key = crypto.randomUUID
     body: body && JSON.stringify(body),
   });
 
+const BEFORE_VALUE = /^\{\s*(?:"[^"\\]*":\s*"(?:[^"\\]|\\.)*",\s*)*"value":\s*/;
+
+/** Return the JSON of the large value at an address as it is sent: parsed here, its large integers would change. Throws `Problem`. */
+export async function textOfValue(path) {
+  const answer = await fetch(path, { cache: "no-store", headers: headers("application/json") }).catch(() => null);
+  if (!answer) throw new Problem(0, UNANSWERED);
+  const text = await answer.text();
+  if (!answer.ok) throw new Problem(answer.status, asProblem(text));
+  const [before] = BEFORE_VALUE.exec(text) ?? [""];
+  return before ? text.slice(before.length, text.lastIndexOf("}")) : text;
+}
+
+const UNANSWERED = { title: "There is no answer", detail: "The server of this page cannot be reached." };
+
+function asProblem(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { title: "The answer is not JSON", detail: text.slice(0, 300) };
+  }
+}
+
 async function answered(address, options, take = () => {}) {
   let answer;
   try {
     answer = await fetch(address, { cache: "no-store", ...options });
   } catch {
-    throw new Problem(0, { title: "There is no answer", detail: "The server of this page cannot be reached." });
+    throw new Problem(0, UNANSWERED);
   }
   const date = Date.parse(answer.headers.get("Date") ?? "");
   if (date) offset = date + 500 - Date.now(); // the header has whole seconds

@@ -2,15 +2,15 @@
 
 import { Events, address, get, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, link, moment, pager, short, svg, table } from "./dom.js";
+import { badge, brief, choices, facts, finder, h, link, moment, pager, short, svg, table } from "./dom.js";
 
 export const TITLE = "Batches";
 const STREAMED_UNITS = 2_000; // a stream begins with every unit that has ended: beyond so many, only counts are read
 const STATES = ["open", "sealed", "completed", "cancelled"];
-const FAILED_SHOWN = 50;
+const UNITS_SHOWN = 50;
 const REFUSED_MILLISECONDS = 15_000;
 
-export const show = ({ about, parts, query, visit }) => (parts.length ? one(parts[0], visit, about) : all(query));
+export const show = ({ about, parts, query, visit }) => (parts.length ? one(parts[0], query, visit, about) : all(query));
 
 async function all({ state = "", prefix = "", page_token }) {
   const listed = await get("/batches", { state, prefix, page_token });
@@ -38,11 +38,13 @@ async function all({ state = "", prefix = "", page_token }) {
   ];
 }
 
-async function one(id, visit, about) {
+async function one(id, { page_token = "" }, visit, about) {
   const stream = watched(id, visit);
   const counts = stream.live && stream.counts ? stream.counts : await get(address("batches", id));
   if (counts.size <= STREAMED_UNITS) stream.open(counts);
-  const listed = stream.live ? stream.failed : await failedUnits(id, counts);
+  const isStreamed = stream.live && !page_token;
+  const failed = stream.live ? stream.of("failed") : (await unitsOf(id, counts, "failed")).units;
+  const succeeded = isStreamed ? { units: stream.of("succeeded") } : await unitsOf(id, counts, "succeeded", page_token);
   return [
     h("h1", {}, counts.id),
     facts({
@@ -74,13 +76,21 @@ async function one(id, visit, about) {
     ],
     h("h2", {}, "Failed units"),
     table(
-      `The first ${FAILED_SHOWN}`,
+      `The first ${UNITS_SHOWN}`,
       ["unit", "attempt", "error"],
-      listed
-        .sort((one_, other) => one_.index - other.index)
-        .slice(0, FAILED_SHOWN)
+      byIndex(failed)
+        .slice(0, UNITS_SHOWN)
         .map((unit) => [unit.index, unit.attempt, short(unit.error, 400)]),
     ),
+    h("h2", {}, "Results"),
+    table(
+      isStreamed ? `Of the first ${UNITS_SHOWN}` : "Of units that succeeded",
+      ["unit", "attempt", "result"],
+      byIndex(succeeded.units)
+        .slice(0, isStreamed ? UNITS_SHOWN : undefined)
+        .map((unit) => [unit.index, unit.attempt, resultOf(id, unit)]),
+    ),
+    pager(["batches", id], { page_token }, succeeded.next_page_token),
   ];
 }
 
@@ -89,9 +99,13 @@ const actionsOf = ({ state, failed, task }) => [
   ...(task && failed && state !== "cancelled" ? ["retry-batch"] : []),
 ];
 
-/** Return the failed units as they are now, also those that were retried after the end of their batch. */
-const failedUnits = async (id, { failed }) =>
-  failed ? (await get(address("batches", id, "units"), { state: "failed" })).units : [];
+/** Return a page of units as they are now, also those that were retried after the end of their batch. */
+const unitsOf = async (id, counts, state, page_token) =>
+  counts[state] ? get(address("batches", id, "units"), { state, page_token }) : { units: [] };
+
+const byIndex = (units) => units.sort((one_, other) => one_.index - other.index);
+
+const resultOf = (id, { index, result }) => brief(result, address("batches", id, "units", String(index)), 400);
 
 /** Draw a square a unit: green if it succeeded, red if it failed, grey if it has no outcome. */
 function squares({ size, succeeded, failed, remaining }, units) {
@@ -149,8 +163,8 @@ class Stream {
     return this.source?.live ?? false;
   }
 
-  get failed() {
-    return [...this.units.values()].filter(({ state }) => state === "failed");
+  of(wanted) {
+    return [...this.units.values()].filter(({ state }) => state === wanted);
   }
 
   /** Connect, if it is not: behind the last event that came. A stream that was refused is tried again after a while.

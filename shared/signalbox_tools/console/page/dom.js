@@ -1,5 +1,5 @@
 // Elements of the page. What the API returns is text here: a value becomes a text node or an attribute, never markup,
-// and links lead to places of this page only.
+// and links lead to places of this page, or download a large value of the API.
 
 import { clock, duration, since } from "./api.js";
 
@@ -198,14 +198,25 @@ export const badge = (state) => h("span", { class: `badge ${state}` }, state);
 /** Return a value as JSON to read. */
 export const json = (value) => h("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
 
-/** Describe a large value, which is not loaded unasked, with the command that prints it. Return null for others. */
-export const large = (value, ...command) =>
-  value?.$payload?.sha256
-    ? `${bytes(value.$payload.bytes)}, not loaded: signalbox ${command.map(quoted).join(" ")} ${value.$payload.sha256}`
-    : null;
+/** Return whether a value is a large one, of which the API sends the size and the hash. */
+export const isLarge = (value) => typeof value?.$payload?.sha256 === "string";
 
-/** Return a word of a shell: a caller may have chosen any characters of an id. */
-const quoted = (id) => (/^[\w./:@-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`);
+/** Return the size of a large value and the link that downloads it; `path` is the address of its owner. */
+export const large = ({ $payload: { bytes: count, sha256 } }, path) => [
+  `${bytes(count)} `,
+  h("a", { href: `${path}/payloads/${encodeURIComponent(sha256)}`, download: `${sha256.slice(0, 12)}.json`, "data-download": true }, "Download"),
+];
+
+/** Return a value as JSON to read. A large one, or a large member, is its size and a link. */
+export const value = (shown, path) =>
+  isLarge(shown)
+    ? h("p", {}, large(shown, path))
+    : [json(shown), members(shown).filter(([, member]) => isLarge(member)).map(([name, member]) => h("p", {}, `${name}: `, large(member, path)))];
+
+const members = (shown) => (shown && typeof shown === "object" ? Object.entries(shown) : []);
+
+/** Return a value on one line, cut. A large one is its size and a link. */
+export const brief = (shown, path, most) => (isLarge(shown) ? large(shown, path) : short(shown, most));
 
 const bytes = (count) => (count < 1024 * 1024 ? `${Math.round(count / 1024)} KiB` : `${(count / 1024 / 1024).toFixed(1)} MiB`);
 

@@ -2,7 +2,7 @@
 
 import { address, found, get, now, since } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, json, large, lasting, link, moment, pager, served, short, table } from "./dom.js";
+import { badge, brief, choices, facts, finder, h, json, lasting, link, moment, pager, served, short, table, value } from "./dom.js";
 import { happened, timeline } from "./timeline.js";
 
 export const TITLE = "Flows";
@@ -76,12 +76,13 @@ const labelsOf = ({ labels = {} }) =>
     .map(([name, value]) => `${name}:${value}`)
     .join(", ");
 
-async function run(function_, flow, id, { query = "" }, about) {
+async function run(function_, flow, id, { query = "", update = "" }, about) {
   const path = address(function_, "flows", flow, id);
-  const [status, { queries = [] }, answer, log] = await Promise.all([
+  const [status, { queries = [] }, answer, reply, log] = await Promise.all([
     get(path),
     get(`${path}/queries`).catch(() => ({})), // its code may not fit the log
     answerOf(path, query),
+    replyTo(path, update),
     logOf(`${path}/log`),
   ]);
   const waits = status.waiting_for ?? [];
@@ -112,22 +113,23 @@ async function run(function_, flow, id, { query = "" }, about) {
         ? status.problem.locks.flatMap(({ semaphore, ends_at }, at) => [at ? ", " : "", link(["semaphores", semaphore]), ` ends ${since(ends_at)}`])
         : null,
       error: status.error && (status.error.detail || status.error.title),
-      result: status.result === undefined ? null : (large(status.result, "flows", "value", function_, flow, id) ?? short(status.result)),
+      result: status.result === undefined ? null : brief(status.result, path),
     }),
     !status.ended_at && hopeless(status, function_),
     buttons(about, actionsOf(status, log), { function: function_, flow, id }, null, null, fork(status)),
     failedByItself(status, log) && buttons(about, ["retry-from"], { function: function_, flow, id }, null, null, { from_entry: status.log_length }),
     answers(["flows", function_, flow, id], queries, query, answer),
+    replies(["flows", function_, flow, id], path, update, reply, status, log),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     about.has_traces && h("p", {}, link(["traces"], "Traces of this run", { search: `${flow}/${id}` })),
-    timeline(rows, { function: function_, entries: log.entries, retry: retryFrom(about, status, { function: function_, flow, id }) }),
+    timeline(rows, { function: function_, flow, id, path, entries: log.entries, retry: retryFrom(about, status, { function: function_, flow, id }) }),
     log.spans === null &&
       log.entries.length > 0 &&
       h("p", { class: "note" }, "Only the log: the code that is deployed does not fit it, so it cannot say when commands began."),
     log.more && h("p", { class: "note" }, `The first ${log.entries.length} entries of ${status.log_length}.`),
     h("h2", {}, "Arguments"),
-    json(log.arguments ?? null),
+    value(log.arguments ?? null, path),
   ];
 }
 
@@ -169,6 +171,21 @@ const answers = (here, queries, chosen, answer) =>
 /** Return the answer of a query, or why there is none: it may need arguments, or its code may not fit the log. */
 const answerOf = (path, query) =>
   query ? get(`${path}/queries/${encodeURIComponent(query)}`).catch(({ body, message }) => ({ problem: body?.detail ?? message })) : null;
+
+/** Return the answer to the chosen update, and a field that chooses one by its id: that of the log, or of its sender. */
+const replies = (here, path, chosen, reply, { unanswered }, { entries }) =>
+  (chosen || unanswered || entries.some(({ entry }) => entry === "update")) && [
+    h("h2", {}, "Updates"),
+    finder("Answer to the update", here, { name: "update", value: chosen }),
+    reply?.problem && h("p", { class: "note" }, reply.problem),
+    reply?.ready === false && h("p", { class: "note" }, "There is no answer yet."),
+    reply?.error && facts({ refused: reply.error.detail || reply.error.title }),
+    reply?.ready && !reply.error && value(reply.result ?? null, `${path}/answers/${encodeURIComponent(chosen)}`),
+  ];
+
+/** Return the answer to an update, or why there is none. */
+const replyTo = (path, update) =>
+  update ? get(`${path}/answers/${encodeURIComponent(update)}`).catch(({ body, message }) => ({ problem: body?.detail ?? message })) : null;
 
 /** Say why a run that seems to run will not get on by itself. */
 function hopeless({ waiting_for = [], unawaited }, function_) {

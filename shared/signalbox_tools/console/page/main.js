@@ -1,6 +1,6 @@
 // Which page is shown, and when it is read again: while it is visible, until it has not been used for a stated time.
 
-import { clock, get, Problem } from "./api.js";
+import { clock, get, Problem, textOfValue } from "./api.js";
 import { h, morph, place, skeleton, sortable } from "./dom.js";
 import { act, ask } from "./actions.js";
 import * as batches from "./batches.js";
@@ -69,7 +69,8 @@ async function show({ moved = false } = {}) {
     fresh = [h("h1", {}, parts.at(-1) ?? PAGES[name].TITLE), problem(error)];
   }
   if (mine !== turn) return;
-  const next = h("main", { id: "content", tabindex: "-1" }, fresh);
+  const refused = visit.state.refused && problem(visit.state.refused);
+  const next = h("main", { id: "content", tabindex: "-1" }, fresh, refused);
   sortable(next, [name, ...parts], query);
   draw(next, moved, [...(parts.length ? [parts.at(-1)] : []), PAGES[name].TITLE]);
   navigation(name);
@@ -136,6 +137,20 @@ function problem(error) {
     detail && h("p", {}, detail),
     h("p", { class: "note" }, others.join(", ")),
   );
+}
+
+/** Save a large value as a file. The link alone cannot load it: the key of `signalbox console` is a header. */
+async function save(link, visit) {
+  visit.state.refused = null;
+  try {
+    const url = URL.createObjectURL(new Blob([await textOfValue(link.getAttribute("href"))], { type: "application/json" }));
+    h("a", { href: url, download: link.download }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser reads it meanwhile
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    visit.state.refused = error;
+  }
+  visit.changed();
 }
 
 /** Return an address without the order of its tables, which makes no other page of it. */
@@ -211,8 +226,12 @@ function submitted(event) {
 document.getElementById("where").textContent = about.where;
 if (about.project) document.getElementById("rights").textContent = Object.keys(about.actions).length ? ACTING : RELAYED;
 document.addEventListener("submit", submitted);
-document.addEventListener("click", ({ target }) => {
+document.addEventListener("click", (event) => {
+  const { target } = event;
   if (target.dataset?.action) ask(target, about, () => show());
+  if (target.dataset?.download === undefined) return;
+  event.preventDefault();
+  save(target, shown.visit);
 });
 document.addEventListener("visibilitychange", () => show());
 document.addEventListener("keydown", pressed);

@@ -2,7 +2,7 @@
 
 import { address, get } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, facts, finder, h, json, large, link, pager, table } from "./dom.js";
+import { badge, facts, finder, h, link, pager, table, value } from "./dom.js";
 
 export const TITLE = "Objects";
 
@@ -37,13 +37,9 @@ async function listed(function_, class_, { prefix = "", page_token }) {
   ];
 }
 
-const stateOf = ({ class: class_, key, state }, function_) =>
-  large(state)
-    ? h("p", {}, large(state, "objects", "value", function_, class_, key))
-    : json(state?.fields ?? state);
-
 async function one(function_, class_, key, about) {
-  const shown = await get(address(function_, "objects", class_, key), { state: "true" });
+  const path = address(function_, "objects", class_, key);
+  const shown = await get(path, { state: "true" });
   return [
     h("h1", {}, `${shown.class}/${shown.key}`),
     facts({
@@ -51,7 +47,7 @@ async function one(function_, class_, key, about) {
       revision: String(shown.revision),
       "calls that wait": shown.waiting,
     }),
-    shown.exists && [h("h2", {}, "State"), stateOf(shown, function_)],
+    shown.exists && [h("h2", {}, "State"), value(shown.state?.fields ?? shown.state, path)],
     shown.exists && buttons(about, ["delete-object"], { function: function_, class: class_, key }),
     !shown.exists && h("p", { class: "note" }, "It has never been called, or it was deleted. A call of a method creates it."),
   ];

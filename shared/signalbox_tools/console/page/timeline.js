@@ -1,7 +1,7 @@
 // A run as a timeline to scale: a row for each command from its schedule to its end, on one axis of time, and its details.
 
 import { clock, duration, now } from "./api.js";
-import { badge, facts, h, json, link, moment, short, svg } from "./dom.js";
+import { badge, facts, h, isLarge, link, moment, short, svg, value } from "./dom.js";
 
 const CALLBACK = "run callback ";
 const TICKS_MAX = 6;
@@ -114,7 +114,7 @@ function took({ outcome, from, to, due_at }) {
   return [`${lasts ? "for " : ""}${duration(to - from, 1)}`, lasts && due_at && h("small", {}, ` until ${clock(due_at)}`)];
 }
 
-function details(row, { function: function_, entries = [], retry = () => null }) {
+function details(row, { function: function_, flow, id, path, entries = [], retry = () => null }) {
   const { of, run } = row;
   const number = entries.indexOf(of) + 1;
   const secret = row.command.startsWith(CALLBACK);
@@ -133,6 +133,7 @@ function details(row, { function: function_, entries = [], retry = () => null })
       "error before": row.last_error,
       error: of?.error && (of.error.detail || of.error.title),
       reason: of?.reason,
+      answer: of?.update && link(["flows", function_, flow, id], "Show", { update: of.update }),
       "sub-flow": run && link(["flows", run.function ?? function_, run.flow, run.id], `${run.flow}/${run.id}`),
       stuck: row.stuck && [link(["flows", function_, row.stuck.flow, row.stuck.id], `${row.stuck.flow}/${row.stuck.id}`), `: ${row.stuck.detail}`],
       semaphore: ["lock", "holds", "renew"].includes(kind) ? link(["semaphores", named]) : null,
@@ -140,19 +141,19 @@ function details(row, { function: function_, entries = [], retry = () => null })
       path: row.path,
     }),
     number > 0 && retry(number - 1),
-    row.arguments && folded("Arguments", row.arguments, row),
-    of && "result" in of && of.result !== null && (secret ? h("p", {}, "The result is an address, a secret.") : folded("Result", of.result, row)),
-    of && "value" in of && folded("Value", of.value, row),
+    row.arguments && folded("Arguments", row.arguments, row, path),
+    of && "result" in of && of.result !== null && (secret ? h("p", {}, "The result is an address, a secret.") : folded("Result", of.result, row, path)),
+    of && "value" in of && folded("Value", of.value, row, path),
   );
 }
 
 const DUE = { sleep: "wakes", holds: "lease ends" };
 
 /** Return a value that shows its beginning, and opens. */
-const folded = (name, value, row) =>
+const folded = (name, shown, row, path) =>
   h(
     "details",
     { "data-key": `${name} ${row.path}` },
-    h("summary", {}, `${name}: `, h("code", {}, short(value, 80))),
-    json(value),
+    h("summary", {}, `${name}: `, h("code", {}, isLarge(shown) ? "a large value" : short(shown, 80))),
+    value(shown, path),
   );

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from signalbox.adapters.sqlite.file import Synchronous
+from signalbox.adapters.sqlite.file import SYNCHRONOUS_LEVELS, Synchronous
 from signalbox_tools.local.cloud_tasks import function_processes
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError
 from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
@@ -35,7 +35,6 @@ from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.rest_api import RestApi
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, StoreFile, TaskStorage
-from signalbox_tools.local.folder.running_stack import SYNCHRONOUS_LEVELS
 from signalbox_tools.local.injected_faults import Chaos, parse
 
 HOUSEKEEPING_SECONDS = 60

@@ -27,7 +27,7 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             process = (folder / LOCK_FILE).read_text("utf-8").strip() or "unknown"
             raise FolderInUse(
-                f"Another local stack (process {process}) uses {folder}. End it, or start this one in another clone."
+                f"Another local stack (process {process}) uses {folder}. End it, or start this one in another folder."
             ) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

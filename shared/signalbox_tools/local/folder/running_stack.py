@@ -11,18 +11,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self, get_args
+from typing import Self
 
 from signalbox.adapters.settings import SQLITE
-from signalbox.adapters.sqlite.file import Synchronous
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import CatalogueError, database_in
+from signalbox.catalogue.reading import CatalogueError, database_in, databases_of
+from signalbox.catalogue.whole_catalogue import closest
 from signalbox_tools import http_client
 
 FILE = "stack.json"
 FILE_OF_THE_STORE = "SIGNALBOX_STORE_FILE"
 SYNCHRONOUS = "SIGNALBOX_STORE_SYNCHRONOUS"
-SYNCHRONOUS_LEVELS: tuple[Synchronous, ...] = get_args(Synchronous)
 NONE_RUNS = "No local stack runs here. Start one: signalbox dev"
 RESPONSE_SECONDS_MAX = 5.0
 HERE = re.compile(r"(http://)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/?")
@@ -83,7 +82,14 @@ class RunningStack:
             database = database_in(environment)
         except CatalogueError as error:
             raise NoStack(str(error)) from error
-        return cls.of(folder_of(Project.find(), database))
+        project = Project.find()
+        try:
+            return cls.of(folder_of(project, database))
+        except NoStack as error:
+            known = databases_of(project.catalogue) if database else []
+            if not database or database in known:
+                raise
+            raise NoStack(f"no function has the database {database!r}{closest(database, known)}") from error
 
     @classmethod
     def of(cls, folder: Path) -> Self:

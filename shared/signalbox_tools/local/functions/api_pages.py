@@ -18,16 +18,22 @@ from werkzeug.wrappers import Request, Response
 from signalbox.adapters.http.routes import Route
 from signalbox.catalogue.project import KIT
 
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""Those of libyaml, if it is there: Python's own need seconds for the description."""
+
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Signalbox API</title>
 <link rel="icon" href="/docs/favicon-32x32.png">
 <link rel="stylesheet" href="/docs/swagger-ui.css">
 <div id="api"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script>
+  document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
   SwaggerUIBundle({ url: "/openapi.yaml", dom_id: "#api", deepLinking: true, tryItOutEnabled: true });
 </script>
 </html>
@@ -53,7 +59,7 @@ def api_page(request: Request, own: OwnRoutes) -> Response | None:
 def _description(base_url: str, own: OwnRoutes) -> str:
     from signalbox_tools.local.functions.own_operations import own_operations  # all parts of the kit: 0.1 s
 
-    described = yaml.safe_load(KIT.description.read_text("utf-8"))
+    described = yaml.load(KIT.description.read_text("utf-8"), LOADER)  # noqa: S506 (a SafeLoader)
     described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
     described["paths"] = {path: item for path, item in described["paths"].items() if _is_served(path, own)}
     known = {(method, _shape(path)) for path, item in described["paths"].items() for method in item}
@@ -63,7 +69,8 @@ def _description(base_url: str, own: OwnRoutes) -> str:
                 if (method, _shape(path)) not in known:
                     described["paths"].setdefault(path, {}).setdefault(method, operation)
         described["components"]["schemas"] |= function.components
-    return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+    written: str = yaml.dump(described, Dumper=DUMPER, sort_keys=False, allow_unicode=True)
+    return written
 
 
 def _is_served(path: str, own: OwnRoutes) -> bool:

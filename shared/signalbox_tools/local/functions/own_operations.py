@@ -10,12 +10,11 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from signalbox.flows.http.routes import FlowRoutes
-
 from signalbox.adapters.http.description import OF_BODIES, Role, Schemas
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Route
 from signalbox.core.given import given
+from signalbox.flows.http.routes import FlowRoutes
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.function.dispatch import BODY, WITH_BODY
 from signalbox.objects.http import ObjectRoutes

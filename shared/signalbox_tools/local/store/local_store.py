@@ -6,11 +6,12 @@ from pathlib import Path
 
 from signalbox.adapters import runtime
 from signalbox.adapters.settings import SQLITE, Settings
+from signalbox.adapters.sqlite.file import SYNCHRONOUS_LEVELS
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Store
 from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS, SYNCHRONOUS_LEVELS
+from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS
 
 
 def local_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> Store:

@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.ports import Committed, Delete, OutOfTime, Ports, Put, Query, Snapshot, Write
+from signalbox.core.ports import Committed, Delete, OutOfTime, Ports, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows import sweep
@@ -28,7 +28,7 @@ from signalbox.flows.service.turns import Advanced, FlowMailbox, advance, mark_s
 from signalbox.flows.storage import commits
 from signalbox.flows.storage.commits import header_of
 from signalbox.mailboxes.model.messages import StoredMessage, collection_of, header_path, message_path
-from signalbox.mailboxes.storage import header_put
+from signalbox.mailboxes.storage import header_put, read_mailbox
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original
 
@@ -52,6 +52,11 @@ def _removes_afterwards(ports: Ports, commit: commits.Commit) -> Committed:
     if taken:
         ports.store.commit(taken)
     return committed
+
+
+def _of_any_header(store: Store, read: FlowMailbox, _: FlowHeader) -> FlowMailbox:
+    """Read a larger page, also one of a header that another turn has written."""
+    return replace(read, mailbox=read_mailbox(store, read.address.base, LIMITS.flow_page_max))
 
 
 def _wakes_no_other_run(_: Any) -> Iterator[Effect]:
@@ -208,6 +213,7 @@ FAULTS = (
     in_flows("flow-28", "one event for all uses of a callback", ("flows.post_callback", _new_at_each_use)),
     in_flows("flow-1", "the header's guard", ("flows.header_put", _unguarded)),
     in_flows("flow-1", "removing applied messages in the same commit", ("flows.commit_turn", _removes_afterwards)),
+    in_flows("flow-1", "the header of a larger page", ("flows.with_larger_page", _of_any_header)),
     in_flows("flow-1", "the wake-up for the next page", ("flows.TurnCommit.next_wake", _wakes_no_other_run)),
     in_flows("flow-1", "the tasks of a start in its outbox", ("flows.commit_start", _enqueues_without_outbox)),
     in_flows("flow-1", "the tasks of a turn in its outbox", ("flows.commit_turn", _enqueues_without_outbox)),

@@ -118,7 +118,7 @@ class Run:
         """Apply what has arrived, until the run waits for its callers."""
         if self.state != RUNNING and not (self.state == STUCK and mended):
             return
-        rested = dict(self.replies)
+        rested, received = dict(self.replies), len(self.received)
         while self.state == RUNNING or (self.state == STUCK and mended):
             self.state, self.has_begun = RUNNING, True
             self._advance(mended)
@@ -131,6 +131,8 @@ class Run:
             else:
                 break
         self.unsure = {key for key in self.replies if key not in rested} if self.state == STUCK else set()
+        self.gives_back = False
+        self.stuck_by_message = self.state == STUCK and len(self.received) != received
 
     def has_enough(self) -> bool:
         """Return whether the run has received as many updates without an answer as it may have."""
@@ -143,6 +145,10 @@ class Run:
 
     unsure: set[Id] = field(default_factory=set)
     """Updates whose answers are sent once a stuck run continues, or have been sent before it was stuck."""
+    stuck_by_message: bool = False
+    """Whether the run may be stuck because of a message, before which a cancel comes."""
+    gives_back: bool = False
+    """Whether a retry gives messages back, and has not yet: it does so before it reads the mailbox."""
 
     def _apply(self, message: Message) -> None:
         if message.kind == "cancel":
@@ -230,7 +236,7 @@ class Run:
 
     def retry(self) -> None:
         """Run the code of the last generation from its beginning. It receives what had arrived before the end."""
-        self.state = RUNNING
+        self.state, self.gives_back = RUNNING, bool(self.received)
         self.inbox, self.received = [*self.received, *self.inbox], []
         self.execution = Execution(self.execution.script)
 
@@ -300,8 +306,12 @@ class Address:
     def act(self, kind: str) -> None:
         """Do what an operator asks for. Raises `Refused`, and `Open`."""
         run = self._present()
+        if run.gives_back and kind in ("cancel", "terminate", "suspend"):
+            raise Open
         match kind:
             case "cancel" if not run.has_ended:
+                if run.stuck_by_message:
+                    raise Open
                 run.put(CANCEL)
             case "terminate" if not run.has_ended:
                 if run.unsure:

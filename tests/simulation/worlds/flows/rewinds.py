@@ -33,7 +33,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
-from signalbox.flows.model.headers import COMPLETED, FAILED, FlowHeader
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, FlowHeader
 from signalbox.flows.model.messages import Event, Message, Result, message_from_record
 from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import CannotRetry
@@ -358,7 +358,7 @@ class RewindsWorld:
                 raise Violation(f"{base} waits forever: {header.state}, {dict(header.pending)}, {header.rewound}")
             self._check_log(base, header, read_log(self.world.store, header).entries)
         root = self.headers.get(self.root.base)
-        below = [each for each in self.headers.values() if root and is_below(root, each)]
+        below = [each for each in self.headers.values() if root and is_below(root, each) and each.state != CANCELLED]
         if len(below) > 1:
             raise Violation(f"{self.root.base} has begun {len(below)} sub-flows, and the work of the first is lost")
         for base, header in self.headers.items():

@@ -82,6 +82,9 @@ SENDING = (Kind.MIXED, Kind.LOCKS, Kind.NESTED)
 ABANDONED_RATE = 0.2
 """Of the seeds, those that also run a world of abandoned batches."""
 
+LARGER_PAGES, LARGER_PAGES_SHARE = {"flow_page_log_entries": 1, "flow_page_max": 3 * PAGE}, 0.3
+"""The limits of a world in which also short logs have larger pages, and its share of the seeds."""
+
 RETRIED_RATE = 0.4
 """Of the seeds, those that also run a world of overlapping attempts."""
 
@@ -109,6 +112,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     if kind not in UNSOUND and Random(f"{seed}-starts").random() < STARTS_LIMITED_SHARE:
         starts = faults(FAULTS_MAX) + 1  # a fault ends one start at most
     small = {**small, "lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE}
+    small |= LARGER_PAGES if Random(f"{seed}-pages").random() < LARGER_PAGES_SHARE else {}
     swept = SWEPT_SLOWLY if Random(f"{seed}-swept").random() < SWEPT_SLOWLY_SHARE else {}
     with replaced(flow_starts_max=starts, **small, **swept):
         FlowsWorld(seed, own, kind, trace).run()

@@ -10,21 +10,26 @@ from typing import Any
 
 from signalbox import Problem, flow
 from signalbox.adapters.cost_meter import metered
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.kit_names import SEMAPHORE_ADMIT
 from signalbox.core.ports import Committed, Conflict, Ports, Query, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows import sweep
+from signalbox.flows.api.runs import Flow
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Message, Result, message_to_record
 from signalbox.flows.problems import CannotRetry, FlowEnded, NoFlow
 from signalbox.flows.service import messages, reads, retries, starts
+from signalbox.flows.service.turns import NOT_CONTINUED
+from signalbox.flows.shown import FlowLogShown
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views
 from signalbox.semaphores.tasks import TASKS
+from signalbox.testing.flow_replay import DoesNotFit, replay
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.world import Violation
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
@@ -54,6 +59,12 @@ class Node:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.label}" + (f"({', '.join(map(str, self.parts))})" if self.parts else "")
+
+
+def detail_of(header: FlowHeader) -> str:
+    """Return the error of a run that has failed."""
+    assert header.end
+    return str((header.end.outcome.error or {})["detail"])
 
 
 class Drawing:
@@ -146,7 +157,9 @@ class Judged:
         self.keys: dict[str, tuple[FlowAddress, retries.RetryOptions, str]] = {}
         self.ids: dict[FlowAddress, str] = {}
         self.numbers = 0
-        self.rough = False
+        self.failures: dict[FlowAddress, tuple[str, int, list[Any]]] = {}
+        self.rough = self.foreign = self.changes_code = False
+        self.own = Random(f"code {self.seed}")
         self.is_beside = True
         subs = {each.label: each for each in nodes if each.kind == "sub"}
         codes = [self.code("root", self.program), *(self.code(label, node.parts[0]) for label, node in subs.items())]
@@ -161,6 +174,8 @@ class Judged:
 
     def code(self, name: str, node: Node) -> Callable[..., Any]:
         async def code() -> list[Any]:
+            if self.foreign:
+                raise ValueError("the code of another deployment fits no run")
             out: list[Any] = []
             await self.run(node, out)
             return out
@@ -292,6 +307,7 @@ class Judged:
             self.is_beside = was
         if again:
             self.shop.world.tasks.append(task)
+        self.judge_failures()
         return True
 
     def post(self) -> None:
@@ -423,7 +439,7 @@ class Judged:
         if reason == "parent-moved-on" and not header.parent:
             self.violate(f"{header.address} has no parent, and is refused as {reason}")
         has_bug = any(each.kind == "bug" and each.label in self.broken for each in self.program.all_nodes())
-        if reason in NEVER_REFUSED or (reason == "does-not-fit" and not has_bug):
+        if reason in NEVER_REFUSED or (reason == "does-not-fit" and not has_bug and not self.foreign):
             self.violate(f"{header.address} is refused as {reason}")
 
     def judge_retry(self, before: Any, answer: Any, options: retries.RetryOptions) -> None:
@@ -441,8 +457,40 @@ class Judged:
         now = self.header(address)
         if (now.incarnation, now.generation, now.rewinds) != (was.incarnation, was.generation, was.rewinds + 1):
             self.violate(f"{address} has {now.incarnation}, {now.generation}, {now.rewinds}")
-        records = [message_to_record(each) for each in entries[: answer.keep]]
-        self.kept[address] = Kept(now.rewinds, records, blanks)
+        records = [message_to_record(each) for each in entries]
+        self.kept[address] = Kept(now.rewinds, records[: answer.keep], blanks)
+        self.failures.pop(address, None)
+        if was.end:
+            self.failures[address] = detail_of(was), now.rewinds, records
+
+    def judge_failures(self) -> None:
+        """Compare a run whose retry could not continue: it has its first error, and its whole log."""
+        for address, (detail, rewinds, records) in list(self.failures.items()):
+            header = self.header(address) if address in self.runs() else None
+            if header is None or header.rewinds != rewinds or not header.rewound:
+                del self.failures[address]
+            if header is None or header.rewinds != rewinds or header.state != "failed" or header.rewound:
+                continue
+            first, again, _ = detail_of(header).partition(NOT_CONTINUED)
+            if not again:  # it was opened, and has failed again
+                continue
+            self.count("not continued")
+            if first != detail.partition(NOT_CONTINUED)[0]:
+                self.violate(f"{address} had failed with {detail}, and now with {detail_of(header)}")
+            if [message_to_record(each) for each in self.entries(address)] != records:
+                self.violate(f"{address} has not its whole log again")
+
+    def judge_replay(self) -> None:
+        """Replay the logs of all runs that continue, as before a deployment: with the code that wrote them, all fit."""
+        for address in self.runs():
+            header, entries = self.header(address), self.entries(address)
+            if header.state not in ("running", "suspended"):
+                continue
+            code = Flow[Any, Any](self.shop.flows.definitions[address.name], lambda: self.shop.flows)
+            try:
+                replay(code, json_of(FlowLogShown.of(header, entries, entries)))
+            except DoesNotFit as error:
+                self.violate(f"{address} would be refused before a deployment of the same code: {error}")
 
     def judge_logs(self) -> None:
         for address in self.runs():
@@ -473,8 +521,17 @@ class Judged:
         """Play the seed. In some, the log has many chunks, and the mailbox many pages."""
         own = Random(f"sizes {self.seed}")
         self.rough = own.random() < 0.3
+        self.changes_code = self.own.random() < 0.3
         with replaced(**(SMALL if own.random() < 0.4 else {}), mailbox_page=own.choice((2, 4, 100))):
             self._play()
+
+    def deploy(self) -> None:
+        """In some seeds, deploy code that fits no run, or the code that fits again; and replay the logs."""
+        if self.changes_code and self.own.random() < (0.4 if self.foreign else 0.15):
+            self.foreign = not self.foreign
+            self.say(f"a deployment of {'other' if self.foreign else 'the same'} code")
+        if not self.foreign and not any(label.startswith("b") for label in self.broken) and self.own.random() < 0.05:
+            self.judge_replay()
 
     def _play(self) -> None:
         starts.start(self.sure, self.shop.flows, FUNCTION, ROOT, {}, step("told"))
@@ -487,6 +544,7 @@ class Judged:
                     with suppress(Problem):
                         self.act_roughly()
                 elif drawn < 0.6:
+                    self.deploy()
                     self.deliver()
                 elif drawn < 0.75:
                     self.post()
@@ -497,7 +555,7 @@ class Judged:
                 else:
                     self.say("a deployment mends the code")
                     self.broken = set()
-        self.faults, self.is_beside, self.broken = False, True, set()
+        self.faults, self.is_beside, self.broken, self.foreign = False, True, set(), False
         self.say("all is mended, and nothing fails any more")
         self.finish()
         self.judge_end()

@@ -38,6 +38,7 @@ from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 from tests.simulation.worlds.purged_deletions import delete_and_purge, is_deleted
 from tests.simulation.worlds.semaphores import lane_shares as semaphores_shares
+from tests.simulation.worlds.semaphores import releases_by_grant as semaphores_granted
 from tests.simulation.worlds.semaphores import waiting_acquires as semaphores_acquires
 from tests.simulation.worlds.semaphores import waits_that_join_alone as semaphores_joining
 from tests.simulation.worlds.semaphores.idle_semaphores import crowd, refusing_alarms
@@ -119,6 +120,8 @@ def run(
                 run_late_renewals(seed, trace)
         if semaphores_joining.drawn(seed):
             semaphores_joining.run(seed, trace)
+        if semaphores_granted.drawn(seed):
+            semaphores_granted.run(seed, trace)
         if semaphores_shares.drawn(seed):
             semaphores_shares.run(seed, trace)
         if semaphores_acquires.drawn(seed):

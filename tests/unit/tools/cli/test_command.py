@@ -1,5 +1,6 @@
 """The command `signalbox`: what it refuses, in one sentence that says what to do, and what it prints for programs."""
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from signalbox.catalogue.project import Kit
 from signalbox.catalogue.reading import load
 from signalbox.catalogue.version import VERSION
 from signalbox.testing import Harness
+from signalbox_tools.cli import function_commands
 from signalbox_tools.cli.main import cli, main
 from signalbox_tools.deploy import plan_summary
 from signalbox_tools.deploy.terraform import Terraform
@@ -346,3 +348,69 @@ def test_numbers_agree_with_their_nouns() -> None:
         "2 queues",
         "1,000 queues",
     ]
+
+
+def test_a_catalogue_that_is_not_yaml_is_refused_with_the_place(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "signalbox.yaml").write_text("api: []\nfunctions: {orders: {}\n")
+    assert main(["catalogue"]) == 1
+    said = capsys.readouterr().err
+    assert re.match(r"signalbox\.yaml: line 3, column 1: while parsing a flow mapping, ", said), said
+    assert said.count("\n") == 1
+
+
+def test_the_catalogue_is_locked_before_a_reader_of_its_output_has_read_enough(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the reader has ended")
+
+    monkeypatch.setattr("click.echo", ended)
+    with pytest.raises(SystemExit):
+        main(["catalogue"])
+    assert (shop / "signalbox.lock.yaml").is_file()
+
+
+def test_a_command_for_a_database_that_no_function_has_names_it(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "signalbox.yaml").write_text("functions: {orders: {database: vault}}\n")
+    for environment, said in (
+        ("dev.valt", "no function has the database 'valt'; did you mean 'vault'?"),
+        ("dev.vault", "No local stack runs here"),
+    ):
+        assert main(["status", "-e", environment]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_the_list_of_all_names_is_a_page(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", "printers"]) == 0
+    assert "`signalbox docs names` lists every name of the kit" in capsys.readouterr().out
+    for page, title in (("names", "# Pages"), ("docs/README.md", "# Pages"), ("README", "# Signalbox")):
+        assert main(["docs", page]) == 0
+        assert capsys.readouterr().out.startswith(f"{title}\n")
+    assert main(["docs", "protocols"]) == 0
+
+
+@pytest.mark.parametrize("command", [["--help"], ["docs"], ["catalogue"]])
+def test_a_command_whose_output_is_read_no_further_ends_without_a_message(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """As before `| head` after it has ended: nothing reads the pipe."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sys, "stdout", os.fdopen(writing, "w", buffering=1, encoding="utf-8", closefd=False))
+    with pytest.raises(SystemExit):
+        main(command)
+    monkeypatch.undo()
+    os.close(writing)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_closed_pipe_is_not_an_error_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_commands, "_answering", lambda url, _: url)
+    with pytest.raises(BrokenPipeError), function_commands.opened("http://127.0.0.1:1", "", "dev", ""):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_logs_prints_at_least_one_line(shop: Path, capsys: pytest.CaptureFixture[str], count: str) -> None:
+    assert main(["logs", "-n", count]) == 2
+    assert f"{count} is not in the range" in capsys.readouterr().err

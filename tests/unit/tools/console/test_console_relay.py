@@ -310,15 +310,24 @@ def test_a_queue_is_paused_by_the_relay_itself_and_logged(
     assert shown == [{"name": "tasks", **counts, "state": "running"}]
     statuses = [
         client.post(f"/console/queues/{path}", base_url=base, headers=headers).status_code
-        for path in ("tasks/pause", "tasks/resume", "links/pause", "none/pause", "tasks/purge", "tasks")
+        for path in (
+            "tasks/pause",
+            "tasks/resume",
+            "links/pause",
+            "none/pause",
+            "tasks/purge",
+            "tasks",
+            "tasks-9/pause",
+        )
     ]
-    assert statuses == [204, 204, 502, 404, 405, 405]
-    assert queues.changes == ["pause tasks", "resume tasks"]
+    assert statuses == [204, 204, 502, 404, 405, 405, 204]
+    assert queues.changes == ["pause tasks", "resume tasks", "pause tasks-9"], "a shard that the catalogue had"
     assert [(line["action"], line["status"]) for line in lines] == [
         ("pause-queue", 204),
         ("resume-queue", 204),
         ("pause-queue", 502),
         ("pause-queue", 404),
+        ("pause-queue", 204),
     ]
     assert client.post("/console/queues/tasks/pause", base_url=base, headers={"Origin": "null"}).status_code == 403
     assert deployment.asked == []

@@ -117,6 +117,32 @@ def test_the_command_takes_the_writers_that_the_catalogue_declares(
     assert by_default == capsys.readouterr().out
 
 
+def test_each_database_of_the_catalogue_has_its_idle_deployment_and_the_bill_says_what_it_counts_for_the_first_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, payments = load(), replace(load(), database="payments")
+    monkeypatch.setattr(costs_command, "load_all", lambda: [first, payments])
+    assert main(["--puts=1000000", "--free-tier", "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    lines = {line["name"]: line for line in bill["lines"]}
+    idle, other = lines["idle: sweeps, schedules, alerts"], lines["database payments, idle: sweeps, schedules, alerts"]
+    assert (idle["firestore"], idle["amounts"]["jobs"]) == (other["firestore"], other["amounts"]["jobs"])
+    assert idle["amounts"]["jobs"] == len(first.schedules), "and not those of both"
+    assert "reads" not in other["amounts"], "Firestore is free for one database of a project"
+    assert bill["total"][0] == pytest.approx(sum(line["total"][0] for line in bill["lines"]))
+    assert "--database payments" in bill["notes"][0]
+    assert main([]) == 0
+    table = capsys.readouterr().out
+    assert "counted as those of the first database; of the others, the\nbill has the idle deployment alone" in table
+    assert "No operations were given." in table
+    assert main(["--puts=1000000", "--database=payments", "--free-tier", "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert [line["name"] for line in alone["lines"]] == ["puts", "idle: sweeps, schedules, alerts", "free of charge"]
+    assert (alone["lines"][2]["firestore"], "notes" in alone) == (0, False)
+    assert main(["--database=cards"]) == 2
+    assert capsys.readouterr().err == "database is 'cards': the catalogue has payments\n"
+
+
 def test_every_price_has_its_page_and_the_date_when_it_was_read() -> None:
     prices = load_prices()
     assert prices.pop("read") >= "2026-11"

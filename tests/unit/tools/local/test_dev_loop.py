@@ -14,6 +14,7 @@ import pytest
 
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import load
+from signalbox_tools.local import serving
 from signalbox_tools.local.child_processes import CHOSEN_PORTS
 from signalbox_tools.local.folder.data_folder import DataFolder
 from signalbox_tools.local.reloading.dev_loop import DevLoop, affected
@@ -231,4 +232,8 @@ def test_the_stack_of_a_database_has_a_port_that_no_connection_takes_and_names_i
     (kept / "saved.json").write_text(json.dumps({"port": port}))
     with pytest.raises(StackError, match=f"The port {port}, at which the database payments is served, is taken"):
         options.of_database("payments", Project.find(), data)
+    with monkeypatch.context() as running:
+        running.setattr(serving, "_running", lambda: "The local stack of this project runs already: URL")
+        with pytest.raises(StackError, match=r"^The local stack of this project runs already: URL$"):
+            options.of_database("payments", Project.find(), data)
     stack._layout.functions_socket.close()

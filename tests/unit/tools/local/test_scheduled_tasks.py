@@ -160,6 +160,24 @@ def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_
         assert len(seen) == times + 1, "later times run again"
 
 
+def test_times_that_a_person_makes_up_for_wait_for_one_another_and_none_is_left_out(tmp_path: Path) -> None:
+    app, seen, meanwhile = press("skip")
+    call = {"function": "reports", "task": "send", "payload": {"pages": 3}, "schedule": "weekly"}
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        missed = [harness.clock.now - timedelta(days=days) for days in (3, 2, 1)]
+        for at in missed:
+            harness.post("tasks", json=call | {"scheduled_at": at.isoformat()})
+        first, *others = list(harness.tasks)
+        harness.tasks.clear()
+        found = list[int]()
+        meanwhile.append(lambda: found.extend(harness.deliver_task(each).status for each in others))
+        assert harness.deliver_task(first).status == 204
+        assert found == [503, 503]
+        assert [harness.deliver_task(each).status for each in others] == [204, 204]
+        assert seen == missed
+
+
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_time_that_has_failed_is_not_left_out_when_it_is_retried_while_a_later_one_runs(
     tmp_path: Path, by_hand: bool
@@ -255,7 +273,8 @@ def test_a_missed_time_is_made_up_for_once_and_one_that_ran_is_not(catalogue: Pa
         missed = ran - timedelta(days=7)
         for at in (ran, missed, missed):
             assert harness.post("tasks", json=call | {"scheduled_at": at.isoformat()}).status == 202
-        assert [task.context for task in harness.tasks] == [{"scheduled": rfc3339(at)} for at in (ran, missed)]
+        own, made_up = ({"scheduled": rfc3339(at)} for at in (ran, missed))
+        assert [task.context for task in harness.tasks] == [own, made_up | {"backfill": True}]
         renamed = call | {"schedule": "each-monday", "scheduled_at": missed.isoformat()}
         assert harness.post("tasks", json=renamed).status == 202
         assert len(harness.tasks) == 2, "the schedule had another name"
@@ -269,7 +288,7 @@ def test_a_time_that_is_made_up_for_beside_the_call_of_its_schedule_runs_once(ca
         at = harness.clock.now
         assert harness.post("tasks", json=call | {"scheduled_at": at.isoformat()}).status == 202
         assert harness.run_schedule("weekly").status == 202
-        assert [task.context for task in harness.tasks] == [{"scheduled": rfc3339(at)}]
+        assert [task.context for task in harness.tasks] == [{"scheduled": rfc3339(at), "backfill": True}]
 
 
 def test_the_time_of_a_schedule_has_one_form_and_the_name_of_the_catalogue(catalogue: Path) -> None:

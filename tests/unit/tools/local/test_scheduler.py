@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import Schedule
+from signalbox_tools.local import serving
 from signalbox_tools.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace
 from signalbox_tools.local.serving import schedule_lines
 
@@ -65,3 +66,30 @@ def test_the_local_stack_lists_which_schedule_runs_when() -> None:
         "nightly: 0 2 * * * Europe/Berlin, next Sat 2026-01-10 02:00",
         "often: every 90 s (on this machine)",
     ]
+
+
+SCHEDULED = """from signalbox import Function
+
+app = Function("orders")
+
+
+@app.schedule("0 2 * * *")
+@app.task
+def tidy() -> None: ...
+
+
+orders = app.entry_point()
+"""
+
+
+@pytest.mark.parametrize(("api", "needs"), [("", ", with `api: [tasks]` in the catalogue"), ("api: [tasks]\n", "")])
+def test_the_local_stack_names_what_a_schedule_that_is_run_now_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], api: str, needs: str
+) -> None:
+    main = tmp_path / "functions" / "orders" / "main.py"
+    main.parent.mkdir(parents=True)
+    main.write_text(SCHEDULED)
+    (tmp_path / "signalbox.yaml").write_text(f"{api}functions: {{orders: {{}}}}\n")
+    monkeypatch.chdir(tmp_path)
+    serving._print_schedules()
+    assert capsys.readouterr().out.splitlines()[-1] == f"           One now: signalbox schedules run NAME{needs}"

@@ -73,3 +73,10 @@ def test_a_wrong_type_in_any_of_them_fails(project: Path) -> None:
     (project / "functions" / "till" / "models.py").write_text(MODELS.format(field="bike"))
     status, said = check(project)
     assert (status != 0, '"Order" has no attribute "price"' in said) == (True, True), said
+
+
+def test_a_json_object_is_a_dict_as_in_the_pages(project: Path) -> None:
+    function = "\n\ndef shown(order: dict) -> dict:\n    return order\n"
+    with (project / "functions" / "desk" / "main.py").open("a") as file:
+        file.write(function)
+    assert check(project)[0] == 0

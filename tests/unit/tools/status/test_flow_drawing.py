@@ -150,3 +150,10 @@ def test_a_step_that_is_retried_is_drawn_with_its_starts_and_its_last_error(harn
         f"  waits: {command}, 1 start, last error: RuntimeError: no soap, again at {again:%H:%M:%S}"
     )
     assert flows("clean", "1").status().waiting_for[0]["starts"] == 1
+
+
+def test_a_large_value_is_drawn_with_the_whole_hash_by_which_it_is_loaded() -> None:
+    large = {"$payload": {"bytes": 5_242_880, "sha256": "9f86d081" * 8}}
+    status = {"flow": "reports", "id": "7", "state": "completed", "result": large}
+    lines = list(drawn(status, [{**LOG[0], "result": large}], NOW))
+    assert all(line.endswith(f"  large value, 5,242,880 bytes, {'9f86d081' * 8}") for line in lines[1:])
