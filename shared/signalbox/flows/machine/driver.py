@@ -400,6 +400,8 @@ class Driver:
 
     def pass_groups(self, first: int) -> None:
         """Deliver these outcomes before the code runs that is ready. Before `PASSED_PATCH`, they wait for it."""
+        if len(self.ready) <= first:
+            return
         goes_to_code = all(isinstance(parent, Branch) for parent, _, _ in islice(self.ready, first, None))
         if not goes_to_code and (len(self.ready) > 1 or self.reclaimed) and self.patched(PASSED_PATCH):
             self.deliver(first)
