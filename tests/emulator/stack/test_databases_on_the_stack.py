@@ -94,7 +94,7 @@ def test_commands_show_the_stack_of_a_database(
         assert main(["status", "-e", environment, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)
     assert main(["console", "-e", "dev.cash"]) == 1
-    assert "No local stack runs here" in capsys.readouterr().err
+    assert "no function has the database 'cash'" in capsys.readouterr().err
 
 
 def test_all_data_is_cleared_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec, RetryRequest
 from signalbox.batches.service import lifecycle, population, retries
 from signalbox.batches.tasks import run_batch_task
+from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
@@ -114,6 +115,7 @@ class BatchPayloadsWorld:
         self.payloads = OfBatches(
             self.world, (batches_sweep.sweep, rates_sweep.sweep), "batches", "pages", "units", "outbox"
         )
+        self.world.sweeper = lambda ports: (outbox.sweep(ports), rates_sweep.sweep(ports))  # retries look again for hours
         self.world.task_handlers["batch_expand"] = lambda ports, task: run_batch_task(ports, task.task, task.payload)
         self.world.task_handlers[FUNCTION] = self._deliver
         self.world.task_handlers["semaphore_admit"] = lambda ports, task: RATE_TASKS[task.task](ports, task.payload)
