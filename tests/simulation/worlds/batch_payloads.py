@@ -115,7 +115,8 @@ class BatchPayloadsWorld:
         self.payloads = OfBatches(
             self.world, (batches_sweep.sweep, rates_sweep.sweep), "batches", "pages", "units", "outbox"
         )
-        self.world.sweeper = lambda ports: (outbox.sweep(ports), rates_sweep.sweep(ports))  # retries look again for hours
+        # Retries behind another call's look again for hours.
+        self.world.sweeper = lambda ports: (outbox.sweep(ports), rates_sweep.sweep(ports))
         self.world.task_handlers["batch_expand"] = lambda ports, task: run_batch_task(ports, task.task, task.payload)
         self.world.task_handlers[FUNCTION] = self._deliver
         self.world.task_handlers["semaphore_admit"] = lambda ports, task: RATE_TASKS[task.task](ports, task.payload)
