@@ -114,6 +114,7 @@ def test_the_answer_to_an_update_is_shown_from_its_row_and_by_its_id(console: Co
     run.start(text=LARGE)
     for id_, text in {"small": HOSTILE, "large": LARGE, "refused": "stone"}.items():
         run.update("grind", text, id=id_)
+        harness.clock.advance(1)  # updates of one instant have no order
     harness.run()
     console.open("flows/mill/grinding/7", "grinding/7")
     page.click(".span summary:has-text('grind') >> nth=0")

@@ -236,7 +236,8 @@ def test_a_wrong_option_is_refused_with_its_remedy(tmp_path: Path, options: list
     taken = sqlite3.connect(tmp_path / "taken.sqlite", isolation_level=None)
     taken.execute("PRAGMA locking_mode = EXCLUSIVE")
     taken.execute("BEGIN EXCLUSIVE")
-    ports = [] if "--port=4001" in options else [f"--port={port}" for port in free_ports(1)]
+    port, rest_port = free_ports(2)
+    ports = [] if "--port=4001" in options else [f"--port={port}", f"--rest-port={rest_port}"]
     command = [sys.executable, "-m", "signalbox_tools", "tasks-emulator", *ports, *options]
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     taken.close()
