@@ -59,7 +59,7 @@ def _entry(random: Random, queues: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _more(random: Random, called: list[str]) -> dict[str, Any]:
-    """Return rights that an account of its own separates from others; often none."""
+    """Return random rights that give a function a separate account, often none."""
     rights_of: dict[str, Any] = {
         "secrets": {"KEY": random.choice(("stripe-key", "stripe-key:3", "mail"))},
         "roles": [random.choice(ROLES)],

@@ -116,7 +116,7 @@ class Page:
         return {name: escaped(value) for name, value in payload.items()} if self.has_payloads else dict(payload)
 
     def with_names(self) -> Self:
-        """Return the page of a batch with a task as records with payloads contain it, also if none of its own is."""
+        """Return the page as records with payloads contain it, even if it has none. The batch has a task."""
         if self.has_payloads:
             return self
         units = [{name: escaped(value) for name, value in unit.items()} for unit in self.payloads()]

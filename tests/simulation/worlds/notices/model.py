@@ -5,7 +5,7 @@ in, the counts of a batch), together with what they have done themselves: the co
 cancelled, the options of the batch. `notice_of` decides whether the page promises a notice of it, and which.
 
 `Receiver` is the `on_failure` of the application. It recognises a repetition by its operation, as the page says, so it
-has one notice for each fact: no fact is missing, none is told under two operations, and no two share an operation.
+has one notice for each fact: each fact has a notice, under one operation, and no two facts share an operation.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Receiver:
         if known != notice:
             return f"{operation} repeats {known} as {notice}"
         if Counter(self.received.values())[notice] > self.due[notice]:
-            return f"{notice} is told more often than the {self.due[notice]} times that it happened"
+            return f"{notice} was received more often than the {self.due[notice]} times that it happened"
         return ""
 
     def missing(self) -> list[Notice]:

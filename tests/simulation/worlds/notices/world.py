@@ -1,13 +1,13 @@
-"""A pager that is told of the flows, batches and tasks that need a person, while calls and processes fail.
+"""Notices of the flows, batches and tasks that need a person, while calls and processes fail.
 
 Runs of one flow end by an event: they return, fail, or get stuck until their code is fixed, some inside a lock, and
 some break again; a step, a sub-flow or a batch of theirs fails, or their time-out is over. Batches have units that
 fail, deadlines and a function of each option; tasks without a context are given up. People fix the code, cancel,
 terminate, retry and delete, while all else goes on. The code of the pager fails, dies, and is delivered twice.
 
-`model` decides which notices the pager must have received, from what users see and do. Whenever the pager is told, such
-a failure has happened, with these fields, and under an operation that only its repetitions share. At rest, it was told
-of all of them.
+`model` decides which notices the pager must receive, from what users see and do. Each notice reports a failure that has
+happened, with its fields, under an operation that only its repetitions share. At rest, the pager has a notice of every
+such failure.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class NoticesWorld:
             self.world.start("sweep", lambda: _sweep(self.world.ports))
             self.world.run()
         if missing := self.receiver.missing():
-            raise Violation(f"the pager was not told of {missing}")
+            raise Violation(f"the pager has no notice of {missing}")
 
     # --- the code of users ---
 
@@ -290,7 +290,7 @@ class NoticesWorld:
             return
 
         def code(_: TaskSubject | None, __: Start) -> str:
-            return self._told(delivered, effect) if effect.task == FAILURE_NOTICE_TASK else _work(effect)
+            return self._receive(delivered, effect) if effect.task == FAILURE_NOTICE_TASK else _work(effect)
 
         try:
             if "step" in effect.context:
@@ -300,8 +300,8 @@ class NoticesWorld:
         except (Broken, CodeExited) as error:
             raise Unavailable("the code raised") from error
 
-    def _told(self, delivered: Delivered[Any], effect: Effect) -> str:
-        self.world.step("the pager is told")
+    def _receive(self, delivered: Delivered[Any], effect: Effect) -> str:
+        self.world.step("the pager receives the notice")
         self._received(delivered.operation, effect.function, effect.payload)
         REACHED[NOTICES] += 1
         fails = self.own.random() < self.pager_fails
@@ -309,8 +309,8 @@ class NoticesWorld:
         return _end(does)
 
     def _received(self, operation: str, function: str, payload: Any) -> None:
-        told = payload["notice"]
-        notice = Notice(function, **told | {"locks": tuple(told["locks"])})
+        received = payload["notice"]
+        notice = Notice(function, **received | {"locks": tuple(received["locks"])})
         if wrong := self.receiver.receive(operation, notice):
             raise Violation(wrong)
 
