@@ -68,6 +68,9 @@ def cleaning_up(label: str, item: Tree) -> Tree:
 AGAIN = tree("again", label="2")
 HANDLE = tree("handle", step("never"), label="h")
 LOCK_IN_A_GROUP = tree("begin", tree("all", tree("lock", label="l"), step("s")), label="h")
+THREE_EVENTS = [Entry("event", "a", number) for number in (1, 2, 3)]
+DECIDED = tree("first", tree("settled", event("a"), step("t")), event("a"))
+"""A group that is decided as it begins, if two events are kept. The first of them is kept again."""
 
 HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
     "a clean-up behind a shield runs to its end": (
@@ -360,6 +363,41 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
     "the next call of a map begins as soon as one has ended": (
         program(*awaits(tree("map", branch("b"), tree("map", event("a"), label="2"), event("a"), label="2"))),
         [Entry("event", "a", 1), Entry("event", "a", 2)],
+        False,
+    ),
+    "an event of a group that is decided as it begins goes to the next line": (
+        program(*awaits(step("s")), tree("begin", DECIDED, label="h"), *awaits(event("a"))),
+        [*THREE_EVENTS, ends("s")],
+        False,
+    ),
+    "an event of a group that is decided as it begins goes to the next item": (
+        program(*awaits(step("s"), tree("all", DECIDED, event("a")))),
+        [*THREE_EVENTS, ends("s")],
+        False,
+    ),
+    "an event of a group that fails as it begins goes to the next item": (
+        program(*awaits(step("s"), tree("settled", tree("all", event("a"), event("b")), event("b")))),
+        [Entry("event", "a", "five"), Entry("event", "b", 1), Entry("event", "b", 2), ends("s")],
+        False,
+    ),
+    "a cancel that is due comes before the error of a kept event in an inner group": (
+        program(*awaits(shield(step("s")), tree("settled", shield(step("t")), tree("all", step("u"), event("a"))))),
+        [Entry("event", "a", "five"), CANCEL, ends("s")],
+        False,
+    ),
+    "a lock that a map has received before a call fails without a wait is released": (
+        program(
+            problem(
+                tree(
+                    "map",
+                    tree("lock", label="l"),
+                    tree("code", program(tree("raise", label="p")), label="b"),
+                    label="1",
+                )
+            ),
+            *awaits(event("a")),
+        ),
+        [ends("l", "lock")],
         False,
     ),
 }

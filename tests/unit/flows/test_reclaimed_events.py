@@ -9,12 +9,13 @@ import pytest
 from signalbox import Function, Problem, flow
 from signalbox.flows.machine.combinations import ANY_PATCH, DECIDED_PATCH
 from signalbox.flows.machine.driver import KEPT_PATCH, Driver, Position
-from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH
-from signalbox.flows.model.messages import Cancel, Event
+from signalbox.flows.machine.tree import PASSED_PATCH, RECEIVED_PATCH, SHIELD_PATCH
+from signalbox.flows.model.messages import Cancel, Event, Update
 from signalbox.testing import Harness, replay
 from tests.unit.flows.random_flows import BEGIN, done, step
 
 EARLIER_PATCHES = (ANY_PATCH, DECIDED_PATCH, SHIELD_PATCH, KEPT_PATCH, RECEIVED_PATCH)
+PATCHES_BEFORE = (*EARLIER_PATCHES, PASSED_PATCH)
 
 
 @pytest.fixture
@@ -378,3 +379,80 @@ def test_branches_are_cancelled_in_their_order_however_deep_their_waits_are_in_g
     driver = Driver(code, position).start(BEGIN)
     driver.apply(done(driver, "0.0", error="no"))
     assert cancelled == (["flat", "deep"] if is_replayed else ["deep", "flat"])
+
+
+def decided_as_it_begins() -> Any:
+    """Return a group whose second command takes a kept event, so that the event of its first is kept again."""
+    return flow.first(flow.settled(flow.event("n", int), step("never")), flow.event("n", int))
+
+
+async def on_the_next_line() -> Any:
+    flow.begin(decided_as_it_begins())
+    return await flow.event("n")
+
+
+async def in_a_next_handle() -> Any:
+    flow.begin(decided_as_it_begins())
+    return await flow.begin(flow.event("n"))
+
+
+async def after_two() -> Any:
+    flow.begin(decided_as_it_begins())
+    flow.begin(decided_as_it_begins())
+    return await flow.event("n")
+
+
+async def in_an_all() -> Any:
+    return (await flow.all(decided_as_it_begins(), flow.event("n")))[1]
+
+
+async def in_a_settled() -> Any:
+    return (await flow.settled(flow.shield(decided_as_it_begins()), flow.event("n")))[1].result
+
+
+@pytest.mark.parametrize("code", [on_the_next_line, in_a_next_handle, after_two, in_an_all, in_a_settled])
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_an_event_of_a_group_that_is_decided_as_it_begins_goes_to_the_next_command(
+    code: Callable[[], Any], is_replayed: bool
+) -> None:
+    """Logs of releases in which the next command received a later event are replayed as they were."""
+
+    async def program() -> Any:
+        await step("a")
+        return await code()
+
+    position = Position("1", committed=6 if is_replayed else 0, patches=dict.fromkeys(PATCHES_BEFORE, 1))
+    driver = Driver(program, position).start(BEGIN)
+    for value in range(4):
+        event(driver, "n", value)
+    driver.apply(done(driver, "0"))
+    assert driver.ended is not None
+    assert driver.ended.value == (0 if not is_replayed else 3 if code is after_two else 2)
+
+
+def test_an_update_of_a_group_that_is_decided_as_it_begins_goes_to_the_next_command() -> None:
+    async def code() -> Any:
+        await step("a")
+        flow.begin(flow.first(flow.settled(flow.update("n"), step("never")), flow.update("n")))
+        return (await flow.update("n")).value
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    for value in range(3):
+        driver.apply(Update("n", value, str(value), BEGIN))
+    driver.apply(done(driver, "0"))
+    assert driver.ended is not None
+    assert driver.ended.value == 0
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_a_cancel_that_is_due_comes_before_the_errors_of_items_of_an_inner_group(is_replayed: bool) -> None:
+    """Logs of releases in which the inner group failed first are replayed as they were."""
+
+    async def code() -> Any:
+        await flow.shield(step("a"))
+        await flow.all(flow.shield(step("b")), flow.all(step("c"), flow.event("n", int)))
+
+    position = Position("1", committed=4 if is_replayed else 0, patches=dict.fromkeys(PATCHES_BEFORE, 1))
+    driver = event(Driver(code, position).start(BEGIN), "n", "wrong")
+    driver.apply(Cancel("enough", BEGIN)).apply(done(driver, "0"))
+    assert (list(driver.pending), kept(driver)) == (["1.0"], {} if is_replayed else {"n": ["wrong"]})

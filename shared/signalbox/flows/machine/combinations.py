@@ -10,7 +10,16 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import RECEIVED_PATCH, SHIELD_PATCH, Branch, Node, Parent, Tree, cancelled
+from signalbox.flows.machine.tree import (
+    RECEIVED_PATCH,
+    RECLAIMED_PATCH,
+    SHIELD_PATCH,
+    Branch,
+    Node,
+    Parent,
+    Tree,
+    cancelled,
+)
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -122,11 +131,25 @@ class Group:
             before = len(self.tree.ready)
             self.adds = True
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
-            if not self._takes_one and len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+            if not self._takes_one and len(self.tree.ready) > before and self._delivers():
                 self.tree.deliver(before)  # up to this group, so that the outcomes of its items keep their order
             self.adds = False
             if self._takes_one and self.stops(before):
                 return
+
+    def _delivers(self) -> bool:
+        """Return whether an item that ends as it begins passes through the groups in this one before the next begins.
+
+        If the code that waits has a cancel that is due, it reaches them first.
+        """
+        return self.tree.patched(RECEIVED_PATCH) and not (self._is_refused and self.tree.patched(RECLAIMED_PATCH))
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether a cancel is due in the code that waits: the group receives it when all of its items have begun."""
+        if isinstance(self.parent, Group):
+            return not self.parent._takes_one and self.parent._is_refused
+        return isinstance(self.parent, Branch) and self.parent.cancel_due is not None
 
     @property
     def _takes_one(self) -> bool:

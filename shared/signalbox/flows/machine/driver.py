@@ -97,6 +97,7 @@ from signalbox.flows.machine.stuck import (
 from signalbox.flows.machine.tree import (
     PASSED_PATCH,
     RECEIVED_PATCH,
+    RECLAIMED_PATCH,
     Branch,
     Handle,
     HandleWait,
@@ -585,6 +586,8 @@ class Driver:
 
     def _add(self, pending: PendingCommand) -> PendingCommand:
         """Add a pending command. If it waits for an event or an update that was kept, that is its result at once."""
+        if self.reclaimed and isinstance(pending.command, NextEvent | NextUpdate) and self.patched(RECLAIMED_PATCH):
+            self.keep_reclaimed()
         self.pending[pending.path] = pending
         if isinstance(pending.command, NextUpdate):
             self._add_update(pending, pending.command.update)

@@ -63,6 +63,13 @@ PASSED_PATCH = "signalbox.passed"
 its waits end, however deep they are in groups. A kept event that goes to another wait also passes through them at once.
 """
 
+RECLAIMED_PATCH = "signalbox.reclaimed"
+"""The patch for when an event that code does not receive is kept again.
+
+- It is kept before the next command looks for a kept event, also if no code has waited since.
+- If a group begins while a cancel is due, the cancel comes before the errors of its items, also in a group in it.
+"""
+
 
 class Parent(Protocol):
     """A node that has others below it."""

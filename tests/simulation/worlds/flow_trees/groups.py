@@ -335,7 +335,7 @@ class Map(AllOf):
     def end(self, outcome: Outcome) -> None:
         super().end(outcome if outcome.error else Outcome([self.results[number] for number in sorted(self.results)]))
         if isinstance(self.failed, Lane):
-            self.failed.undo_all_but(self.failed.waiting)
+            self.failed.undo_results()
 
 
 class Lane(Branch):
@@ -366,11 +366,13 @@ class Lane(Branch):
     def undo(self) -> None:
         if not self.has_begun:
             self.code.close()
-        self.undo_all_but(None)
-
-    def undo_all_but(self, kept: Node | None) -> None:
         for node in self.received:
-            if node is not kept:
+            node.drop()
+
+    def undo_results(self) -> None:
+        """Undo what the lane has received before its error, which the code of the map receives."""
+        for node in self.received:
+            if not has_failed(node):
                 node.drop()
 
 
