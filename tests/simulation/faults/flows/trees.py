@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.tree import Branch, Parent
+from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.tree import RECLAIMED_PATCH, Branch, Parent
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows import lost_messages, nested_programs
-from tests.simulation.faults.points import always
+from tests.simulation.faults.points import always, original
 from tests.simulation.worlds.flow_trees import compared
+
+patched = original("flows.Position.patched")
 
 NOTICED = ("flow-27", str(lost_messages.LOCKS_IN_RESULTS))
 
@@ -18,6 +20,11 @@ def _keeps_what_it_received(_: Branch) -> None:
 
 def _after_code(_: Driver, __: int) -> None:
     """Let code run that is ready before the outcomes pass through their groups."""
+
+
+def _reclaimed_later(position: Position, name: str) -> bool:
+    """Keep reclaimed events when the code waits, as before the patch."""
+    return name != RECLAIMED_PATCH and bool(patched(position, name))
 
 
 def _later(_: Driver, __: int, ___: Parent | None = None) -> None:
@@ -35,6 +42,7 @@ FAULTS = (
         for clause, without, replacement in (
             ("flow-5", "the events of a map or a time-out", ("flows.Branch.abandon", _keeps_what_it_received)),
             ("flow-5", "passing through groups before code runs", ("flows.Driver.pass_groups", _after_code)),
+            ("flow-5", "keeping an event before the next command", ("flows.Position.patched", _reclaimed_later)),
             ("flow-27", "the outcome of a shield before its cancel", ("flows.Driver.deliver", _later)),
         )
     ),

@@ -10,7 +10,8 @@ model (`flows/modelled_flows.py`).
 - `programs.py` draws a program from a seed, runs it over either implementation, and prints it as Python.
 - `compared.py` ends its commands one by one, in an order drawn from the seed, and compares after each entry what each
   branch has observed, what is pending, which locks are held, which events are kept, and how the run ended. A program
-  that differs is shrunk to a small one.
+  that differs is shrunk to a small one. A tenth of the programs wait mostly for events, many of which are kept when
+  their groups begin.
 
     python -m tests.simulation --world flow_trees --first 0 --seeds 1000000
     python -m tests.simulation --world flow_trees --replay 4711

@@ -16,11 +16,21 @@ from tests.simulation.worlds.flow_trees.turns import TurnsRun
 
 ENTRIES_MAX = 40
 CANCEL_RATE, EVENT_RATE, ERROR_RATE = 0.08, 0.15, 0.3
-TURNS_RATE = 0.02
 WRONG_EVERY = 5
+TURNS_RATE = 0.02
 """Programs that run in turns, through a store and a queue. They may continue as new. A turn costs milliseconds."""
 
+BURSTS_RATE, BURST_RATE = 0.1, 0.75
+"""Programs that mostly wait for events, in groups that are decided as they begin, since many events arrive before."""
+
 LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock", "run")
+OF_BURSTS: dict[str, Any] = {
+    "leaves": ("event", "event", "event", "event", "event", "step", "run", "lock"),
+    "groups": ("all", "first", "first", "first_success", "settled", "settled"),
+    "events": ("a", "a", "a", "b"),
+    "alone": 0.2,
+    "is_late": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +49,15 @@ class Difference:
         return f"\n{in_python(self.case.program)}\n\n{entries}\n\n{differs}"
 
 
-def drawn_entry(rng: Random, pending: Sequence[str], number: int, *, in_turns: bool) -> Entry:
+def drawn_entry(
+    rng: Random, pending: Sequence[str], number: int, *, in_turns: bool, event_rate: float = EVENT_RATE
+) -> Entry:
     """Return what happens next to a run that waits."""
     drawn = rng.random()
     if drawn < CANCEL_RATE:
         return Entry(rng.choice(("cancel", "cancel", "deadline", "terminate")) if in_turns else "cancel")
     ending = [label for label in pending if not label.startswith(("event", "sleep") if in_turns else "event")]
-    if drawn < CANCEL_RATE + EVENT_RATE or not ending:
+    if drawn < CANCEL_RATE + event_rate or not ending:
         is_wrong = int(drawn * 1_000_000) % WRONG_EVERY == 0
         return Entry("event", rng.choice(EVENTS), f"wrong {number}" if is_wrong else number)
     kind, label = rng.choice(ending).split(" ")
@@ -73,13 +85,19 @@ class Case:
     program: Tree
     entries: Sequence[Entry] | Random
     in_turns: bool = False
+    event_rate: float = EVENT_RATE
 
     @classmethod
     def of(cls, seed: int) -> Case:
         rng = Random(f"flow trees {seed}")
-        if rng.random() < TURNS_RATE:
-            drawing = Drawing(rng, LEAVES_IN_TURNS, generations=rng.randint(1, 2), size=6, shields=0.3, renews=False)
-            return cls(drawing.program(), rng, in_turns=True)
+        drawn = rng.random()
+        if drawn < TURNS_RATE:
+            is_burst = drawn < TURNS_RATE * BURSTS_RATE
+            kinds = OF_BURSTS if is_burst else {"leaves": LEAVES_IN_TURNS}
+            drawing = Drawing(rng, generations=rng.randint(1, 2), size=6, shields=0.3, renews=False, **kinds)
+            return cls(drawing.program(), rng, in_turns=True, event_rate=BURST_RATE if is_burst else EVENT_RATE)
+        if drawn < TURNS_RATE + BURSTS_RATE:
+            return cls(Drawing(rng, **OF_BURSTS).program(), rng, event_rate=BURST_RATE)
         return cls(Drawing(rng, LEAVES).program(), rng)
 
     def smaller(self, entries: Sequence[Entry]) -> Iterator[Case]:
@@ -120,7 +138,9 @@ class Case:
     def _entries(self, model: ModelRun) -> Iterator[Entry]:
         if isinstance(self.entries, Random):
             for number in range(1, ENTRIES_MAX):
-                yield drawn_entry(self.entries, model.pending(), number, in_turns=self.in_turns)
+                yield drawn_entry(
+                    self.entries, model.pending(), number, in_turns=self.in_turns, event_rate=self.event_rate
+                )
         else:
             yield from (entry for entry in self.entries if entry.fits(model.pending()))
 

@@ -19,6 +19,7 @@ LEAVES = ("step", "step", "step", "sleep", "event", "event", "lock", "flow", "ru
 """The kinds of commands, each as often as it is drawn."""
 
 GROUPS = ("all", "first", "first_success", "settled")
+DRAWN_GROUPS = ("all", "all", "all", "first", "first_success", "settled")
 
 
 class Commands(Protocol):
@@ -250,10 +251,18 @@ def shown(value: Any) -> str:
 
 @dataclass
 class Drawing:
-    """Draws a random program. Commands below `first` have no code, since a coroutine could be abandoned half done."""
+    """Draws a random program. Commands below `first` have no code, since a coroutine could be abandoned half done.
+
+    `alone` is how often a command is in no further group. A program that `is_late` first awaits a step, so that events
+    which arrive before are kept.
+    """
 
     rng: Random
     leaves: Sequence[str] = LEAVES
+    groups: Sequence[str] = DRAWN_GROUPS
+    alone: float = 0.35
+    events: Sequence[str] = EVENTS
+    is_late: bool = False
     generations: int = 0
     size: int = 14
     shields: float = 0.15
@@ -264,9 +273,9 @@ class Drawing:
 
     def program(self) -> Tree:
         block = self.block(3)
-        if self.generations:
-            return replace(block, parts=(*block.parts, Tree("again", str(self.generations))))
-        return block
+        first = [Tree("await", "", (Tree("step", self.label("step")),))] if self.is_late else []
+        last = [Tree("again", str(self.generations))] if self.generations else []
+        return replace(block, parts=(*first, *block.parts, *last))
 
     def label(self, kind: str) -> str:
         self.labels += 1
@@ -303,20 +312,21 @@ class Drawing:
     def item(self, depth: int, *, code: bool) -> Tree:
         self.size -= 1
         drawn = self.rng.random()
-        if depth == 0 or self.size < 0 or drawn < 0.35:
+        if depth == 0 or self.size < 0 or drawn < self.alone:
             return self.leaf()
-        if drawn < 0.35 + self.shields:
+        drawn -= self.alone + self.shields
+        if drawn < 0:
             return Tree("shield", "", (self.item(depth - 1, code=code),))
-        if drawn < 0.45 + self.shields and self.handles:
+        if drawn < 0.1 and self.handles:
             return Tree("handle", self.rng.choice(self.handles), (Tree("step", self.label("step")),))
-        if code and drawn < 0.55 + self.shields:
+        if code and drawn < 0.2:
             return Tree("code", self.label("branch"), (self.block(depth - 1, 3),))
-        if code and drawn < 0.6 + self.shields:
+        if code and drawn < 0.25:
             return Tree("wait_for", self.label("time"), (self.item(depth - 1, code=False),))
-        if code and drawn < 0.63 + self.shields:
+        if code and drawn < 0.28:
             items = tuple(self.item(depth - 1, code=True) for _ in range(self.rng.randint(1, 4)))
             return Tree("map", str(self.rng.randint(1, 3)), items)
-        kind = self.rng.choice(("all", "all", "all", "first", "first_success", "settled"))
+        kind = self.rng.choice(self.groups)
         inside = code and kind in ("all", "settled")
         return Tree(kind, "", tuple(self.item(depth - 1, code=inside) for _ in range(self.rng.randint(1, 3))))
 
@@ -325,7 +335,7 @@ class Drawing:
             return Tree("renew", self.renewable.pop(), (Tree("step", self.label("step")),))
         kind = self.rng.choice(self.leaves)
         return Tree(
-            kind, self.rng.choice(EVENTS) if kind == "event" else self.label(kind if kind != "sleep" else "time")
+            kind, self.rng.choice(self.events) if kind == "event" else self.label(kind if kind != "sleep" else "time")
         )
 
 
