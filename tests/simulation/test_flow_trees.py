@@ -385,6 +385,11 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
         [Entry("event", "a", "five"), CANCEL, ends("s")],
         False,
     ),
+    "the error of a kept event counts in a group whose items have all ended as they began, while a cancel is due": (
+        program(*awaits(shield(step("s")), tree("all", event("a"), tree("all", shield(event("a")))))),
+        [Entry("event", "a", "five"), Entry("event", "a", 1), CANCEL, ends("s")],
+        False,
+    ),
     "a lock that a map has received before a call fails without a wait is released": (
         program(
             problem(

@@ -132,6 +132,8 @@ class AllOf(GroupNode):
             return None
         if any(child.is_open for child in self.children):
             return None
+        for child in self.children:  # they may all have ended as they began, while a cancel was due
+            self.took(child)
         if self.error is not None or self.is_cancelled:
             lost = [child for child in self.children if self.is_cancelled or child is not self.failed]
             return self.end_without(lost, Outcome(error=flow.Cancelled() if self.is_cancelled else self.error))
