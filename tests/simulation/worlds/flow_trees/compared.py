@@ -25,11 +25,11 @@ BURSTS_RATE, BURST_RATE = 0.1, 0.75
 
 LEAVES_IN_TURNS = ("step", "step", "step", "event", "event", "lock", "run")
 OF_BURSTS: dict[str, Any] = {
-    "leaves": ("event", "event", "event", "event", "event", "step", "run", "lock"),
+    "leaves": ("event", "event", "event", "step", "lock"),
     "groups": ("all", "first", "first", "first_success", "settled", "settled"),
-    "events": ("a", "a", "a", "b"),
-    "alone": 0.2,
-    "is_late": True,
+    "events": ("a", "a", "a", "a", "a", "b"),
+    "alone": 0.15,
+    "shields": 0.25,
 }
 
 
@@ -93,11 +93,12 @@ class Case:
         drawn = rng.random()
         if drawn < TURNS_RATE:
             is_burst = drawn < TURNS_RATE * BURSTS_RATE
-            kinds = OF_BURSTS if is_burst else {"leaves": LEAVES_IN_TURNS}
-            drawing = Drawing(rng, generations=rng.randint(1, 2), size=6, shields=0.3, renews=False, **kinds)
-            return cls(drawing.program(), rng, in_turns=True, event_rate=BURST_RATE if is_burst else EVENT_RATE)
+            kinds = OF_BURSTS if is_burst else {"leaves": LEAVES_IN_TURNS, "shields": 0.3}
+            drawing = Drawing(rng, generations=rng.randint(1, 2), size=6, renews=False, **kinds)
+            program = drawing.late_program() if is_burst else drawing.program()
+            return cls(program, rng, in_turns=True, event_rate=BURST_RATE if is_burst else EVENT_RATE)
         if drawn < TURNS_RATE + BURSTS_RATE:
-            return cls(Drawing(rng, **OF_BURSTS).program(), rng, event_rate=BURST_RATE)
+            return cls(Drawing(rng, **OF_BURSTS).late_program(), rng, event_rate=BURST_RATE)
         return cls(Drawing(rng, LEAVES).program(), rng)
 
     def smaller(self, entries: Sequence[Entry]) -> Iterator[Case]:

@@ -253,8 +253,7 @@ def shown(value: Any) -> str:
 class Drawing:
     """Draws a random program. Commands below `first` have no code, since a coroutine could be abandoned half done.
 
-    `alone` is how often a command is in no further group. A program that `is_late` first awaits a step, so that events
-    which arrive before are kept.
+    `alone` is how often a command is in no further group.
     """
 
     rng: Random
@@ -262,7 +261,6 @@ class Drawing:
     groups: Sequence[str] = DRAWN_GROUPS
     alone: float = 0.35
     events: Sequence[str] = EVENTS
-    is_late: bool = False
     generations: int = 0
     size: int = 14
     shields: float = 0.15
@@ -273,9 +271,44 @@ class Drawing:
 
     def program(self) -> Tree:
         block = self.block(3)
-        first = [Tree("await", "", (Tree("step", self.label("step")),))] if self.is_late else []
-        last = [Tree("again", str(self.generations))] if self.generations else []
-        return replace(block, parts=(*first, *block.parts, *last))
+        if self.generations:
+            return replace(block, parts=(*block.parts, Tree("again", str(self.generations))))
+        return block
+
+    def late_program(self) -> Tree:
+        """Return a program that begins a group after a step, before whose end events are kept, and then awaits events.
+
+        The step may be in a shield, behind which a cancel is due, and the group may be begun beside another branch.
+        """
+        step = Tree("step", self.label("step"))
+        late = Tree("shield", "", (step,)) if self.rng.random() < self.shields else step
+        statements = (self.begins_group(), *self.waits())
+        if self.rng.random() < 0.3:
+            statements = (Tree("await", "", (Tree("all", "", (self.branch(statements), self.branch(self.waits()))),)),)
+        last = Tree("again", str(self.generations)) if self.generations else self.statement(1)
+        return Tree("block", "", (self.caught(late), *statements, last))
+
+    def branch(self, statements: tuple[Tree, ...]) -> Tree:
+        return Tree("code", self.label("branch"), (Tree("block", "", statements),))
+
+    def waits(self) -> tuple[Tree, ...]:
+        return (self.caught(self.leaf()), self.caught(self.leaf()))
+
+    def begins_group(self) -> Tree:
+        """Return a statement that awaits or begins a group, or its handles as they end."""
+        kind = self.rng.choice(("await", "await", "begin", "as_completed"))
+        if kind == "await":
+            return self.caught(self.item(3, code=True))
+        item = self.item(3, code=False)
+        if kind == "as_completed":
+            return Tree(kind, "2", (item, self.leaf()))
+        self.handles.append(self.label("handle"))
+        return Tree(kind, self.handles[-1], (item,))
+
+    def caught(self, item: Tree) -> Tree:
+        """Return a statement that awaits an item, and catches its error or its cancel."""
+        body = Tree("block", "", (Tree("await", "", (item,)),))
+        return Tree("try", self.rng.choice(("problem", "problem", "swallowed")), (body, Tree("block")))
 
     def label(self, kind: str) -> str:
         self.labels += 1
