@@ -92,7 +92,7 @@ def sweep_batch(ports: Ports, snapshot: Snapshot) -> None:
         case SweepAction.TIME_OUT:
             time_out(ports, run, header)
         case SweepAction.WALK:
-            if header.state == "open" and header.parent and sub_batches.end_if_lost(ports, run, header.parent):
+            if header.parent and sub_batches.end_if_lost(ports, run, header, header.parent):
                 return
             waiting = propagation.propagate_all(ports, run, header)
             if silent := lifecycle.silent_tasks(run, waiting, snapshot.read_time):

@@ -96,10 +96,7 @@ class Deployment:
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` kept."""
-        ready = self._preparation().prepared(planned=saved)
-        if absent := prerequisites.absent_callers(self.target, ready):
-            raise Aborted(f"Nothing was deployed.\n{absent}")
-        engine = self._in_place(self._terraform(ready.account))
+        engine = self._callable(self._preparation().prepared(planned=saved))
         if saved:
             if (plan := engine.kept_plan()) is None:
                 raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
@@ -163,7 +160,7 @@ class Deployment:
 
         It is `signalbox deploy` without its smoke test.
         """
-        engine = self._checked()
+        engine = self._callable(self._preparation().ready())
         self._packaged()
         plan = planned(engine, self._attempts())
         ids = resource_adoption.importable(plan, self.target.project, self.target.region)
@@ -192,6 +189,12 @@ class Deployment:
 
     def _checked(self) -> terraform.Terraform:
         return self._in_place(self._terraform(self._preparation().ready().account))
+
+    def _callable(self, ready: project_facts.Facts) -> terraform.Terraform:
+        """Return Terraform for the environment. Raises `Aborted` if functions that may call it are not deployed."""
+        if absent := prerequisites.absent_callers(self.target, ready):
+            raise Aborted(f"Nothing was deployed.\n{absent}")
+        return self._in_place(self._terraform(ready.account))
 
     def _in_place(self, engine: terraform.Terraform) -> terraform.Terraform:
         """Return Terraform for the environment. Raises `Aborted` if it is deployed in another place."""

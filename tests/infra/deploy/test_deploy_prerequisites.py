@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,12 @@ RUNTIMES = "gcloud functions runtimes list --region=us-central1"
 FUNCTIONS = "gcloud functions list --v2 --regions=-"
 
 
-def refusal(script: Script, place: deployment_target.Target = DEV) -> str:
+def refusal(
+    script: Script, place: deployment_target.Target = DEV, act: Callable[[Deployment], bool] = Deployment.deploy
+) -> str:
     """Try to deploy; return the output. Of Terraform at most the version was read."""
     with pytest.raises(Aborted) as stopped:
-        Deployment(place, lambda _: None, lambda _: "yes", script).deploy()
+        act(Deployment(place, lambda _: None, lambda _: "yes", script))
     assert [asked for asked in script.asked if asked.startswith("terraform") and "version" not in asked] == []
     return str(stopped.value)
 
@@ -155,6 +158,7 @@ def test_a_database_is_not_deployed_before_the_functions_that_invoke_its_own(tmp
     """Google refuses the right of an account that does not exist, in the middle of a deployment."""
     place = of_a_database(tmp_path, {"environment": "dev", "prefix": "dev"}, {})
     said = refusal(Script(), place)
+    assert refusal(Script(), place, Deployment.adopt) == said
     assert "gives functions of dev the right to call its own, and these are not deployed: orders." in said
     assert f"signalbox deploy -p {PROJECT} -e dev --region us-central1" in said
     there = Script(**{FUNCTIONS: OURS.replace("dev-sweep", "dev-orders")})

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.cost_meter import measure
+from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
+from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -59,6 +61,19 @@ def test_cancelling_reaches_sub_batches_of_sub_batches(harness: BatchHarness) ->
     kits_tasks(harness)
     assert state(harness, child) == state(harness, grandchild) == ("cancelled", "parent")
     assert state(harness, "other") == ("sealed", None)
+
+
+def test_sub_batches_whose_cancel_was_purged_are_ended_by_the_sweeper(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(2))
+    kits_tasks(harness)
+    child = divided(harness, units_of(harness, "b")[0])
+    grandchild = divided(harness, units_of(harness, child)[1])
+    harness.request("DELETE", "/b")
+    for _ in range(2):
+        harness.tasks.clear()
+        harness.clock.advance(LIMITS.batch_idle_seconds + 1)
+        sweep(harness.ports)
+    assert state(harness, child) == state(harness, grandchild) == ("cancelled", "parent")
 
 
 @pytest.mark.parametrize("failures_max", [None, 0])

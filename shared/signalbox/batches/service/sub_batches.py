@@ -18,7 +18,7 @@ from itertools import count
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
-from signalbox.batches.machine.units import may_overwrite, may_start
+from signalbox.batches.machine.units import may_overwrite
 from signalbox.batches.model.headers import REPLACED, Header, header_of, header_of_run
 from signalbox.batches.model.large_values import place_of_batch
 from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
@@ -84,12 +84,17 @@ def stored_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> tu
     return batch, storage.read_header_of_run(ports, BatchRun(batch, header.incarnation))
 
 
-def end_if_lost(ports: Ports, run: BatchRun, unit: PlacedUnit) -> bool:
-    """End an open sub-batch for which its unit does not wait: no delivery will seal it. Return whether it has ended."""
-    held, header = ports.store.read(unit.path, unit.run.header_path)
-    if _is_outcome(held, unit):
+def end_if_lost(ports: Ports, run: BatchRun, header: Header, unit: PlacedUnit) -> bool:
+    """End a sub-batch for which its unit does not wait. Return whether it has ended.
+
+    It is open, and no delivery will seal it; or the parent's batch was cancelled, and the task that tells its
+    sub-batches was lost.
+    """
+    held, read = ports.store.read(unit.path, unit.run.header_path)
+    parent = header_of_run(read.data, unit.run)
+    if header.state == "open" and _is_outcome(held, unit):
         replace_sub_batch(ports, run)
-    elif not may_start(header_of_run(header.data, unit.run), unit.attempt):
+    elif parent is None or parent.state == "cancelled":
         end_with_parent(ports, run)
     else:
         return False

@@ -25,6 +25,7 @@ overwritten = original("batches.overwrite_failure")
 end_tasks = original("batches.end_tasks")
 create = original("batches.create_batch in batches")
 parent_is_live = original("batches.parent_is_live")
+end_if_lost = original("batches.end_if_lost")
 
 Rule = Callable[[Header, datetime], Decided]
 
@@ -54,6 +55,10 @@ def _overwritten_by_any(held: UnitRecord, unit: PlacedUnit) -> bool:
 
 def _only_if_completed(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...]:
     return end_tasks(run, header, now) if header.state == "completed" else ()
+
+
+def _only_if_open(ports: Ports, run: BatchRun, header: Header, unit: PlacedUnit) -> bool:
+    return header.state == "open" and end_if_lost(ports, run, header, unit)
 
 
 def _unguarded_end(ports: Ports, run: BatchRun, rule: Rule) -> Header | None:
@@ -140,6 +145,7 @@ FAULTS = (
     in_batches("batch-7", "not running a unit that has a sub-batch", "batches.has_sub_batch", lambda *_: False),
     in_batches("batch-7", "sealing what a process has loaded", "batches.stored_sub_batch", storage.last_sub_batch),
     in_batches("batch-7", "ending a sub-batch that is lost", "batches.end_if_lost", lambda *_: False),
+    in_batches("batch-8", "ending the sub-batches whose cancel was purged", "batches.end_if_lost", _only_if_open),
     in_batches("batch-8", "the end of a batch that is populated", "batches.seal_unless_ended", _sealed_or_refused),
     in_batches("batch-7", "replacing a sub-batch that was not loaded", "batches.replace_sub_batch", lambda *_: ""),
     in_batches("batch-7", "no effects of a replaced sub-batch", "batches.end_tasks", _end_tasks_of_all),

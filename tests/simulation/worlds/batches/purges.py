@@ -1,8 +1,9 @@
 """Purges of the queues in some worlds of batches: tasks vanish at any point, and the records stay.
 
-The queues are purged when some tasks were created, after some round trips of other processes, or soon after the code of
-a unit has raised, while its task waits for the retry. A purge takes the tasks of the batches and their units, and in
-some worlds also the admit runs and the task that holds the permits. In some, an operator interferes besides.
+The queues are purged when some tasks were created, after some round trips of other processes, soon after the code of a
+unit has raised, while its task waits for the retry, or before a batch's sub-batches are cancelled. A purge takes the
+tasks of the batches and their units, and in some worlds also the admit runs and the task that holds the permits. In
+some, an operator interferes besides.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ TASKS_MAX, STEPS_MAX, STEPS_AFTER_RAISE_MAX = 14, 120, 6
 OF_RETRIES_RATE, TASKS_OF_RETRIES_MAX = 0.5, 6
 """The share of worlds with retries in which their tasks are purged, after at most so many were created."""
 
+OF_CANCELS_RATE = 0.7
+"""The share of worlds in which each task is purged that cancels sub-batches."""
+
 RAISES_RATE = 0.3
 """The share of starts of units' code that raise, until the queues have been purged."""
 
@@ -33,7 +37,7 @@ OTHERS = ("semaphore_admit", "another")
 
 
 class Purges:
-    """The purges of a world, each once, and the units whose code raises before one."""
+    """The purges of a world, and the units whose code raises before one."""
 
     def __init__(self, world: World, created: Random, seed: int) -> None:
         self._world = world
@@ -41,6 +45,7 @@ class Purges:
         self.meets_operators = self._random.random() < 0.5
         self._functions = OF_UNITS + (OTHERS if self._random.random() < 0.5 else ())
         self._after_raise = self._random.random() < 0.6
+        self._of_cancels = Random(f"purges of cancels {seed}").random() < OF_CANCELS_RATE
         self._take_one = world.queue.take
         world.queue.take = self._take  # type: ignore[method-assign]  # the queues are purged between two tasks
         self._after_tasks(created.randint(1, TASKS_MAX))
@@ -59,7 +64,7 @@ class Purges:
 
     def end(self) -> None:
         """Purge nothing from now on: it is known when all must end."""
-        self._after_raise = False
+        self._after_raise = self._of_cancels = False
         self._after_tasks(0)
 
     def of_retries(self) -> None:
@@ -82,7 +87,7 @@ class Purges:
     def _take(self, effect: Effect) -> bool:
         is_new = self._take_one(effect)
         self._tasks_left -= 1
-        if self._tasks_left == 0:
+        if self._tasks_left == 0 or (self._of_cancels and effect.task == "cancel"):
             self._purge()
         return is_new
 

@@ -84,8 +84,8 @@ SWEEPS_OF_EMPTIED = 2
 NAMES_KEPT_SECONDS = 24 * 3_600
 """After this time the names of all purged tasks are free."""
 
-EMPTIED_RATE = 0.2
-"""The share of worlds without a deadline, a cancel and people in which the queues are purged once."""
+EMPTIED_RATE, EMPTIED_SUB_RATE = 0.2, 0.6
+"""The share of worlds without people in which the queues are purged; the second, with a sub-batch and a cancel."""
 
 SILENT_SECONDS = (1, 60, 3_600)
 """The time after which a page counts as silent, in worlds whose queues are purged: its units may still run."""
@@ -121,7 +121,11 @@ class BatchesWorld:
         self.second = second if second.random() < SECOND_RATE else None
         kind = self.kind
         plain = not (kind.from_outside or kind.removed or self.unswept or self.keyed)
-        self.emptied = plain and self.purged is None and self.own.random() < EMPTIED_RATE
+        self.emptied = (
+            plain
+            and self.purged is None
+            and self.own.random() < (EMPTIED_SUB_RATE if kind.nested and kind.cancelled else EMPTIED_RATE)
+        )
         self.purges = Purges(self.world, self.own, seed) if self.emptied else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
@@ -418,7 +422,9 @@ class BatchesWorld:
             self.sweep_later(1, limiter.sweep)
         if self.keyed:
             self.keyed.check_rest()
-        for _ in range(keyed_retries.FAILING_ATTEMPTS_MAX if self.keyed else bool(self.callers.concurrency)):
+        for _ in range(
+            keyed_retries.FAILING_ATTEMPTS_MAX if self.keyed else bool(self.callers.concurrency or self.purges)
+        ):
             self.callers.retry()
             self.world.run()
         if self.checks.failed("b"):
