@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadKey
 
@@ -58,6 +59,32 @@ def check_key(key: str) -> str:
             field="key",
         )
     return key
+
+
+@dataclass(frozen=True, slots=True)
+class IdSpace:
+    """The ids of one kind of record, some of which callers choose and some of which the kit derives.
+
+    A derived id is the name of the kind, `~` and a digest. No caller can choose such an id, so it is free when the kit
+    uses it, even for callers that can read or compute it before. An id of another kind, and a longer id that contains a
+    derived one, can be chosen.
+    """
+
+    kind: str
+
+    def derived(self, digest: str) -> str:
+        """Return the id that the kit derives from a digest (`name_of`), perhaps with `~` and a number."""
+        return f"{self.kind}~{digest}"
+
+    def check_chosen(self, id_: str, field: str = "id") -> str:
+        """Return an id that a caller chooses. Raises `BadKey` for an id that only the kit makes."""
+        kind, _, digest = id_.partition("~")
+        if kind == self.kind and _DERIVED.fullmatch(digest):
+            raise BadKey(f"Only the kit makes ids such as {printable(id_)}: choose another id.", field=field)
+        return id_
+
+
+_DERIVED = re.compile("[0-9a-f]{40}(~[0-9]+)?")
 
 
 @lru_cache(MEMOISED)

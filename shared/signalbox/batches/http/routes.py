@@ -22,6 +22,7 @@ from signalbox.batches.requests import (
     RetryRequest,
     SealRequest,
     UnitsQuery,
+    check_chosen_id,
     first_page_of,
 )
 from signalbox.batches.service import lifecycle, lists, pages, population, retries
@@ -71,7 +72,7 @@ def populate_batch(ports: Ports, request: Request) -> Response:
     check_calls(request, **spec.calls())
     check_unit_calls(request, **spec.unit_calls())
     spec.check_arguments()
-    batch = spec.id or request.caller_key or ports.store.new_id()
+    batch = spec.id or check_chosen_id(request.caller_key or ports.store.new_id())
     populated = population.populate(ports, batch, spec)
     return Response(201 if populated.created else 200, BatchShown.of(populated.status))
 
