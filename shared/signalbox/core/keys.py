@@ -76,11 +76,15 @@ class IdSpace:
         """Return the id that the kit derives from a digest (`name_of`), perhaps with `~` and a number."""
         return f"{self.kind}~{digest}"
 
-    def check_chosen(self, id_: str, field: str = "id") -> str:
-        """Return an id that a caller chooses. Raises `BadKey` for an id that only the kit makes."""
+    def is_derived(self, id_: str) -> bool:
+        """Return whether only the kit makes this id."""
         kind, _, digest = id_.partition("~")
-        if kind == self.kind and _DERIVED.fullmatch(digest):
-            raise BadKey(f"Only the kit makes ids such as {printable(id_)}: choose another id.", field=field)
+        return kind == self.kind and _DERIVED.fullmatch(digest) is not None
+
+    def check_chosen(self, id_: str) -> str:
+        """Return an id that a caller chooses. Raises `BadKey` for an id that only the kit makes."""
+        if self.is_derived(id_):
+            raise BadKey(f"Only the kit makes ids such as {printable(id_)}: choose another id.", field="id")
         return id_
 
 

@@ -23,6 +23,7 @@ from signalbox.batches.requests import (
     SealRequest,
     UnitsQuery,
     check_chosen_id,
+    check_is_of_callers,
     first_page_of,
 )
 from signalbox.batches.service import lifecycle, lists, pages, population, retries
@@ -103,7 +104,7 @@ def list_batches(ports: Ports, request: Request) -> Response:
 )
 def seal_batch(ports: Ports, request: Request, id: BatchId) -> Response:
     """Close a batch at its number of pages."""
-    status = lifecycle.seal(ports, id, SealRequest.from_request(request.json_object()))
+    status = lifecycle.seal(ports, check_is_of_callers(id), SealRequest.from_request(request.json_object()))
     return Response(200, BatchShown.of(status))
 
 
@@ -183,6 +184,7 @@ def add_page(ports: Ports, request: Request, id: BatchId) -> Response:
     the cloud 32 MiB.
     """
     read_parameters()
+    check_is_of_callers(id)
     if request.has_lines:
         return _add_lines(ports, request, id)
     if "page" in request.query:
