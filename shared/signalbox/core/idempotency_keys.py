@@ -30,6 +30,10 @@ class Leaves:
     what: str
     path_of: Callable[[str], str]
 
+    def under(self, ids: IdSpace) -> "Leaves":
+        """Return the same record under the id that is derived from the key."""
+        return Leaves(self.what, lambda key: self.path_of(ids.derived(key)))
+
 
 @dataclass(frozen=True, slots=True)
 class _RunningTask:
@@ -120,9 +124,7 @@ def id_of_call(ids: IdSpace, chosen: str | None, *call: object, leaves: Leaves |
     """
     if chosen:
         return ids.check_chosen(chosen)
-    if leaves is not None:
-        leaves = Leaves(leaves.what, lambda key, path_of=leaves.path_of: path_of(ids.derived(key)))
-    key = idempotency_key(*call, leaves=leaves)
+    key = idempotency_key(*call, leaves=leaves and leaves.under(ids))
     return key and ids.derived(key)
 
 

@@ -73,7 +73,7 @@ class IdSpace:
     kind: str
 
     def derived(self, digest: str) -> str:
-        """Return the id that the kit derives from a digest (`name_of`), perhaps with `~` and a number."""
+        """Return the id that the kit derives from a digest of 40 digits (`name_of`)."""
         return f"{self.kind}~{digest}"
 
     def is_derived(self, id_: str) -> bool:
@@ -88,7 +88,7 @@ class IdSpace:
         return id_
 
 
-_DERIVED = re.compile("[0-9a-f]{40}(~[0-9]+)?")
+_DERIVED = re.compile("[0-9a-f]{40}")
 
 
 @lru_cache(MEMOISED)

@@ -171,9 +171,9 @@ CALLS: dict[str, Callable[[], object]] = {
 }
 
 
-def by_a_task(name: str) -> Callable[[Harness], None]:
+def by_a_task(name: str) -> Callable[[Harness], object]:
     """Return the work of a task that makes a call. Its operation follows from an id that a caller knows."""
-    return lambda _: act.call(name=name).enqueue(id="known") and None
+    return lambda _: act.call(name=name).enqueue(id="known")
 
 
 def failed_then_retried(begin: Callable[[], object]) -> Callable[[Harness], None]:
@@ -433,6 +433,7 @@ def test_what_contains_a_derived_id_can_be_chosen(monkeypatch: pytest.MonkeyPatc
         assert batch(f"batch~{digest[:-1]}").populate([])["state"] == "completed"
         assert batch("a~b").populate([])["state"] == "completed"
         assert semaphore("ovens").acquire(id=f"batch~{digest}")
+        assert semaphore("ovens").acquire(id=f"wait~{digest}~1767225600000023")
         assert buy.start(f"call~{digest}", "a").id == f"call~{digest}"
 
 

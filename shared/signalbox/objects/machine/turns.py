@@ -198,7 +198,7 @@ class Turn:
         All messages of a commit have the same create time, so their ids decide the order.
         """
         self._ids += 1
-        return CALL_IDS.derived(f"{name_of(self.address.base, self.revision)}~{self._ids:04}")
+        return CALL_IDS.derived(f"{name_of(self.address.base, self.revision)[:-4]}{self._ids:04x}")
 
     # --- ends of calls ---
 
