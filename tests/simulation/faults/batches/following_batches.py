@@ -52,7 +52,4 @@ FAULTS = (
     in_batches(
         "batch-23", "an id that no caller can choose", "batches.BatchRun.then_id", property(_then_id_that_can_be_chosen)
     ),
-    in_batches(
-        "batch-23", "pages of the kit's batches from the kit only", "batches.check_is_of_callers", lambda id_: id_
-    ),
 )
