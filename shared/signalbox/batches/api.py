@@ -18,7 +18,7 @@ from signalbox.batches.model.headers import BatchStatus
 from signalbox.batches.model.large_values import stored_result
 from signalbox.batches.model.units import PlacedUnit, UnitRecord
 from signalbox.batches.problems import BadBatch
-from signalbox.batches.requests import BatchSpec, UnitsQuery
+from signalbox.batches.requests import BatchSpec, UnitsQuery, check_chosen_id
 from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.batches.shown import BatchShown, unit_shown
 from signalbox.batches.storage import last_error_of_batch
@@ -80,9 +80,9 @@ class Batch:
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
         call after those is refused, the batch stays open until a repeat loads the rest.
         """
-        units = _Units(calls)
+        id_, units = check_chosen_id(self.id), _Units(calls)
         spec = _spec(units.task, options)
-        return _shown(population.populate_whole(runtime.ports(), self.id, spec, units))
+        return _shown(population.populate_whole(runtime.ports(), id_, spec, units))
 
     def status(self) -> Status:
         """Return state and counts, and `last_error` while a unit that raised is being retried. Raises `NotFound`."""

@@ -11,8 +11,9 @@ from signalbox.batches.model.headers import Header, ShownState
 from signalbox.batches.model.large_values import claimed_definition, opened_definition
 from signalbox.batches.model.pages import digest, json_text
 from signalbox.batches.model.settings import CALLS, NUMBER_MAX, BatchSettings, check_weight
+from signalbox.batches.model.tree import BATCH_IDS
 from signalbox.batches.model.units import PlacedUnit
-from signalbox.batches.problems import BadBatch
+from signalbox.batches.problems import BadBatch, BatchSealed
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.given import given
 from signalbox.core.keys import valid_key
@@ -184,10 +185,22 @@ def check_batch_id(batch: str) -> str:
     return batch
 
 
+def check_chosen_id(batch: str) -> str:
+    """Return the id that a caller chooses for a new batch. Raises `BadKey`, also for an id that only the kit makes."""
+    return BATCH_IDS.check_chosen(check_batch_id(batch))
+
+
+def check_is_of_callers(batch: str) -> str:
+    """Return the id of a batch to which callers may add pages. Raises `BatchSealed` for one that the kit makes."""
+    if BATCH_IDS.is_derived(batch):
+        raise BatchSealed(f"The kit makes {batch!r} with all of its units, and seals it.", field="id")
+    return batch
+
+
 def _check_requested_id(id_: Any) -> str:
     if not isinstance(id_, str):
         raise BadKey("`id` must be a string.", field="id")
-    return check_batch_id(id_)
+    return check_chosen_id(id_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from typing import Any
 from signalbox.core.bound_values import Bound
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.keys import IdSpace
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadCall
 
@@ -28,6 +29,10 @@ class Leaves:
 
     what: str
     path_of: Callable[[str], str]
+
+    def under(self, ids: IdSpace) -> "Leaves":
+        """Return the same record under the id that is derived from the key."""
+        return Leaves(self.what, lambda key: self.path_of(ids.derived(key)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,17 @@ def idempotency_key(*call: object, leaves: Leaves | None = None) -> str | None:
     if leaves:
         task.leaves[name] = leaves
     return name_of(task.operation, name, _number(task.calls.setdefault(name, {})))
+
+
+def id_of_call(ids: IdSpace, chosen: str | None, *call: object, leaves: Leaves | None = None) -> str | None:
+    """Return the id of a call, among `ids`: the one that its caller has chosen, or in a task the one from its key.
+
+    Without both, return None. Raises `BadKey` if only the kit makes the chosen id, and `BadCall` as `idempotency_key`.
+    """
+    if chosen:
+        return ids.check_chosen(chosen)
+    key = idempotency_key(*call, leaves=leaves and leaves.under(ids))
+    return key and ids.derived(key)
 
 
 def _number(made: dict[int, object]) -> int:

@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadKey
 
@@ -58,6 +59,36 @@ def check_key(key: str) -> str:
             field="key",
         )
     return key
+
+
+@dataclass(frozen=True, slots=True)
+class IdSpace:
+    """The ids of one kind of record, some of which callers choose and some of which the kit derives.
+
+    A derived id is the name of the kind, `~` and a digest. No caller can choose such an id, so it is free when the kit
+    uses it, even for callers that can read or compute it before. An id of another kind, and a longer id that contains a
+    derived one, can be chosen.
+    """
+
+    kind: str
+
+    def derived(self, digest: str) -> str:
+        """Return the id that the kit derives from a digest of 40 digits (`name_of`)."""
+        return f"{self.kind}~{digest}"
+
+    def is_derived(self, id_: str) -> bool:
+        """Return whether only the kit makes this id."""
+        kind, _, digest = id_.partition("~")
+        return kind == self.kind and _DERIVED.fullmatch(digest) is not None
+
+    def check_chosen(self, id_: str) -> str:
+        """Return an id that a caller chooses. Raises `BadKey` for an id that only the kit makes."""
+        if self.is_derived(id_):
+            raise BadKey(f"Only the kit makes ids such as {printable(id_)}: choose another id.", field="id")
+        return id_
+
+
+_DERIVED = re.compile("[0-9a-f]{40}")
 
 
 @lru_cache(MEMOISED)

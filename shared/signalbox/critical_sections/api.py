@@ -3,11 +3,11 @@
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
-from signalbox.core.idempotency_keys import content_of, has_leases, idempotency_key
+from signalbox.core.idempotency_keys import content_of, has_leases, id_of_call
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
-from signalbox.critical_sections.requests import SectionRequest
+from signalbox.critical_sections.requests import CALL_IDS, SectionRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CriticalSection:
         or `Unavailable`.
         """
         check_deployed(continuation=call)
-        id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""
+        id_ = id_of_call(CALL_IDS, id, "critical section", self.key, content_of(call), collect) or ""
         named = bool(id) and not has_leases(call.payload)
         request = SectionRequest(call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_, named=named)
         return service.call(runtime.ports(), self.key, request)

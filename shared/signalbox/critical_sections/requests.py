@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.keys import valid_key
+from signalbox.core.keys import IdSpace, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
@@ -13,6 +13,8 @@ from signalbox.core.surface.field_rules import KIT_ONLY, Checked, Described, Req
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import BadCriticalSection
+
+CALL_IDS = IdSpace("call")
 
 
 def _check_id(id_: Any) -> str:
@@ -65,7 +67,9 @@ class SectionRequest(RequestBody):
     @classmethod
     def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
         """Parse a body, as the base class does; a caller has chosen the id."""
-        return parsed(cls, body, cls.problem, absent | {"named": True})
+        request = parsed(cls, body, cls.problem, absent | {"named": True})
+        CALL_IDS.check_chosen(request.id)
+        return request
 
     @classmethod
     def repeating(cls, grant: Grant, call: Call, id_: str) -> Self:

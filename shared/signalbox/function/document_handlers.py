@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from signalbox.adapters import runtime
 from signalbox.adapters.coroutines import result_of
+from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.codec.annotations import hints_of
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import name_of
@@ -15,6 +17,8 @@ from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.records.record_values import same
 from signalbox.tasks.api import Task
 from signalbox.tasks.model.attempts import TaskContext
+from signalbox.tasks.requests.enqueues import EnqueueRequest
+from signalbox.tasks.service import enqueues
 
 if TYPE_CHECKING:
     from signalbox.adapters.http.event_deliveries import ReceivedEvent
@@ -124,7 +128,9 @@ def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, e
         if (after := handler.place_before(event)) is not None:
             arguments["after"] = after
     try:
-        handler.task.call(**arguments).enqueue(id=name_of("event", function, name, event.id))
+        call = deployed(handler.task.call(**arguments), "call", may_be_large=True)
+        id_ = name_of("event", function, name, event.id)
+        enqueues.by_id(runtime.ports(), EnqueueRequest(call, id_, by_event=True))
     except OtherBody:
         return  # an earlier delivery has enqueued it, perhaps in the encoding of another release
     except Problem as problem:

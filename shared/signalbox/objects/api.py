@@ -24,7 +24,7 @@ from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
 from signalbox.core.dropped_calls import warn_if_dropped
 from signalbox.core.effects import Json
-from signalbox.core.idempotency_keys import content_of, idempotency_key
+from signalbox.core.idempotency_keys import content_of, id_of_call
 from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -38,6 +38,7 @@ from signalbox.objects.machine.classes import ObjectClass, Reference, is_running
 from signalbox.objects.machine.deadly_calls import call_payload
 from signalbox.objects.model import (
     AT_ONCE,
+    CALL_IDS,
     Applied,
     CallPlace,
     CallRecord,
@@ -45,7 +46,7 @@ from signalbox.objects.model import (
     Post,
     Timing,
     call_on_result,
-    check_call_id,
+    check_chosen_id,
     continuation_message,
     deletion,
     method_call,
@@ -177,7 +178,8 @@ class Placeholder:
         """
         check_deployed(then=call)
         address = self._place.address
-        id_ = idempotency_key("then", address.base, self.id, content_of(call)) or runtime.ports().store.new_id()
+        own = id_of_call(CALL_IDS, None, "then", address.base, self.id, content_of(call))
+        id_ = own or runtime.ports().store.new_id()
         message = continuation_message(self.id, call)
         function_of = local_classes.get().function_of
         service.post_call(runtime.ports(), function_of, CallPlace(address, id_), message)
@@ -305,7 +307,7 @@ class Method:
     def _id(self, arguments: Mapping[str, Json]) -> str:
         then = [content_of(call) for call in self.options.then]
         content = ("call", self.address.base, self.name, self.on_result_of, arguments, then)
-        return self.options.id or idempotency_key(*content) or runtime.ports().store.new_id()
+        return id_of_call(CALL_IDS, self.options.id, *content) or runtime.ports().store.new_id()
 
 
 def _written(arguments: Mapping[str, Any]) -> dict[str, Json]:
@@ -351,7 +353,7 @@ class Object(Reference, Methods):
         limit = None if not_after_seconds is None else _checked_seconds("not_after_seconds", not_after_seconds)
         timing = Timing(_checked_seconds("delay_seconds", delay_seconds), limit)
         follow = () if then is None else (deployed(then, "then"),)
-        return Methods(self._address, CallOptions(id and check_call_id(id), follow, timing))
+        return Methods(self._address, CallOptions(id and check_chosen_id(id), follow, timing))
 
     def delete(self) -> None:
         """Delete the object after its earlier calls were applied."""
@@ -360,7 +362,7 @@ class Object(Reference, Methods):
             local.function_of(self._address.name)
             send_post(Post(self._address, deletion(receipt=False)))
             return
-        id_ = idempotency_key("delete", self._address.base)
+        id_ = id_of_call(CALL_IDS, None, "delete", self._address.base)
         service.delete(runtime.ports(), local.function_of, self._address, id_)
 
 

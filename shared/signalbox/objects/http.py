@@ -46,6 +46,7 @@ from signalbox.objects.model import (
     Message,
     call_on_result,
     check_call_id,
+    check_chosen_id,
     continuation_message,
     method_call,
     object_address,
@@ -309,7 +310,7 @@ def _arguments(request: Request) -> dict[str, Any]:
 
 
 def _id(ports: Ports, request: Request) -> str:
-    return check_call_id(request.caller_key or ports.store.new_id())
+    return check_chosen_id(request.caller_key or ports.store.new_id())
 
 
 # --- classes and wake-ups ---

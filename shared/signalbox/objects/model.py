@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.keys import check_key, valid_key
+from signalbox.core.keys import IdSpace, check_key, valid_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadKey
 from signalbox.mailboxes.model.addresses import ObjectAddress
@@ -31,6 +31,7 @@ from signalbox.objects.problems import BadObjectCall
 from signalbox.payloads.model import Outgoing, format_of
 
 CALL_ID_BYTES_MAX = 128
+CALL_IDS = IdSpace("call")
 KEPT_WAKE_UP = "kept_wake_up"
 CLASS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
@@ -54,6 +55,11 @@ def check_call_id(id_: Any) -> str:
             f"A call's id has 1 to {CALL_ID_BYTES_MAX} bytes, without '/', and does not begin with '!'.", field="id"
         )
     return str(id_)
+
+
+def check_chosen_id(id_: Any) -> str:
+    """Return the id that a caller chooses for a call. Raises `BadKey`, also for an id that only the kit makes."""
+    return CALL_IDS.check_chosen(check_call_id(id_))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from functools import partial
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
-from signalbox.core.idempotency_keys import Leaves, content_of, has_leases, idempotency_key
+from signalbox.core.idempotency_keys import Leaves, content_of, has_leases, id_of_call
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.rates import service
 from signalbox.rates.model import Acquired, RateSettings, wait_path
-from signalbox.rates.requests import AcquireRequest, RateWaitRequest
+from signalbox.rates.requests import WAIT_IDS, AcquireRequest, RateWaitRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Rate:
         check_deployed(continuation=call)
         ports = runtime.ports()
         leaves = Leaves(f"wait for {self.name} with {call.task}", partial(wait_path, self.name))
-        derived = None if id else idempotency_key("rate", self.name, content_of(call), weight, leaves=leaves)
-        key = id or derived or ports.store.new_id()
+        own = id_of_call(WAIT_IDS, id, "rate", self.name, content_of(call), weight, leaves=leaves)
+        key = own or ports.store.new_id()
         named = bool(id) and not has_leases(call.payload)
         return service.wait(ports, self.name, RateWaitRequest(key, call, weight, named=named)).id
 

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Annotated, Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.keys import valid_key
+from signalbox.core.keys import IdSpace, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.surface.field_rules import (
@@ -23,6 +23,8 @@ from signalbox.core.surface.field_rules import (
 )
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
+
+WAIT_IDS = IdSpace("wait")
 
 
 def check_wait_id(id_: Any) -> str:
@@ -93,4 +95,6 @@ class RateWaitRequest(RequestBody):
     @classmethod
     def from_request(cls, body: Mapping[str, Any], **absent: Any) -> Self:
         """Parse a body, as the base class does; a caller has chosen the id."""
-        return parsed(cls, body, cls.problem, absent | {"named": True})
+        request = parsed(cls, body, cls.problem, absent | {"named": True})
+        WAIT_IDS.check_chosen(request.id)
+        return request

@@ -16,14 +16,14 @@ from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_values import canonical
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import FieldError, InvalidFields, NotFound
+from signalbox.core.problems import NotFound
 from signalbox.core.records.queries import Operator
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service.single_documents import Receipt
 from signalbox.resources import machine, service
 from signalbox.resources.machine import Action
 from signalbox.resources.model import items
-from signalbox.resources.model.fields import BOOLEAN, RESERVED_IDS, Field, as_ids, valid_item_id
+from signalbox.resources.model.fields import BOOLEAN, Field, as_ids, check_chosen_id, made_id, valid_item_id
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.requests import ListRequest, Parameters, conditions_of
 from signalbox.resources.service import ItemWrite, StoredItem
@@ -238,7 +238,7 @@ class ResourceRoutes:
         if not key:
             return self._write(request, runtime.ports().store.new_id(), "create")
         operation = name_of("item", self.resource.name, owner or "", key)
-        return self._write(request, operation[:20], "create", operation)
+        return self._write(request, made_id(operation), "create", operation)
 
     def read(self, request: Request, id: str) -> Response:
         """Return an item."""
@@ -298,8 +298,8 @@ class ResourceRoutes:
         action: Action = "create" if before is None else "update"
         if before is None and not (request.method == "POST" or self.hooks.ids_from_clients):
             raise NotFound(f"{self.resource.name} has no item {id_[:100]!r}.", field="id")
-        if before is None and id_ in RESERVED_IDS:
-            raise InvalidFields.of([FieldError("id", f"cannot be {id_!r}, which is an address of the resource itself")])
+        if before is None and request.method != "POST":
+            check_chosen_id(id_)
         if before is not None:
             self._permit(request, action, self._fields(before))
         model = self.resource.model

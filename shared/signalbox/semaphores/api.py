@@ -7,7 +7,15 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.idempotency_keys import Leaves, content_of, has_leases, hold, idempotency_key, needs_ids
+from signalbox.core.idempotency_keys import (
+    Leaves,
+    content_of,
+    has_leases,
+    hold,
+    id_of_call,
+    idempotency_key,
+    needs_ids,
+)
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
@@ -15,7 +23,7 @@ from signalbox.semaphores.model.leases import Lease, stable_names
 from signalbox.semaphores.model.priorities import Priority
 from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.settings import SemaphoreSettings
-from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import WAIT_IDS, RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 
 
@@ -120,7 +128,7 @@ class Semaphore:
         while answer.ended:
             if id is not None:
                 raise LeaseEnded(f"The lease that {id!r} acquired has ended. Acquire with a new id.", field="id")
-            request = replace(request, id=name_of(request.id, "anew"))
+            request = replace(request, id=WAIT_IDS.derived(name_of(request.id, "anew")))
             answer = waits.wait(runtime.ports(), self.name, request)
         if answer.lease is not None:
             hold(stable_names(answer.lease))
@@ -154,7 +162,7 @@ class Semaphore:
 
     def _wait_id(self, id_: str | None, *content: object) -> str:
         leaves = Leaves(f"wait for {self.name}", partial(waiter_path, self.name))
-        return id_ or idempotency_key("wait", self.name, *content, leaves=leaves) or runtime.ports().store.new_id()
+        return id_of_call(WAIT_IDS, id_, "wait", self.name, *content, leaves=leaves) or runtime.ports().store.new_id()
 
 
 def semaphore(name: str) -> Semaphore:

@@ -10,7 +10,7 @@ from dataclasses import field, fields
 from typing import Annotated, Any, Self, get_args
 
 from signalbox.core.calls import Call
-from signalbox.core.keys import valid_key
+from signalbox.core.keys import IdSpace, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.surface.field_rules import (
@@ -57,6 +57,9 @@ def check_priority(priority: Any) -> Any:
     if priority is not None and priority not in get_args(Priority):
         raise BadSemaphore("`priority` must be `high`, `normal` or `low`.", field="priority")
     return priority
+
+
+WAIT_IDS = IdSpace("wait")
 
 
 def check_wait_id(id_: Any) -> str:
@@ -157,6 +160,7 @@ class WaitRequest(RequestBody):
         A priority, also a normal one, needs a continuation.
         """
         request = parsed(cls, body, cls.problem, absent | {"named": True})
+        WAIT_IDS.check_chosen(request.id)
         if request.continuation is None and body.get("priority") is not None:
             raise _needs_continuation("priority")
         return request

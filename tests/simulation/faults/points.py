@@ -24,6 +24,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "adapters.OF_THE_TASK": "signalbox.adapters.cloud_tasks:OF_THE_TASK",
     "adapters.undeliverable": "signalbox.adapters.deployed_catalogue:undeliverable",
     "batches.BatchRun.task_name": "signalbox.batches.model.tree:BatchRun.task_name",
+    "batches.BatchRun.then_id": "signalbox.batches.model.tree:BatchRun.then_id",
     "batches.Position.since": "signalbox.batches.machine.watch:Position.since",
     "batches.commit_outcomes of groups": "signalbox.batches.service.groups:commit_outcomes",
     "batches.complete_again": "signalbox.batches.service.units:complete_again",

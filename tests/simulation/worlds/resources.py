@@ -43,7 +43,7 @@ from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.resources import machine, service
 from signalbox.resources.model.declared_models import Model
-from signalbox.resources.model.fields import RefersTo, key_of
+from signalbox.resources.model.fields import RefersTo, key_of, made_id
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest, conditions_of
@@ -114,7 +114,7 @@ class Creation:
 
     @property
     def id(self) -> str:
-        return self.operation[:20]
+        return made_id(self.operation)
 
 
 class ResourcesWorld:

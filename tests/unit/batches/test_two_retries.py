@@ -8,6 +8,7 @@ import pytest
 from signalbox import Function, Problem, Unit, batch, rate, semaphore
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.sweep import sweep
+from signalbox.rates.requests import WAIT_IDS
 from signalbox.testing import Harness
 
 SEEN: list[tuple[int, int]] = []
@@ -185,7 +186,7 @@ def test_a_unit_whose_wait_for_a_rate_was_cancelled_by_hand_fails_though_its_tas
     enqueue_only(project)
     [task] = [task for task in project.tasks if task.task == "halve"]
     project.deliver_task(task)
-    assert rate("r").cancel(task.name)
+    assert rate("r").cancel(WAIT_IDS.derived(task.name))
     project.tasks.clear()  # the task that fails the unit is lost
     project.deliver_task(task, executions=1, retries=1)
     assert [unit["error"] for unit in batch("b").results("failed")] == [

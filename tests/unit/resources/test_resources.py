@@ -9,12 +9,14 @@ import pytest
 
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
 from signalbox.core import outbox
+from signalbox.core.effects import name_of
 from signalbox.core.kit_names import KIT
 from signalbox.core.ports import Delete, Put
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import path_of, wanted_path
 from signalbox.resources import service
+from signalbox.resources.model.fields import made_id
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.indexed_store import IndexedStore
@@ -334,6 +336,17 @@ def test_an_idempotency_key_is_of_one_body_and_of_one_life_of_its_item(harness: 
     late = harness.post("todos", json={"text": "a"}, headers=key)
     assert (late.status, late.json["type"]) == (410, "urn:signalbox:problem:item-deleted")
     assert harness.get("todos").json == []
+
+
+def test_no_client_takes_the_id_of_an_item_that_a_key_will_create(harness: Harness) -> None:
+    key = {"Idempotency-Key": "k"}
+    id_ = made_id(name_of("item", "countries", "", "k"))
+    taken = harness.put(f"atlas/countries/{id_}", json={"name": "France"})
+    assert (taken.status, taken.json["field"]) == (400, "id")
+    assert harness.put(f"atlas/countries/{id_}0", json={"name": "France"}).status == 201
+    created = harness.post("atlas/countries", json={"name": "Spain"}, headers=key)
+    assert (created.status, created.json) == (201, {**created.json, "id": id_, "name": "Spain"})
+    assert harness.put(f"atlas/countries/{id_}", json={"name": "Peru"}).json["name"] == "Peru"
 
 
 @pytest.mark.parametrize("id_", ["meta", "openapi.json"])

@@ -21,6 +21,7 @@ from signalbox.core.effects import Effect
 from signalbox.rates import service
 from signalbox.rates import tasks as rates_tasks
 from signalbox.rates.model import RateSettings, waits_of
+from signalbox.rates.requests import WAIT_IDS
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed
 from signalbox.tasks.service import group_runs, runs
@@ -219,7 +220,7 @@ def test_units_of_a_rate_that_is_created_again_wait_for_the_new_one(harness: Har
 def test_a_wait_that_is_cancelled_fails_its_unit(harness: Harness, shop: Any) -> None:
     shop.questions(4)
     last = deliver_first(harness)[-1]
-    assert rate("openai").cancel(last.name)
+    assert rate("openai").cancel(WAIT_IDS.derived(last.name))
     harness.run()
     assert "was cancelled" in units()[3]
     assert len(RAN) == 3

@@ -22,6 +22,8 @@ from signalbox.batches.requests import (
     RetryRequest,
     SealRequest,
     UnitsQuery,
+    check_chosen_id,
+    check_is_of_callers,
     first_page_of,
 )
 from signalbox.batches.service import lifecycle, lists, pages, population, retries
@@ -71,7 +73,7 @@ def populate_batch(ports: Ports, request: Request) -> Response:
     check_calls(request, **spec.calls())
     check_unit_calls(request, **spec.unit_calls())
     spec.check_arguments()
-    batch = spec.id or request.caller_key or ports.store.new_id()
+    batch = spec.id or check_chosen_id(request.caller_key or ports.store.new_id())
     populated = population.populate(ports, batch, spec)
     return Response(201 if populated.created else 200, BatchShown.of(populated.status))
 
@@ -102,7 +104,7 @@ def list_batches(ports: Ports, request: Request) -> Response:
 )
 def seal_batch(ports: Ports, request: Request, id: BatchId) -> Response:
     """Close a batch at its number of pages."""
-    status = lifecycle.seal(ports, id, SealRequest.from_request(request.json_object()))
+    status = lifecycle.seal(ports, check_is_of_callers(id), SealRequest.from_request(request.json_object()))
     return Response(200, BatchShown.of(status))
 
 
@@ -182,6 +184,7 @@ def add_page(ports: Ports, request: Request, id: BatchId) -> Response:
     the cloud 32 MiB.
     """
     read_parameters()
+    check_is_of_callers(id)
     if request.has_lines:
         return _add_lines(ports, request, id)
     if "page" in request.query:

@@ -36,6 +36,7 @@ from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.keys import IdSpace
 from signalbox.core.kit_names import BATCH_EXPAND, BATCHES_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.records.formats import FORMAT
@@ -281,6 +282,8 @@ class NodeRecord:
 
 COLLECTION = "batches"
 
+BATCH_IDS = IdSpace("batch")
+
 COMPLETIONS = "completions"
 """The collection of the tasks of batches' ends that are not known to have run, each under its name."""
 
@@ -304,7 +307,7 @@ class BatchRun:
     @property
     def then_id(self) -> str:
         """The id of the batch that follows."""
-        return self.task_name("then")
+        return BATCH_IDS.derived(self.task_name("then"))
 
     @property
     def pages_path(self) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal, Self
 
-from signalbox.batches.model.tree import BatchRun, Counter, PageNode, counter_of, grouped_record
+from signalbox.batches.model.tree import BATCH_IDS, BatchRun, Counter, PageNode, counter_of, grouped_record
 from signalbox.batches.problems import BadBatch
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass, replace
@@ -183,7 +183,8 @@ class PlacedUnit:
         Number 0 is the unit's first sub-batch. A higher number is used if the sub-batch with the number before was
         replaced.
         """
-        return self.run.task_name("child", self.index, self.attempt, *([number] if number else []))
+        name = self.run.task_name("child", self.index, self.attempt, *([number] if number else []))
+        return BATCH_IDS.derived(name)
 
     @property
     def counter(self) -> Counter:

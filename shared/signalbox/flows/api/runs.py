@@ -24,15 +24,16 @@ from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
-from signalbox.core.idempotency_keys import content_of, idempotency_key
+from signalbox.core.idempotency_keys import content_of, id_of_call, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running
-from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
+from signalbox.flows.model.messages import MESSAGE_IDS
 from signalbox.flows.model.payloads import opened_entry
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.requests import IF_EXISTS, IfExists
@@ -139,8 +140,9 @@ class FlowRun:
         `on_complete` is a task that receives the `Outcome`. Raises `BadFlow` for an unknown flow, and `OtherBody` if
         the id was used with other arguments.
         """
+        address = FlowAddress.chosen(self._address.name, self.id)
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
-        return started(NO_FLOWS, self._address, written, on_complete, self._labels, self._timeout_seconds)
+        return started(NO_FLOWS, address, written, on_complete, self._labels, self._timeout_seconds)
 
     def event(
         self,
@@ -161,7 +163,7 @@ class FlowRun:
         Raises `NoFlow` or `FlowEnded`.
         """
         sent, new = _written(value, "value"), self._new(start, if_exists)
-        id_ = id or idempotency_key("event", self._address.base, name, sent) or runtime.ports().store.new_id()
+        id_ = _message_id(id, "event", self._address.base, name, sent)
         with REQUESTS.handled():
             return sends.send_event(runtime.ports(), self._address, name, sent, id_, new)
 
@@ -181,7 +183,7 @@ class FlowRun:
         `FlowEnded` or `TooManyUpdates`.
         """
         sent, new = _written(value, "value"), self._new(start, if_exists)
-        id_ = id or idempotency_key("update", self._address.base, name, sent) or runtime.ports().store.new_id()
+        id_ = _message_id(id, "update", self._address.base, name, sent)
         with REQUESTS.handled():
             return SentUpdate(self._address, sends.send_update(runtime.ports(), self._address, name, sent, id_, new))
 
@@ -249,7 +251,8 @@ class FlowRun:
         Raises `CannotRetry`, whose `reason` is one word, and `NoFlow`.
         """
         ports = runtime.ports()
-        id_ = key or idempotency_key("retry", self._address.base, from_entry, family) or ports.store.new_id()
+        own = id_of_call(retries.RETRY_KEYS, key, "retry", self._address.base, from_entry, family)
+        id_ = own or ports.store.new_id()
         options = retries.RetryOptions(from_entry, family, timeout_seconds, reason)
         with REQUESTS.handled():
             done = retries.retry(ports, _flows_of(self._address.name), self._address, id_, options, dry_run=dry_run)
@@ -368,7 +371,7 @@ class Flow(Generic[P, R]):
         used with other arguments.
         """
         arguments = self._checked(args, kwargs)
-        address = FlowAddress.checked(self.name, id)
+        address = FlowAddress.chosen(self.name, id)
         return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
 
     def starting(self, *args: P.args, **kwargs: P.kwargs) -> Starting:
@@ -429,7 +432,7 @@ class Flow(Generic[P, R]):
 
         If there is a run with this id, even one that has ended, the command raises `FlowExists`, a `Problem`.
         """
-        FlowAddress.checked(self.name, id)
+        FlowAddress.chosen(self.name, id)
         command = self.call(*args, **kwargs)
         return created(replace(command, id=id), f"{self.name}.call_as()", instead_of=command)
 
@@ -504,8 +507,12 @@ def _drawn(
     """
     new_id = runtime.ports().store.new_id
     follow = content_of(on_complete) if on_complete else ""
-    id_ = idempotency_key("start", flow, arguments, follow, dict(labels), seconds) or new_id()
+    id_ = id_of_call(RUN_IDS, None, "start", flow, arguments, follow, dict(labels), seconds) or new_id()
     return FlowAddress.checked(flow, id_)
+
+
+def _message_id(chosen: str | None, *content: Any) -> str:
+    return id_of_call(MESSAGE_IDS, chosen, *content) or runtime.ports().store.new_id()
 
 
 def _flows_of(flow: str) -> Flows:

@@ -42,11 +42,11 @@ from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
-from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import STATES, FlowHeader
 from signalbox.flows.model.labels import LABEL, LABEL_NAME
-from signalbox.flows.model.messages import Message
+from signalbox.flows.model.messages import MESSAGE_IDS, Message
 from signalbox.flows.problems import (
     CannotFork,
     CannotQuery,
@@ -237,7 +237,7 @@ class FlowRoutes:
         """Start a run of a flow under an id that is drawn. A repeated request with the same key changes nothing."""
         self._check(Access(request, "start", flow))
         key = request.caller_key
-        id_ = name_of("run", flow, key) if key else ports.store.new_id()
+        id_ = RUN_IDS.derived(name_of("run", flow, key)) if key else ports.store.new_id()
         return self._start(ports, request, FlowAddress.checked(flow, id_))
 
     @declared.on(
@@ -273,7 +273,8 @@ class FlowRoutes:
     @declared.on("POST", RUN, body=FlowStartRequest, answers=STARTED, refuses=(NotFound, OtherBody), example=START)
     def start_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
         """Start a run of a flow under an id. A repeated request changes nothing."""
-        return self._start(ports, request, self._address(Access(request, "start", flow, id)))
+        self._check(Access(request, "start", flow, id))
+        return self._start(ports, request, FlowAddress.chosen(flow, id))
 
     def _start(self, ports: Ports, request: Request, address: FlowAddress) -> Response:
         body = FlowStartRequest.from_request(_body(request))
@@ -406,7 +407,7 @@ class FlowRoutes:
         With `start`, the event starts the run if there is none, in one commit.
         """
         address = self._address(Access(request, "event", flow, id, name))
-        body, key = FlowEventRequest.from_request(_body(request)), request.caller_key
+        body, key = FlowEventRequest.from_request(_body(request)), MESSAGE_IDS.check_chosen(request.caller_key)
         new, event = self._starting(request, address, body), key or ports.store.new_id()
         sent = sends.send_event(ports, address, name, body.value, event, new)
         return Response(202, SentFlowEventShown(flow, id, event, sent.started, _warning(request, sent)))
@@ -428,7 +429,8 @@ class FlowRoutes:
         same key receives the first answer. With `start`, the update starts the run if there is none, in one commit.
         """
         address, seconds = self._address(Access(request, "update", flow, id, name)), wait_seconds(request)
-        body, key = FlowUpdateRequest.from_request(_body(request)), request.caller_key or ports.store.new_id()
+        body = FlowUpdateRequest.from_request(_body(request))
+        key = MESSAGE_IDS.check_chosen(request.caller_key) or ports.store.new_id()
         sent = sends.send_update(ports, address, name, body.value, key, self._starting(request, address, body))
         answer = sends.answer_of(ports, address, key, seconds) if seconds else None
         if answer and (problem := answer.problem()):
@@ -513,7 +515,7 @@ class FlowRoutes:
         body = ForkRequest.from_request(_body(request))
         self._check(Access(request, "start", flow, body.id))
         check_calls(request, on_complete=body.on_complete)
-        new = FlowAddress.checked(flow, body.id).key
+        new = FlowAddress.chosen(flow, body.id).key
         options = body.arguments, body.on_complete, body.labels, body.timeout_seconds
         started = starts.fork(ports, self._local(), address, starts.Fork(new, body.from_entry, *options))
         return Response(201 if started.created else 200, FlowAddressShown.of_address(started.address))
@@ -535,7 +537,8 @@ class FlowRoutes:
         under the same key changes nothing. 409 has a `reason`, one word.
         """
         address = self._address(Access(request, "retry", flow, id))
-        body, key = FlowRetryRequest.from_request(_body(request)), request.caller_key or ports.store.new_id()
+        body = FlowRetryRequest.from_request(_body(request))
+        key = retries.RETRY_KEYS.check_chosen(request.caller_key) or ports.store.new_id()
         options = retries.RetryOptions(body.from_entry, body.family, body.timeout_seconds, body.reason)
         done = retries.retry(
             ports,

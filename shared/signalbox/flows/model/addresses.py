@@ -12,11 +12,13 @@ execution starts has its execution id, so that late messages for an earlier exec
 import re
 from typing import Any, Self
 
-from signalbox.core.keys import check_key
+from signalbox.core.keys import IdSpace, check_key
 from signalbox.core.problems import BadKey
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.addresses import Address
+
+RUN_IDS = IdSpace("run")
 
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
@@ -36,6 +38,16 @@ class FlowAddress(Address):
         if len(check_key(id_).encode()) > LIMITS.flow_id_bytes_max:
             raise BadKey(f"The id of a flow must have at most {LIMITS.flow_id_bytes_max:,} bytes.", field="id")
         return cls(flow, id_)
+
+    @classmethod
+    def chosen(cls, flow: Any, id_: Any) -> Self:
+        """Return the address that a caller chooses for a new run.
+
+        Raises `BadFlow`, and `BadKey`, also for an id that only the kit makes.
+        """
+        address = cls.checked(flow, id_)
+        RUN_IDS.check_chosen(address.key)
+        return address
 
     def chunk_path(self, generation: int, number: int) -> str:
         """Return the path of a chunk of the log."""

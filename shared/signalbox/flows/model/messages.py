@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from signalbox.core.effects import name_of
+from signalbox.core.keys import IdSpace
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.records.formats import FORMAT
-from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import PAYLOADS_FORMAT, Payload, payload_in
@@ -198,6 +199,10 @@ def message_from_record(data: Mapping[str, Any]) -> Message:
     return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]), delivery=body.get("delivery", ""))
 
 
+MESSAGE_IDS = IdSpace("message")
+"""The ids of events and updates. The ids of their records are hashes of these."""
+
+
 def update_id(address: FlowAddress, id_: str) -> str:
     """Return the id of the message of an update, by the id that its caller chose."""
     return name_of("update", address.base, id_)
@@ -208,19 +213,19 @@ def timer_id(address: FlowAddress, wait: Wait) -> str:
     return Result(wait, CallOutcome()).id_for(address)
 
 
-def child_id(address: FlowAddress, wait: Wait) -> str:
-    """Return the id of a command's record: a semaphore's waiter, a batch, a sub-flow, a message to an object.
+def child_id(ids: IdSpace, address: FlowAddress, wait: Wait) -> str:
+    """Return the id of a command's record, among `ids`: of a wait, a batch, a sub-flow or a call of an object.
 
     A refused wait is repeated under another id, since the record with the first id may have ended.
     """
     again = [wait.attempt] if wait.attempt > 1 else []
-    return name_of("of a flow", address.base, wait.execution_id, wait.path, *again)
+    return ids.derived(name_of("of a flow", address.base, wait.execution_id, wait.path, *again))
 
 
 def sub_flow_address(address: FlowAddress, wait: Wait) -> FlowAddress | None:
     """Return the address of the sub-flow that a flow waits for, or None if the wait is not for one."""
     kind, _, name = wait.signature.partition(" ")
-    return FlowAddress(name, wait.child or child_id(address, wait)) if kind == SUB_FLOW else None
+    return FlowAddress(name, wait.child or child_id(RUN_IDS, address, wait)) if kind == SUB_FLOW else None
 
 
 def parent_key(base: str, wait: Wait) -> str:

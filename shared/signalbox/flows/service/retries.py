@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.keys import IdSpace
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
@@ -64,6 +65,8 @@ ASKS_LETTERS = 16
 RETRY_KEY_BYTES = 200
 """Bytes of a key that the header keeps as it is. Of a longer one, and of one that is not UTF-8, it keeps a hash: it has
 the keys of 100 retries."""
+
+RETRY_KEYS = IdSpace("retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def retry(
     `CannotRetry`, and `OtherBody` for another request under a key.
     """
     if key and not 0 < utf8_bytes(key) <= RETRY_KEY_BYTES:
-        key = name_of("key of a retry", key)
+        key = RETRY_KEYS.derived(name_of("key of a retry", key))
     for lost in range(CORE_LIMITS.rounds_max):
         try:
             return _retry(ports, flows, address, key, options, check_ancestor, dry_run=dry_run)

@@ -33,7 +33,7 @@ from signalbox.core.problems import Contended
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import NextEvent, NextUpdate
-from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.messages import Incoming, update_id
@@ -108,6 +108,8 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
         if header is not None and is_repeat(header, stored):
             messages.check_same(stored, header, message)
             return Sent(id_)
+        if header is None or is_replaced(header, new.if_exists):
+            RUN_IDS.check_chosen(address.key)
         if header is None:
             with suppress(AlreadyExists):
                 return _start(ports, address, message, message_id, id_, new)

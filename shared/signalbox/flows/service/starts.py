@@ -257,7 +257,7 @@ class Fork:
 
     def header(self, source: FlowAddress, incarnation: str) -> FlowHeader:
         """Return a header with the fork's own fields. Raises `BadFlow`, `BadKey`."""
-        address = FlowAddress.checked(source.name, self.id)
+        address = FlowAddress.chosen(source.name, self.id)
         if address == source:
             raise BadFlow("A fork needs an id of its own.", field="id")
         new = new_header(address, "", {}, incarnation, self.on_complete)

@@ -50,7 +50,7 @@ from signalbox.flows.machine.effects import (
 from signalbox.flows.machine.stuck import too_large
 from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.headers import FlowHeader, ParentFlow, new_header
 from signalbox.flows.model.messages import Cancel, Result, child_id, message_to_record, parent_key, timer_id
 from signalbox.flows.model.payloads import place_of_execution
@@ -60,7 +60,7 @@ from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put
 from signalbox.objects.machine.large_values import claimed_anew
-from signalbox.objects.model import continuation_message, method_call
+from signalbox.objects.model import CALL_IDS, continuation_message, method_call
 from signalbox.payloads.model import Outgoing, Place, content_of, format_of, payloads_in, place_of_sent
 
 
@@ -135,7 +135,8 @@ class CommandWrites:
             case SubFlow() as flow:
                 self.effects.append(wake_flow(_child(self.header, flow, wait).base, flow.function))
             case ObjectCall() as call:
-                follow = continuation_message(child_id(address, wait), result_call(self.header, wait), receipt=False)
+                id_, then = child_id(CALL_IDS, address, wait), result_call(self.header, wait)
+                follow = continuation_message(id_, then, receipt=False)
                 self.writes.append(message_put(call.address.base, self.new_id(), follow.to_record()))
                 self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
             case _:
@@ -152,7 +153,7 @@ class CommandWrites:
     def _call_object(self, call: ObjectCall, wait: Wait) -> None:
         then = (result_call(self.header, wait),)
         message = method_call(call.method, call.arguments, then=then)
-        id_ = child_id(self.header.address, wait)
+        id_ = child_id(CALL_IDS, self.header.address, wait)
         message = claimed_anew(message, call.address, id_, self.new_id, self.turn.outgoing)
         self.writes.append(message_put(call.address.base, id_, message.to_record()))
         self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
@@ -213,7 +214,7 @@ def creation(header: FlowHeader, read_time: Any) -> list[Write]:
 
 
 def _child(header: FlowHeader, flow: SubFlow[Any], wait: Wait) -> FlowAddress:
-    return FlowAddress(flow.flow, wait.child or child_id(header.address, wait))
+    return FlowAddress(flow.flow, wait.child or child_id(RUN_IDS, header.address, wait))
 
 
 def claimed_batch(effect: Effect, place: Place, outgoing: Outgoing, location: str) -> Effect:

@@ -14,7 +14,7 @@ from typing import Any
 
 from signalbox.batches.model.headers import Header, header_of
 from signalbox.batches.model.pages import Page
-from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.tree import BATCH_IDS, BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchSpec, SealRequest
@@ -127,7 +127,7 @@ def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> B
 
 def batch_of(function: str, flow: str, key: str) -> str:
     """Return the id of the batch of a request."""
-    return name_of("runs", function, flow, key)
+    return BATCH_IDS.derived(name_of("runs", function, flow, key))
 
 
 def requested_at(before: Header | None, read: Snapshot) -> str:

@@ -18,12 +18,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Self
 
+from signalbox.batches.model.tree import BATCH_IDS
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import lifecycle
 from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json, name_of
+from signalbox.core.keys import IdSpace
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.ports import AlreadyExists, Conflict, Ports
@@ -48,11 +50,12 @@ from signalbox.payloads.model import Outgoing, opened
 from signalbox.payloads.service import opening_those_of
 from signalbox.payloads.service import store as store_payloads
 from signalbox.rates import service as rates
+from signalbox.rates.requests import WAIT_IDS as RATE_WAIT_IDS
 from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
-from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.requests import WAIT_IDS, WaitRequest
 from signalbox.semaphores.service import leases, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
@@ -208,7 +211,7 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Context) -> 
         repeated = {"permits": 1, "lease_seconds": None, **context.granted.record}
         _wait_for_lock(ports, {**repeated, **payload, "act": "wait"})
     else:
-        waits.withdraw(ports, context.granted.semaphore, _child_id(payload), by_flow=True)
+        waits.withdraw(ports, context.granted.semaphore, _child_id(WAIT_IDS, payload), by_flow=True)
     wake_again(ports, payload["flow"], payload["function"])
 
 
@@ -245,7 +248,7 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again, **lane}
     options["holder"] = holder_of(FlowAddress.of_base(payload["flow"]))
     try:
-        if waits.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
+        if waits.wait(ports, name, WaitRequest(_child_id(WAIT_IDS, payload), _result_call(payload), **options)).ended:
             raise _ended(name, permits, views.get(ports, name).semaphore.settings.permits)
     except Problem as problem:
         _post_error(ports, payload, problem)
@@ -277,7 +280,7 @@ def _ended(name: str, needed: int, permits: int) -> Problem:
 def _cancel_wait(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Cancel the wait for a lock. If the wait is not known yet, it may still be granted, and its lease is released."""
     with suppress(NotFound):
-        waits.cancel(ports, payload["semaphore"], _child_id(payload), by_flow=True)
+        waits.cancel(ports, payload["semaphore"], _child_id(WAIT_IDS, payload), by_flow=True)
 
 
 def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -286,7 +289,7 @@ def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
     If a repeat finds that the permits were granted, the task that posts the result may be lost, so it is posted here.
     """
     try:
-        request = RateWaitRequest(_child_id(payload), _result_call(payload), payload["weight"])
+        request = RateWaitRequest(_child_id(RATE_WAIT_IDS, payload), _result_call(payload), payload["weight"])
         waiting = rates.wait(ports, payload["rate"], request)
     except Problem as problem:
         _post_error(ports, payload, problem)
@@ -298,7 +301,7 @@ def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Cancel the wait for permits of a rate. If the permits were granted, the result of the wait is dropped."""
     with suppress(NotFound):
-        rates.cancel(ports, payload["rate"], _child_id(payload), by_flow=True)
+        rates.cancel(ports, payload["rate"], _child_id(RATE_WAIT_IDS, payload), by_flow=True)
 
 
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -339,7 +342,7 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
             spec = BatchSpec(task=task, on_complete=follow, failures_max=failures_max, **permits)
             with opening_those_of(ports):
                 units = opened(payload["units"])
-            populate_whole(ports, _child_id(payload), spec, units)
+            populate_whole(ports, _child_id(BATCH_IDS, payload), spec, units)
         except Problem as problem:
             _post_error(ports, payload, problem)
     if not is_awaited(ports, payload):
@@ -356,7 +359,7 @@ def is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
 
 def _cancel_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
     with suppress(NotFound):
-        lifecycle.cancel(ports, _child_id(payload))
+        lifecycle.cancel(ports, _child_id(BATCH_IDS, payload))
 
 
 def _post_error(ports: Ports, payload: Mapping[str, Any], problem: Problem) -> None:
@@ -367,9 +370,9 @@ def _post_outcome(ports: Ports, payload: Mapping[str, Any], outcome: CallOutcome
     post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
 
 
-def _child_id(payload: Mapping[str, Any]) -> str:
-    """Return the id that the command's waiter or batch has."""
-    return child_id(FlowAddress.of_base(payload["flow"]), Wait.from_json(payload))
+def _child_id(ids: IdSpace, payload: Mapping[str, Any]) -> str:
+    """Return the id that the command's waiter or batch has, among `ids`."""
+    return child_id(ids, FlowAddress.of_base(payload["flow"]), Wait.from_json(payload))
 
 
 def _result_call(payload: Mapping[str, Any]) -> Call:

@@ -46,6 +46,7 @@ from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.large_values import claimed_effects, copied, copied_outcome, place_of_call
 from signalbox.objects.machine.turn_sizes import Size
 from signalbox.objects.model import (
+    CALL_IDS,
     Applied,
     Apply,
     CallPlace,
@@ -197,7 +198,7 @@ class Turn:
         All messages of a commit have the same create time, so their ids decide the order.
         """
         self._ids += 1
-        return f"{name_of(self.address.base, self.revision)}-{self._ids:04}"
+        return CALL_IDS.derived(f"{name_of(self.address.base, self.revision)[:-4]}{self._ids:04x}")
 
     # --- ends of calls ---
 

@@ -11,6 +11,7 @@ and are not shown, so neither an item's owner nor its hidden fields are visible.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import NotFound
+from signalbox.core.problems import FieldError, InvalidFields, NotFound
 from signalbox.core.records.record_values import INTEGER_MAX
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_SEPARATOR
@@ -258,6 +259,21 @@ def valid_item_id(resource: str, id_: str) -> str:
 
 RESERVED_IDS = frozenset({"meta", "openapi.json"})
 """The last parts of addresses below a resource that are not items."""
+
+_MADE_ID = re.compile("item-[0-9a-f]{20}")
+
+
+def made_id(operation: str) -> str:
+    """Return the id of the item that an operation creates. No client can choose it."""
+    return f"item-{operation[:20]}"
+
+
+def check_chosen_id(id_: str) -> None:
+    """Raise `InvalidFields` for an id that a client cannot choose for a new item."""
+    if id_ in RESERVED_IDS:
+        raise InvalidFields.of([FieldError("id", f"cannot be {id_!r}, which is an address of the resource itself")])
+    if _MADE_ID.fullmatch(id_):
+        raise InvalidFields.of([FieldError("id", f"cannot be {id_!r}: only the kit makes such ids")])
 
 
 def reference_to(resource: str) -> FieldType:

@@ -21,8 +21,8 @@ from signalbox.core.error_notes import ErrorNote, ErrorText
 from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.kit_names import CALL_OBJECT, FAILURE_NOTICE_TASK
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.critical_sections.requests import SectionRequest
-from signalbox.semaphores.requests import WaitRequest
+from signalbox.critical_sections.requests import CALL_IDS, SectionRequest
+from signalbox.semaphores.requests import WAIT_IDS, WaitRequest
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.model.contexts import Context, OfLease, OfSection, Plain
 from signalbox.tasks.model.failures import Failure, failure_path
@@ -75,7 +75,7 @@ def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
     if not isinstance(failure.context, OfLease):
         return None
     granted = failure.context.granted
-    id_ = name_of(failure_path(failure.id), "wait")
+    id_ = WAIT_IDS.derived(name_of(failure_path(failure.id), "wait"))
     return granted.semaphore, WaitRequest(id_, failure.call, **granted.options())
 
 
@@ -83,7 +83,7 @@ def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
     """Return the key and the call of the critical section that a retry makes, or None if there is none."""
     if not isinstance(failure.context, OfSection):
         return None
-    grant, id_ = failure.context.grant, name_of(failure_path(failure.id), "call")
+    grant, id_ = failure.context.grant, CALL_IDS.derived(name_of(failure_path(failure.id), "call"))
     return grant.key, SectionRequest.repeating(grant, failure.call, id_)
 
 

@@ -54,6 +54,7 @@ class EnqueueRequest:
     - `scheduled_at`: the planned time of a task that a schedule enqueues.
     - `is_backfill`: the id is the name and a time of a schedule, and a caller enqueues the task in place of the
       schedule.
+    - `by_event`: the id is derived from an event of a document. No id of a caller can take its place.
     """
 
     call: Call
@@ -62,6 +63,7 @@ class EnqueueRequest:
     by_schedule: bool = False
     scheduled_at: datetime | None = None
     is_backfill: bool = False
+    by_event: bool = False
 
     def __post_init__(self) -> None:
         if self.id:
@@ -98,7 +100,7 @@ class EnqueueRequest:
         """
         if self.is_planned and self.scheduled_at:
             return name_of("schedule", self.digest, rfc3339(self.scheduled_at))
-        return name_of("schedule" if self.by_schedule else "enqueue", self.id)
+        return name_of("schedule" if self.by_schedule else "event" if self.by_event else "enqueue", self.id)
 
     @property
     def is_planned(self) -> bool:

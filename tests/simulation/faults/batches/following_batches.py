@@ -1,4 +1,4 @@
-"""Faults of batch-14: the batch that follows another, or the alarm."""
+"""Faults of batch-14 and batch-23: the batch that follows another, or the alarm, and callers that take its id."""
 
 from __future__ import annotations
 
@@ -40,9 +40,16 @@ def _under_another_id(ports: Ports, run: BatchRun) -> None:
     populate_next(ports, _OfEachDelivery(run.batch, run.incarnation))
 
 
+def _then_id_that_can_be_chosen(run: BatchRun) -> str:
+    return run.task_name("then")
+
+
 FAULTS = (
     in_batches("batch-14", "what follows a success", "batches.end_tasks", _nothing_follows),
     in_batches("batch-14", "what follows a failure", "batches.end_tasks", _no_alarm),
     in_batches("batch-14", "following a success only", "batches.has_succeeded", lambda _: True),
     in_batches("batch-14", "one id for what follows", "batches.populate_next", _under_another_id),
+    in_batches(
+        "batch-23", "an id that no caller can choose", "batches.BatchRun.then_id", property(_then_id_that_can_be_chosen)
+    ),
 )

@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from signalbox.batches.model.tree import BATCH_IDS
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service.population import populate_whole
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.keys import IdSpace
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOWS_QUEUE
 from signalbox.core.ports import AlreadyExists, Ports
 from signalbox.core.times import EPOCH
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.headers import FlowHeader, ParentFlow, new_header
 from signalbox.flows.model.messages import Message, Result, child_id
 from signalbox.flows.model.waits import Wait
@@ -52,7 +54,7 @@ def _created_by_a_task(self: CommandWrites, flow: SubFlow[Any], wait: Wait, _: s
 
 def _create(ports: Ports, payload: Any) -> None:
     around, wait = FlowAddress.of_base(payload["flow"]), Wait.from_json(payload)
-    address = FlowAddress(payload["name"], child_id(around, wait))
+    address = FlowAddress(payload["name"], child_id(RUN_IDS, around, wait))
     parent = ParentFlow(around.base, payload["function"], wait)
     child = new_header(address, payload["function"], payload["arguments"], ports.store.new_id(), parent=parent)
     try:
@@ -70,8 +72,8 @@ def _posts_nothing(_: FlowHeader, __: Any = None) -> Iterator[Any]:
     return iter(())
 
 
-def _identified_by_path(address: FlowAddress, wait: Wait) -> str:
-    return name_of("of a flow", address.base, wait.path)
+def _identified_by_path(ids: IdSpace, address: FlowAddress, wait: Wait) -> str:
+    return ids.derived(name_of("of a flow", address.base, wait.path))
 
 
 def _releases_always(turn: FlowTurn, message: Message) -> None:
@@ -93,7 +95,7 @@ def _always_awaited(_: Ports, __: Mapping[str, Any]) -> bool:
 def _populates_without_a_second_look(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Look only before the batch is populated."""
     if steps.is_awaited(ports, payload):
-        populate_whole(ports, steps._child_id(payload), _spec(payload), payload["units"])
+        populate_whole(ports, steps._child_id(BATCH_IDS, payload), _spec(payload), payload["units"])
 
 
 def _spec(payload: Mapping[str, Any]) -> BatchSpec:

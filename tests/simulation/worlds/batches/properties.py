@@ -102,7 +102,7 @@ class Checks:
         for id_ in following:
             if len(self.completion_tasks.get(id_, ())) != 1:
                 raise Violation(f"{id_}, which follows b, completed under {self.completion_tasks.get(id_)}")
-        ended_well = succeeded and not any(other.failed for other in following.values())
+        ended_well = succeeded and all(other.state == "completed" and not other.failed for other in following.values())
         if len(self.alarms) == ended_well and not retried:
             raise Violation(f"b is {header.state} with {header.failed} failures, and {len(self.alarms)} alarms ran")
 

@@ -8,6 +8,8 @@ the names of the purged tasks become free. In some worlds a unit's task is purge
 some with chains, people complete units that may not have been enqueued yet, and tasks are delivered once more when all
 names are free again: no unit that had its outcome when it was delivered may run.
 
+In some worlds in which the kit makes batches, a caller tries to take them (`rivals.py`).
+
 Limits are so small that a dozen units make a tree with all its levels. Checked at every write: no batch completes
 before every loaded unit has an outcome; an outcome is overwritten only by a later attempt of a unit that failed; an
 ended batch does not change its end; no more units of `b` are under way than it allows at once. Checked at rest: every
@@ -57,6 +59,7 @@ from tests.simulation.worlds.batches.kinds import (
 from tests.simulation.worlds.batches.properties import Checks
 from tests.simulation.worlds.batches.purges import Purges
 from tests.simulation.worlds.batches.removal import run_again_after_removal
+from tests.simulation.worlds.batches.rivals import Rival, has_rival
 from tests.simulation.worlds.batches.semaphore_permits import NAME, Permits, deliver, permits_of
 from tests.simulation.worlds.batches.units_under_way import UnderWay
 
@@ -136,6 +139,9 @@ class BatchesWorld:
         self.rated = None if has_none or permits or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
         if self.rated:
             self.callers.rated = {"rate": rate_permits.NAME, "weight": self.rated.weight}
+        made = self.kind.nested or self.callers.follows
+        others = self.permits or self.rated or self.purges or self.helped or self.purged is not None
+        self.rival = Rival(self.world, self.callers, seed) if made and not others and has_rival(seed) else None
         if self.kind.failing and (limiter := self.permits or self.rated):
             self.world.sweeper = lambda ports: (outbox.sweep(ports), limiter.sweep(ports))
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -187,6 +193,8 @@ class BatchesWorld:
             beginnings += [self._sweep_meanwhile] * 2 + self.purges.beginnings()
         if self.kind.cancelled and random.random() < 0.8:
             beginnings.append(self.callers.cancel)
+        if self.rival:
+            beginnings += self.rival.beginnings()
         if self.keyed:
             beginnings += self.keyed.early_calls(size)
         elif self.kind.failing and random.random() < 0.5:
