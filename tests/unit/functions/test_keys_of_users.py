@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import Access, Function, Request, flow, semaphore
+from signalbox import Access, Function, Problem, Request, batch, flow, semaphore
 from signalbox.adapters import settings
 from signalbox.testing import Harness, user_token
 
@@ -170,3 +170,37 @@ def test_two_users_with_one_key_get_two_ids_from_an_open_function_of_the_kit(
     assert ann == again
     assert "None" not in (ann, bob)
     assert bob != ann
+
+
+def test_an_open_function_of_batches_takes_no_arguments_for_the_tasks_of_code() -> None:
+    """The code has chosen task and arguments; a stranger who knows the id would run it with others."""
+    app = Function("mails")
+
+    @app.task
+    def mail(to: str) -> None:
+        raise Problem(f"nobody is {to}")
+
+    with Harness() as harness:
+        harness.add(app)
+        batch("sent").populate([mail.call(to="ann")])
+        harness.run()
+        client = harness.functions.app("batches").test_client()
+        opened = {"batches": frozenset[str]()}
+        settings.bind(replace(settings.settings(), open_functions=opened, auth={"batches": "firebase"}))
+        headers = {"Authorization": f"Bearer {user_token('ann')}"}
+
+        def answered(path: str, body: Any) -> tuple[int, str]:
+            answer = client.post(path, json=body, headers=headers)
+            return answer.status_code, str((answer.json or {}).get("detail", ""))
+
+        assert answered("/sent/retry", {"payload": {"to": "eve"}}) == (
+            403,
+            "An open function accepts no arguments of a task: leave out `payload`.",
+        )
+        assert answered("/sent/units", {"page": 1, "units": [{"to": "eve"}]}) == (
+            403,
+            "An open function adds no units to a batch with a task: let a function's code add them.",
+        )
+        assert answered("/sent/retry", {})[0] == 202
+        assert answered("/", {"id": "outside", "units": [{"row": 1}]})[0] == 201
+        assert answered("/outside/units", {"page": 1, "units": [{"row": 2}]})[0] == 201

@@ -9,6 +9,7 @@ from signalbox.adapters.http.open_function_access import check_calls, check_unit
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.batches import storage
 from signalbox.batches.http.complete import UnitIndex
 from signalbox.batches.http.watch_feeds import stream
 from signalbox.batches.limits import LIMITS
@@ -41,7 +42,7 @@ from signalbox.batches.shown import (
 from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
-from signalbox.core.problems import BadQuery, NotFound, OtherBody
+from signalbox.core.problems import BadQuery, NotFound, OtherBody, PermissionDenied
 from signalbox.core.surface.field_rules import KEY, Described
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.shown import PayloadShown, Sha256
@@ -185,6 +186,8 @@ def add_page(ports: Ports, request: Request, id: BatchId) -> Response:
     """
     read_parameters()
     check_is_of_callers(id)
+    if request.is_open and storage.read_header(ports, id)[1].settings.task is not None:
+        raise PermissionDenied("An open function adds no units to a batch with a task: let a function's code add them.")
     if request.has_lines:
         return _add_lines(ports, request, id)
     if "page" in request.query:
@@ -256,5 +259,7 @@ def retry_units(ports: Ports, request: Request, id: BatchId) -> Response:
     """Retry units that failed, the named ones or all."""
     read_parameters()
     asked = RetryRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
+    if request.is_open and asked.payload:
+        raise PermissionDenied("An open function accepts no arguments of a task: leave out `payload`.")
     retries.retry(ports, id, asked, request.caller_key)
     return Response(202, RetriedUnitsShown(id))
