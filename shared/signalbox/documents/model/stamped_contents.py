@@ -16,7 +16,6 @@ The record does not store positions of links: any nested object with a `key` is 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -87,6 +86,9 @@ class Stamp:
                 return cls(version, author, digested, hops)
         return None
 
+    def to_record(self) -> dict[str, Any]:
+        return {"version": self.version, "author": self.author, "digest": self.digest, "hops": self.hops}
+
     @property
     def etag(self) -> str:
         """The entity tag of the stamped content. Versions and digests are never reused, so neither is a tag."""
@@ -147,7 +149,7 @@ class Document:
         surveyed = self.surveyed
         surveyed.size.check("its copies")
         links = {"link_keys": surveyed.link_keys, "link_fields": surveyed.link_fields}
-        metadata = {**asdict(self.stamp), "linked": self.linked, **links}
+        metadata = {**self.stamp.to_record(), "linked": self.linked, **links}
         if self.history:
             metadata["history"] = self.history.to_record()
         record = {**surveyed.stored, RESERVED: metadata}
