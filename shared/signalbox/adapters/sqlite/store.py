@@ -66,7 +66,7 @@ from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import map_bytes, record_bytes
 from signalbox.core.times import instant, microseconds
-from signalbox.core.write_checks import check_commit, check_each, is_server_value
+from signalbox.core.write_checks import check_commit, check_each, server_values
 from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at, value_at
 
 SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
@@ -124,8 +124,7 @@ class _Pending:
 
 
 def _text_of(write: Write) -> str | None:
-    is_plain = isinstance(write, Put) and not any(map(is_server_value, write.data.values()))
-    return encoded(write.data) if is_plain and isinstance(write, Put) else None
+    return encoded(write.data) if isinstance(write, Put) and not server_values(write.data) else None
 
 
 @dataclass(frozen=True, slots=True)
