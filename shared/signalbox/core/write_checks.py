@@ -76,7 +76,7 @@ def _put_bytes(put: Put) -> int:
     if not from_server:
         return record_bytes(put.path, RECORD.check_map(put.data.items()))
     plain = [(name, value) for name, value in put.data.items() if name not in from_server]
-    fields = {(name,): value for name, value in from_server.items()}
+    fields: dict[Field, Any] = {(name,): value for name, value in from_server.items()}
     return record_bytes(put.path, RECORD.check_map(plain) + _fields_bytes(fields))
 
 

@@ -13,7 +13,7 @@ from signalbox.core.records.record_values import INTEGER_MAX
 DECIMALS = 9
 
 
-UNIT = 10**DECIMALS
+UNIT: int = 10**DECIMALS
 
 
 VALUE_MAX = 10**15
