@@ -4,6 +4,7 @@
 """
 
 import re
+from functools import cache
 from keyword import iskeyword
 from typing import Final, Literal, Self
 
@@ -77,4 +78,13 @@ class DocumentPattern:
 
 def matches(pattern: str, path: str) -> bool:
     """Return whether a path matches a trigger's pattern, which has been checked before."""
-    return DocumentPattern(pattern, ()).match(path) is not None
+    return _expression_of(pattern).fullmatch(path) is not None
+
+
+@cache
+def _expression_of(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of the paths that match a pattern."""
+    one, several = "[^/]+", "[^/]+(?:/[^/]+)*"
+    named = [(segment, _NAMED.fullmatch(segment)) for segment in pattern.split("/")]
+    parts = [(several if found[2] else one) if found else re.escape(segment) for segment, found in named]
+    return re.compile("/".join(parts))

@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from os import getpid
 from pathlib import Path
+from typing import Any
 
 from signalbox.adapters.sqlite.events import Notices
 from signalbox.adapters.sqlite.file import (
@@ -97,7 +98,7 @@ RECORDS_A_PIECE = 1_000
 """Records that are read for a new index under one hold of the lock: some ten milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its text is decoded once
 class _Row:
     """A stored record."""
 
@@ -106,6 +107,10 @@ class _Row:
     bytes_bound: int
     created_at: int
     updated_at: int
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        return decoded(self.text)
 
 
 @dataclass(slots=True)
@@ -560,7 +565,7 @@ def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None,
     values: Mapping[Field, object] = {}
     data, bound = write.data if isinstance(write, Put) else {}, added_bytes
     if text is None:
-        stored, size = (decoded(before.text), before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
+        stored, size = (before.data, before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
         data, bound, values = after_write(write, stored, size, added_bytes, server_time_at(instant(time)))
         text = encoded(data)
     kept = before is not None and before.text == text
@@ -570,7 +575,7 @@ def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None,
 
 def _replace_entries(db: sqlite3.Connection, indexes: _OfName, step: _Step, record: int) -> None:
     """Delete and insert the entries by which the keys of a record before and after a write differ."""
-    before, after = decoded(step.before.text) if step.before else None, step.data
+    before, after = step.before.data if step.before else None, step.data
     collection, _, id_ = step.path.rpartition("/")
     for number, index in indexes.of(before, after).items():
         old = set(index.keys(before)) if before is not None else set()
