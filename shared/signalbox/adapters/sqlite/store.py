@@ -98,7 +98,7 @@ RECORDS_A_PIECE = 1_000
 """Records that are read for a new index under one hold of the lock: some ten milliseconds."""
 
 
-@dataclass(frozen=True)  # without slots: its text is decoded once
+@dataclass()  # without slots: its text is decoded once
 class _Row:
     """A stored record."""
 
