@@ -1,7 +1,7 @@
 """The same fan-out by bare calls of the store: what no kit on top of it can beat.
 
 Pages of embedding documents by one query each, every write under the guard of what was read, a page's writes in one
-call. No queue, no events, no second read of the source: it is incorrect under concurrency, only fast.
+call. No queue, no handling of events, no second read of the source: it is incorrect under concurrency, only fast.
 """
 
 from signalbox.core.ports import Change, Query, Snapshot, Store

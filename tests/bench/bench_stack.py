@@ -141,8 +141,23 @@ class Stage:
         if linkers:
             last = f"{model.COLLECTION}/{key_of(linkers - 1)}"
             self._wait(lambda: copy_in(self.store.read(last)[0].data).get("number") == content["number"])
-        showing = Query(model.COLLECTION, (Condition((TARGET, "number"), "==", content["number"]),))
-        self._wait(lambda: self.store.count(showing) == linkers)
+        self._wait(lambda: self.count_showing(content) == linkers)
+
+    def count_showing(self, content: Content, collection: str = model.COLLECTION) -> int:
+        """Count the copies that show the target's number."""
+        return self.store.count(Query(collection, (Condition((TARGET, "number"), "==", content["number"]),)))
+
+    @contextmanager
+    def store_with_events_of(self, collection: str) -> Iterator[Store]:
+        """Open a store whose writes to a collection cause events, as those of the stack's documents do.
+
+        Only while events are held. Google's emulator makes events by itself.
+        """
+        if not self.is_sqlite:
+            yield self.store
+            return
+        with closing(SqliteStore(self._file, {"bench": f"{collection}/{{key}}"})) as store:
+            yield store
 
     @staticmethod
     def _wait(over: Callable[[], bool]) -> None:

@@ -4,8 +4,9 @@ python -m tests.bench.standings --yokes 1000 --board 100000
 
 Each line: yokes a second, put and counted or left for a fold run, with 16 callers at once; one item is hot. Behind it:
 how long after the last yoke all standings are exact, which is a slot of the fold runs and their work.
-The two others keep a count and no extremes, and count a repeated event twice: a guarded read-modify-write of one
-record, and a blind increment of one of ten shards (the distributed counter), each in the commit that creates the yoke.
+The two others keep a count of the item, none of the user and no extremes, and cannot follow a yoke that changes or is
+deleted: a guarded read-modify-write of one record, and a blind increment of one of ten shards (the distributed
+counter). Each is in the commit that creates the yoke, under the guard that it does not exist: a repeat counts once.
 Numbers of a laptop compare with each other, not with the cloud; the ratio is to the shards on one item in the same run.
 """
 
@@ -26,7 +27,7 @@ from signalbox.catalogue import reading
 from signalbox.core import kit_names
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Change, DocumentEvent, Increment, Ports, Put, Snapshot
+from signalbox.core.ports import Change, DocumentEvent, Increment, Must, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
@@ -67,7 +68,7 @@ def guarded(ports: Ports, user: str, item: str) -> None:
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         count = (read[0].data or {"count": 0})["count"] + 1
-        yoke = Put(f"bare/{user}~{item}", {"value": 1})
+        yoke = Put(f"bare/{user}~{item}", {"value": 1}, Must.NOT_EXIST)
         return Decision((Put(f"counts/{item}", {"count": count}, read[0].guard), yoke), None)
 
     _until_done(lambda: perform(ports, [f"counts/{item}"], decide))
@@ -76,7 +77,7 @@ def guarded(ports: Ports, user: str, item: str) -> None:
 def sharded(ports: Ports, user: str, item: str) -> None:
     """Create the yoke and increment one of the shards."""
     shard = f"shards/{item}-{hash(user) % SHARDS}"
-    yoke = Put(f"bare/{user}~{item}", {"value": 1})
+    yoke = Put(f"bare/{user}~{item}", {"value": 1}, Must.NOT_EXIST)
     _until_done(lambda: ports.store.commit([yoke, Change(shard, {("count",): Increment(1)}, None)]))
 
 

@@ -11,13 +11,14 @@ next task or delayed event when nothing else can happen.
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 from random import Random
 from typing import Any
 
 from signalbox.core.ports import Ports, Snapshot
+from signalbox.core.times import MICROSECOND
 from signalbox.core.user_code import ProcessEnded
 from tests.simulation.cloud_tasks import TaskQueue
 from tests.simulation.eventarc import Events
@@ -103,7 +104,7 @@ class World:
 
     def now(self) -> datetime:
         """Return the server's time."""
-        return EPOCH + timedelta(microseconds=self._microseconds)
+        return EPOCH + self._microseconds * MICROSECOND
 
     def pass_time(self, seconds: float) -> None:
         """Advance the server's clock."""

@@ -4,6 +4,7 @@
 """
 
 import re
+from functools import cache
 from keyword import iskeyword
 from typing import Final, Literal, Self
 
@@ -60,21 +61,23 @@ class DocumentPattern:
 
     def match(self, path: str) -> dict[str, str] | None:
         """Return the values that a document's path has for the pattern's parts, or None if the path does not match."""
-        pattern, segments = self.text.split("/"), path.split("/")
-        if pattern[-1].endswith("=**}") and len(segments) > len(pattern):
-            last = len(pattern) - 1
-            segments[last:] = ["/".join(segments[last:])]
-        if len(pattern) != len(segments) or not all(segments):
-            return None
-        parts = {}
-        for part, segment in zip(pattern, segments, strict=True):
-            if named := _NAMED.fullmatch(part):
-                parts[named[1]] = segment
-            elif part != segment:
-                return None
-        return parts
+        found = _expression_of(self.text).fullmatch(path)
+        return None if found is None else found.groupdict()
 
 
 def matches(pattern: str, path: str) -> bool:
     """Return whether a path matches a trigger's pattern, which has been checked before."""
-    return DocumentPattern(pattern, ()).match(path) is not None
+    return _expression_of(pattern).fullmatch(path) is not None
+
+
+@cache
+def _expression_of(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of the paths that match a checked pattern, with a group for each named part."""
+    return re.compile("/".join(map(_expression_of_segment, pattern.split("/"))))
+
+
+def _expression_of_segment(segment: str) -> str:
+    named = _NAMED.fullmatch(segment)
+    if named is None:
+        return re.escape(segment)
+    return f"(?P<{named[1]}>[^/]+{'(?:/[^/]+)*' if named[2] else ''})"

@@ -41,6 +41,9 @@ class Problem(Exception):
     MEMBERS: ClassVar[tuple[str, ...]] = ()
     """The attributes of the kit's own problems that the answer also has, unless they are empty."""
 
+    CLASSES_DEFINED: ClassVar[int] = 0
+    """The number of classes of problems that this process has defined so far."""
+
     detail: str
     field: str | None
     headers: dict[str, str]
@@ -48,6 +51,7 @@ class Problem(Exception):
     def __init_subclass__(cls, **options: Any) -> None:
         """Check a class. Raises `TypeError` for a status or a title that no answer could have."""
         super().__init_subclass__(**options)
+        Problem.CLASSES_DEFINED += 1
         if not _is_status(cls.status):
             raise TypeError(f"{cls.__name__}.status is {cls.status!r}: write the status of an error, such as 409")
         if not isinstance(cls.title, str):

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+MICROSECOND = timedelta(microseconds=1)
+
 
 def microseconds(instant: datetime) -> int:
     """Return the microseconds from 1970 to an aware datetime, exactly."""
@@ -13,7 +15,7 @@ def microseconds(instant: datetime) -> int:
 
 def instant(microseconds: int) -> datetime:
     """Return the UTC datetime that many microseconds after 1970."""
-    return EPOCH + timedelta(microseconds=microseconds)
+    return EPOCH + microseconds * MICROSECOND
 
 
 def slot_end(moment: datetime, slot_seconds: float) -> datetime:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from signalbox.core.keys import check_path
-from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Increment, Must, Put, Write
+from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Data, Increment, Must, Put, Write
 from signalbox.core.problems import BadValue, TooLarge
 from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import RECORD, field_name, record_bytes
@@ -26,6 +26,11 @@ _SERVER_VALUE_BYTES = 8
 def is_server_value(value: Any) -> bool:
     """Return whether the server computes this value at the commit."""
     return value is SERVER_TIME or isinstance(value, Increment)
+
+
+def server_values(data: Data) -> dict[str, Any]:
+    """Return the values of a record that the server computes at the commit."""
+    return {name: value for name, value in data.items() if value is SERVER_TIME or isinstance(value, Increment)}
 
 
 def check_distinct(writes: Sequence[Write]) -> None:
@@ -67,9 +72,12 @@ def check_write(write: Write) -> int:
 
 
 def _put_bytes(put: Put) -> int:
-    from_server: dict[Field, Any] = {(name,): value for name, value in put.data.items() if is_server_value(value)}
-    plain = [item for item in put.data.items() if (item[0],) not in from_server] if from_server else put.data.items()
-    return record_bytes(put.path, RECORD.check_map(plain) + _fields_bytes(from_server))
+    from_server = server_values(put.data)
+    if not from_server:
+        return record_bytes(put.path, RECORD.check_map(put.data.items()))
+    plain = [(name, value) for name, value in put.data.items() if name not in from_server]
+    fields: dict[Field, Any] = {(name,): value for name, value in from_server.items()}
+    return record_bytes(put.path, RECORD.check_map(plain) + _fields_bytes(fields))
 
 
 def _change_bytes(change: Change) -> int:

@@ -20,7 +20,7 @@ from signalbox.core.ports import (
 from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, mark_of, record_bytes
 from signalbox.core.times import instant, microseconds
-from signalbox.core.write_checks import is_server_value
+from signalbox.core.write_checks import is_server_value, server_values
 
 MISSING = object()
 
@@ -92,9 +92,11 @@ def after_write(
 
 def _after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
     """Return the record's new data and the new values of its increments."""
-    plain = {key: value for key, value in put.data.items() if not is_server_value(value)}
-    fill = [((key,), value) for key, value in put.data.items() if is_server_value(value)]
-    return _filled_in(copied_map(plain), fill, server_time)
+    from_server = server_values(put.data)
+    if not from_server:
+        return copied_map(put.data), {}
+    plain = {name: value for name, value in put.data.items() if name not in from_server}
+    return _filled_in(copied_map(plain), [((name,), value) for name, value in from_server.items()], server_time)
 
 
 def _after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:

@@ -56,6 +56,7 @@ valid only if no waiting adjustment is for a yoke in its pages, and the standing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Self
 
 from signalbox.core.effects import Effect, name_of
@@ -114,7 +115,7 @@ class Change:
 Changes = Mapping[StandingKey, Change]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its changes are computed once
 class Visit:
     """The records that a visit of a yoke has read at one instant: the yoke, its counted record and the declarations.
 
@@ -135,13 +136,13 @@ class Visit:
     def before(self) -> Entries:
         return (self.counted or NOT_COUNTED).entries
 
-    @property
+    @cached_property
     def after(self) -> Entries:
         if self.yoke is None:
             return {}
         return dict.fromkeys(self.declarations.keys_of(self.yoke), self.yoke.value)
 
-    @property
+    @cached_property
     def changes(self) -> Changes:
         """The standings that change.
 
@@ -376,13 +377,14 @@ def _are_newly_covered(begun: Recount, walked: Recount, moves: Moves) -> bool:
 
 def cross(standing: Standing, thresholds: Iterable[Threshold]) -> tuple[Standing, tuple[Threshold, ...]]:
     """Return the standing with its newly reached thresholds noted, and these thresholds."""
+    awaited = [threshold for threshold in thresholds if threshold.name not in standing.crossed]
+    if not awaited:
+        return standing, ()
     shown = standing.numbers()
     reached = tuple(
         threshold
-        for threshold in thresholds
-        if threshold.name not in standing.crossed
-        and shown[threshold.field] is not None
-        and shown[threshold.field] >= threshold.reaches
+        for threshold in awaited
+        if shown[threshold.field] is not None and shown[threshold.field] >= threshold.reaches
     )
     crossed = (*standing.crossed, *(threshold.name for threshold in reached))
     return replace(standing, crossed=crossed), reached

@@ -10,7 +10,7 @@ from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
 from signalbox.adapters.http.event_deliveries import DOCUMENTS, INTERNAL
 from signalbox.catalogue.declared_in_code import OF_HANDLERS
-from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.document_patterns import DocumentPattern, matches
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.documents.model.stamped_contents import COLLECTION, RESERVED, RESOURCE_META
@@ -227,6 +227,14 @@ def test_patterns_match_whole_paths() -> None:
     assert rest.match("users/7/a") == {"user": "7", "rest": "a"}
     assert [rest.match(path) for path in ("users/7", "others/7/a/b", "users//a/b")] == [None] * 3
     assert DocumentPattern.parse("orders/{id}").match("orders/7/lines/1") is None
+    assert DocumentPattern.parse("a.b/{id}").match("a.b/x.\ny") == {"id": "x.\ny"}
+    assert DocumentPattern.parse("a.b/{id}").match("axb/7") is None
+
+
+def test_a_trigger_of_one_document_matches_no_other() -> None:
+    assert matches("settings/shop", "settings/shop")
+    assert not matches("settings/shop", "settings/shop2")
+    assert not matches("settings/shop", "settings/shop/parts/1")
 
 
 def by_place_only(event: DocumentEvent, id: str, /) -> None: ...  # noqa: A002  as the path names it

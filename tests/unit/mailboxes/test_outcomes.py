@@ -29,6 +29,13 @@ def test_an_error_of_a_class_that_this_process_does_not_have_keeps_its_status_an
     assert (problem.status, problem.title, problem.detail) == (409, "No paper", "The printer is empty.")
 
 
+def test_an_error_is_raised_as_a_class_that_is_defined_after_the_first_one_was_raised() -> None:
+    error = {"type": "printer-jammed", "title": "Printer jammed", "status": 409, "detail": "Tray 2."}
+    assert type(CallOutcome(error=error).problem()) is MethodFailed
+    jammed = type("PrinterJammed", (Problem,), {"status": 409, "title": "Printer jammed"})
+    assert type(CallOutcome(error=error).problem()) is jammed
+
+
 def test_each_function_has_the_classes_of_all_problems_of_the_kit() -> None:
     ran = subprocess.run([sys.executable, "-c", LOADED], cwd=SHARED, capture_output=True, text=True, check=True)
     modules = {f"signalbox.{path.parent.name}.problems" for path in (SHARED / "signalbox").glob("*/problems.py")}

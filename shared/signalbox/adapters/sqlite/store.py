@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from os import getpid
 from pathlib import Path
+from typing import Any
 
 from signalbox.adapters.sqlite.events import Notices
 from signalbox.adapters.sqlite.file import (
@@ -66,7 +67,7 @@ from signalbox.core.records.formats import check_record
 from signalbox.core.records.queries import Field
 from signalbox.core.records.record_values import map_bytes, record_bytes
 from signalbox.core.times import instant, microseconds
-from signalbox.core.write_checks import check_commit, check_each, is_server_value
+from signalbox.core.write_checks import check_commit, check_each, server_values
 from signalbox.core.write_effects import after_write, check_guard, copied_map, masked, server_time_at, value_at
 
 SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
@@ -97,7 +98,7 @@ RECORDS_A_PIECE = 1_000
 """Records that are read for a new index under one hold of the lock: some ten milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass()  # without slots: its text is decoded once
 class _Row:
     """A stored record."""
 
@@ -106,6 +107,10 @@ class _Row:
     bytes_bound: int
     created_at: int
     updated_at: int
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        return decoded(self.text)
 
 
 @dataclass(slots=True)
@@ -124,8 +129,7 @@ class _Pending:
 
 
 def _text_of(write: Write) -> str | None:
-    is_plain = isinstance(write, Put) and not any(map(is_server_value, write.data.values()))
-    return encoded(write.data) if is_plain and isinstance(write, Put) else None
+    return encoded(write.data) if isinstance(write, Put) and not server_values(write.data) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,7 +565,7 @@ def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None,
     values: Mapping[Field, object] = {}
     data, bound = write.data if isinstance(write, Put) else {}, added_bytes
     if text is None:
-        stored, size = (decoded(before.text), before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
+        stored, size = (before.data, before.bytes_bound) if before and isinstance(write, Change) else ({}, 0)
         data, bound, values = after_write(write, stored, size, added_bytes, server_time_at(instant(time)))
         text = encoded(data)
     kept = before is not None and before.text == text
@@ -571,7 +575,7 @@ def _step(write: Write, before: _Row | None, added_bytes: int, text: str | None,
 
 def _replace_entries(db: sqlite3.Connection, indexes: _OfName, step: _Step, record: int) -> None:
     """Delete and insert the entries by which the keys of a record before and after a write differ."""
-    before, after = decoded(step.before.text) if step.before else None, step.data
+    before, after = step.before.data if step.before else None, step.data
     collection, _, id_ = step.path.rpartition("/")
     for number, index in indexes.of(before, after).items():
         old = set(index.keys(before)) if before is not None else set()

@@ -39,8 +39,10 @@ class Order:
 
 def with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
     """Return the order plus the fields of inequalities, as Firestore does: a cursor needs a value for each field."""
-    descending = bool(named) and named[-1].descending
     unequal = {condition.field for condition in conditions if condition.operator in INEQUALITIES}
+    if not unequal:
+        return named
+    descending = bool(named) and named[-1].descending
     implied = sorted(unequal - {order.field for order in named} - {ID})
     return (*named, *(Order(field, descending) for field in implied))
 

@@ -112,6 +112,9 @@ _YEAR_1 = -62_135_596_800_000_000
 
 _YEAR_9999 = 253_402_300_799_999_999
 
+_NESTING = frozenset((dict, list))
+"""The types of values that contain values. Most values have none of them, and are measured without a call."""
+
 _UNLIMITED: Mapping[type, int] = {bool: 1, float: 8, type(None): 1}
 """The types of which every value can be stored, mapped to the size of a value."""
 
@@ -132,27 +135,38 @@ def size_bytes(value: Any) -> int:
 
 def map_bytes(value: Mapping[str, Any]) -> int:
     """Return the size of a map's names and values."""
-    return sum([_label_bytes(name) + size_bytes(item) for name, item in value.items()])
+    size = 0
+    for name, item in value.items():
+        is_ascii = type(item) is str and item.isascii()  # most values are, and are measured without a call
+        size += _label_bytes(name) + (len(item) + 1 if is_ascii else size_bytes(item))
+    return size
 
 
 def index_entries(value: Any) -> int:
     """Return the number of entries of a value in Firestore's own indexes: two for a field, one for a list's item."""
     if isinstance(value, dict) and not _is_native(value):
-        return sum([index_entries(item) for item in value.values()])
+        return sum([index_entries(item) if type(item) in _NESTING else 2 for item in value.values()])
     return len(value) if isinstance(value, list) else 2
 
 
 def depth(value: Any) -> int:
     """Return the number of nested maps and lists in a value."""
     if isinstance(value, dict):
-        return 0 if _is_native(value) else 1 + max(map(depth, value.values()), default=0)
-    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+        return 0 if _is_native(value) else 1 + _depth_within(value.values())
+    return 1 + _depth_within(value) if isinstance(value, list) else 0
+
+
+def _depth_within(items: Iterable[Any]) -> int:
+    return max([depth(item) for item in items if type(item) in _NESTING], default=0)
 
 
 def path_bytes(value: Any) -> int:
     """Return the size of the longest path of names into a value, including the dots."""
     if isinstance(value, dict) and not _is_native(value):
-        return max((_label_bytes(name) + path_bytes(item) for name, item in value.items()), default=0)
+        sizes = [
+            _label_bytes(name) + (path_bytes(item) if type(item) in _NESTING else 0) for name, item in value.items()
+        ]
+        return max(sizes, default=0)
     return max(map(path_bytes, value), default=0) if isinstance(value, list) else 0
 
 

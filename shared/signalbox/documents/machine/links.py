@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any
 
-from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import TooLarge
@@ -133,9 +132,9 @@ def refresh_copies(key: str, document: Document, embedding: Embedding, hops: int
     if not all(embedding.covers(at, link) for at, link in stale):
         return Refresh.NORMALIZE
     copies = {at: copy_at(at, link, key, embedding, hops=hops) for at, link in stale}
-    if all(same(link, copies[at]) for at, link in stale):
-        return Refresh.UNCHANGED
     refreshed = content.with_copies(copies)
+    if refreshed.digest == content.digest:
+        return Refresh.UNCHANGED
     return refreshed if fits_with_any_marks(refreshed) else Refresh.NORMALIZE
 
 

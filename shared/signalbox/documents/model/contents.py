@@ -20,7 +20,7 @@ from signalbox.core import json_values
 from signalbox.core.keys import valid_key
 from signalbox.core.records import record_values
 from signalbox.core.records.record_values import Path
-from signalbox.documents.model.sizes import Size, size_of
+from signalbox.documents.model.sizes import Size
 
 Content = dict[str, Any]
 
@@ -77,8 +77,10 @@ class Surveyed:
     @cached_property
     def size(self) -> Size:
         """The size of the record: the stored content, and the keys and fields of links in the reserved map."""
-        stored = Size(self.fields_bytes or 1, record_values.index_entries(self.stored))
-        return stored + size_of(self.link_keys) + size_of(self.link_fields)
+        keys, fields = self.link_keys, self.link_fields  # lists of texts, which are stored as they are
+        in_lists = record_values.size_bytes(keys) + record_values.size_bytes(fields)
+        entries = record_values.index_entries(self.stored) + len(keys) + len(fields)
+        return Size((self.fields_bytes or 1) + in_lists, entries)
 
     @cached_property
     def digest(self) -> str:

@@ -16,7 +16,6 @@ The record does not store positions of links: any nested object with a `key` is 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -35,6 +34,8 @@ Author = Literal["put", "refresh"]
 
 COLLECTION = "documents"
 RESERVED = "_signalbox"
+
+_NOT_CONTENT = (RESERVED, "key")
 
 _METADATA = ("version", "author", "digest", "hops", "linked", "large", "history", FORMAT)
 METADATA_FIELDS = tuple((RESERVED, name) for name in _METADATA)
@@ -77,15 +78,15 @@ class Stamp:
     @classmethod
     def from_record(cls, reserved: object) -> Self | None:
         """Return the stamp in a reserved map, or None if the map has no stamp."""
-        match reserved:
-            case {
-                "version": int(version),
-                "author": "put" | "refresh" as author,
-                "digest": str(digested),
-                "hops": int(hops),
-            }:
-                return cls(version, author, digested, hops)
-        return None
+        if not isinstance(reserved, dict):
+            return None
+        version, author, digest, hops = map(reserved.get, ("version", "author", "digest", "hops"))
+        if author not in ("put", "refresh") or not isinstance(digest, str):
+            return None
+        return cls(version, author, digest, hops) if isinstance(version, int) and isinstance(hops, int) else None
+
+    def to_record(self) -> dict[str, Any]:
+        return {"version": self.version, "author": self.author, "digest": self.digest, "hops": self.hops}
 
     @property
     def etag(self) -> str:
@@ -133,13 +134,12 @@ class Document:
         """
         if data is None:
             return None
-        content = json_values.decode({name: value for name, value in data.items() if name not in (RESERVED, "key")})
         reserved = data.get(RESERVED)
         kept = reserved if isinstance(reserved, dict) else {}
         linked = kept.get("linked")
         history = Mark.from_record(kept.get("history"))
         stamp = Stamp.from_record(reserved)
-        return cls(Surveyed(content), stamp, linked if isinstance(linked, bool) else None, history)
+        return cls(_surveyed(data), stamp, linked if isinstance(linked, bool) else None, history)
 
     def to_record(self) -> dict[str, Any]:
         """Return the record of a document that the kit has stamped. Raises `TooLarge` if no record can contain it."""
@@ -147,7 +147,7 @@ class Document:
         surveyed = self.surveyed
         surveyed.size.check("its copies")
         links = {"link_keys": surveyed.link_keys, "link_fields": surveyed.link_fields}
-        metadata = {**asdict(self.stamp), "linked": self.linked, **links}
+        metadata = {**self.stamp.to_record(), "linked": self.linked, **links}
         if self.history:
             metadata["history"] = self.history.to_record()
         record = {**surveyed.stored, RESERVED: metadata}
@@ -233,7 +233,12 @@ def content_of(data: Mapping[str, Any] | None) -> Content | None:
 
 def contents_of(records: Iterable[Mapping[str, Any] | None]) -> list[Surveyed]:
     """Return the contents of the records that exist."""
-    return [document.surveyed for document in map(Document.from_record, records) if document is not None]
+    return [_surveyed(record) for record in records if record is not None]
+
+
+def _surveyed(data: Mapping[str, Any]) -> Surveyed:
+    """Return the content of a record, without the fields `key` and `RESERVED`."""
+    return Surveyed(json_values.decode({name: value for name, value in data.items() if name not in _NOT_CONTENT}))
 
 
 # --- sizes of events ---

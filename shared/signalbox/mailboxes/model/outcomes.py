@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Self, get_type_hints
 
 from signalbox.core.codec.annotations import codec_of, encode_unannotated
@@ -63,7 +63,9 @@ class CallOutcome:
         """Return the error as a problem of the class that was raised, if this process has that class."""
         if self.error is None:
             return None
-        problem = _rebuilt(_problem_class(str(self.error.get("type"))), str(self.error.get("detail")))
+        problem = _rebuilt(
+            _problem_class(str(self.error.get("type")), Problem.CLASSES_DEFINED), str(self.error.get("detail"))
+        )
         problem.status, problem.title = int(self.error["status"]), str(self.error["title"])
         problem.field = self.error.get("field")
         vars(problem).update(_read_fields(type(problem), self.error.get("fields", {})))
@@ -91,8 +93,9 @@ class CallOutcome:
         return cls.from_json(json.loads(text))
 
 
-def _problem_class(slug: str) -> type[Problem]:
-    """Return the class of problems that has a slug.
+@lru_cache
+def _problem_class(slug: str, _classes: int) -> type[Problem]:
+    """Return the class of problems that has a slug, among the classes that this process has defined so far.
 
     If several classes have it, for instance the kit's `TooLarge` and one of a user, return a class that an `except` of
     each class catches.

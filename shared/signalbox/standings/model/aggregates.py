@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from fractions import Fraction
 from typing import Any, Self
 
 from signalbox.core.given import given
@@ -86,7 +85,7 @@ class Standing:
     @property
     def average(self) -> float | None:
         """The average of the values, or None without values."""
-        return float(Fraction(self.tally.units, UNIT * self.tally.values)) if self.tally.values > 0 else None
+        return self.tally.units / (UNIT * self.tally.values) if self.tally.values > 0 else None
 
     def moved(self, tally: Tally, moves: Moves) -> Self:
         """Return the standing, and its recount, after a change."""
@@ -132,6 +131,7 @@ class Counted:
 
     def to_record(self, key: YokeKey) -> dict[str, Any]:
         """Return the record. It has `times` and `values` by standing, in fields that Firestore indexes."""
+        fields = [standing.field for standing in self.keys]
         return {
             "user": key.user,
             "item": key.item,
@@ -140,8 +140,8 @@ class Counted:
             "value": self.value,
             "keys": [standing.text for standing in self.keys],
             "logged": [standing.text for standing in self.logged],
-            "times": {standing.field: self.since for standing in self.keys},
-            "values": {standing.field: self.value for standing in self.keys if self.value is not None},
+            "times": dict.fromkeys(fields, self.since),
+            "values": {} if self.value is None else dict.fromkeys(fields, self.value),
             "since": self.since,
             "gone_at": self.gone_at,
         }

@@ -5,7 +5,6 @@ subtracting are exact; with floating point they would not be.
 """
 
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
@@ -14,7 +13,7 @@ from signalbox.core.records.record_values import INTEGER_MAX
 DECIMALS = 9
 
 
-UNIT = 10**DECIMALS
+UNIT: int = 10**DECIMALS
 
 
 VALUE_MAX = 10**15
@@ -27,6 +26,8 @@ def units_of(value: Any) -> int | None:
     """Return a value in billionths, or None if it is not a number that can be summed exactly."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= VALUE_MAX:
         return None
+    if isinstance(value, int):
+        return value * UNIT
     units = Decimal(repr(value)).scaleb(DECIMALS)
     return int(units) if units == int(units) else None
 
@@ -38,7 +39,7 @@ def number_of(units: int) -> int | float:
     have the order of their sums, and sums that a float cannot distinguish are equal.
     """
     whole, rest = divmod(units, UNIT)
-    return float(Fraction(units, UNIT)) if rest and abs(whole) < 2**53 else whole
+    return units / UNIT if rest and abs(whole) < 2**53 else whole
 
 
 def sortable(number: int | float) -> int | float:

@@ -12,11 +12,12 @@ An id joins its parts with ``~``; inside a part ``%``, ``~`` and ``/`` are perce
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from functools import lru_cache
 from typing import Annotated, Any, Self, TypeGuard
 
 from signalbox.core.effects import name_of
 from signalbox.core.given import given
-from signalbox.core.keys import valid_key
+from signalbox.core.keys import MEMOISED, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
 from signalbox.core.surface.field_rules import Described, accepted_fields, key_schema
@@ -36,6 +37,7 @@ _ENCODED = {"%": "%25", "~": "%7E", "/": "%2F"}
 _ENCODE = str.maketrans(_ENCODED)
 
 
+@lru_cache(MEMOISED)
 def encode(part: str) -> str:
     """Return a part of an id, percent-encoded where it would be ambiguous or invalid."""
     text = part.translate(_ENCODE)
@@ -51,6 +53,7 @@ def decode(part: str) -> str:
     return part
 
 
+@lru_cache(MEMOISED)
 def fits(part: str) -> bool:
     """Return whether a text can be a part of an id: it is valid, and short enough."""
     text = encode(part)
@@ -89,7 +92,7 @@ class YokeKey:
 
     @property
     def id(self) -> str:
-        return join((self.user, self.item))
+        return f"{encode(self.user)}~{encode(self.item)}"
 
     @property
     def path(self) -> str:
@@ -102,7 +105,7 @@ class YokeKey:
     @property
     def standings(self) -> "tuple[StandingKey, StandingKey]":
         """The standings of the yoke's user and item, in which it always counts."""
-        return StandingKey("user", join((self.user,))), StandingKey("item", join((self.item,)))
+        return StandingKey("user", encode(self.user)), StandingKey("item", encode(self.item))
 
 
 @dataclass(frozen=True, slots=True, order=True)
