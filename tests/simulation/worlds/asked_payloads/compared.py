@@ -1,0 +1,1011 @@
+"""Make random calls in the test harness and in the model, and compare what is answered, shown, and stored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from random import Random
+from typing import Any
+
+from signalbox import Problem, batch, flows, objects, sub_batch, transaction
+from signalbox.testing import Faults, Harness
+from signalbox.testing.memory_payloads import MemoryPayloads
+from tests.expiry_policies import POLICIES
+from tests.simulation.world import Violation
+from tests.simulation.worlds.asked_payloads import shop
+from tests.simulation.worlds.asked_payloads.model import (
+    AWAITED_MAX,
+    BATCH_KEPT,
+    DAY,
+    INLINE_MAX,
+    LEFT,
+    MINUTES,
+    RUN_KEPT,
+    STATE_MAX,
+    TASKS_KEPT,
+    THEN_MAX,
+    TOO_LARGE,
+    Bucket,
+    Json,
+    Open,
+    Refused,
+    Run,
+    Thing,
+    Units,
+    canonical,
+    digest,
+    enqueue,
+    is_large,
+    shown,
+    shown_arguments,
+    shown_result,
+    size,
+)
+from tests.simulation.worlds.asked_payloads.shop import MENDED, SHOP, TAKEN
+from tests.simulation.worlds.asked_payloads.values import KINDS, NULL, Value, value_of
+
+SETTLED_SECONDS = 90
+"""Longer than any program needs to come to rest."""
+
+CHECKED_DAYS = (6.9, 7.2, 31.9, 32.2, 41.0, 129.0, 139.0)
+UNNAMED = "unnamed "
+
+
+# --- what happens ---
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A call, or that everything is delivered. Values are specs; a flow's operations are `script`."""
+
+    kind: str
+    of: str = ""
+    values: tuple[Value, ...] = ()
+    script: tuple[tuple[Any, ...], ...] = ()
+    how: str = ""
+
+    def __str__(self) -> str:
+        parts = [self.of, *map(str, self.values), *map(str, self.script), self.how]
+        return " ".join((self.kind, *filter(None, parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the kit and the model do not agree on, after the last of the acts."""
+
+    acts: Sequence[Act]
+    what: str
+    model: Any
+    kit: Any
+
+    def __str__(self) -> str:
+        acts = "\n".join(f"{at}: {act}" for at, act in enumerate(self.acts, 1))
+        return f"\n{acts}\n\n{self.what}:\n  model: {brief(self.model)}\n  kit:   {brief(self.kit)}"
+
+
+class Differs(Exception):
+    """Its arguments are those of a `Difference`, without the acts."""
+
+
+def brief(seen: Any) -> str:
+    """Return what was seen, with runs of equal parts left out."""
+    said = REPEATED.sub(lambda run: f"{run[1] * 3}…", repr(seen))
+    return said if len(said) < 3_000 else f"{said[:2_000]} … {said[-900:]}"
+
+
+REPEATED = re.compile(r"(.{1,8}?)\1{20,}")
+
+
+def same(what: str, model: Any, kit: Any) -> None:
+    if model != kit:
+        raise Differs(what, model, kit)
+
+
+# --- the model's side: the code of the functions ---
+
+
+@dataclass(slots=True)
+class Model:
+    """All that the calls of a program have stored, and what callers may see of it."""
+
+    bucket: Bucket
+    now: float = 0
+    runs: dict[str, Run] = field(default_factory=dict)
+    codes: dict[str, Any] = field(default_factory=dict)
+    things: dict[str, Thing] = field(default_factory=dict)
+    batches: dict[str, Units] = field(default_factory=dict)
+    inbox: dict[str, list[tuple[str, str, Json]]] = field(default_factory=dict)
+    taken: Counter[str] = field(default_factory=Counter)
+    failures: list[Json] = field(default_factory=list)
+    unnamed: int = 0
+
+    def thing(self, key: str) -> Thing:
+        return self.things.setdefault(key, Thing(key, self.bucket))
+
+    def call(self, key: str, method: str, arguments: dict[str, Json], *, by: str = "caller") -> Json:
+        """Apply a call of an object by a caller, a flow or a method, and return its result."""
+        thing = self.thing(key)
+        result = arguments["value"] if method == "echo" else None
+        thing.call(arguments, result, self.now, has_receipt=by != "method")
+        if by == "flow":
+            self.follow(result)
+        if method == "put":
+            thing.change({"version": 1, "fields": {"held": arguments["value"]}}, self.now)
+        elif method == "tell":
+            self.send(("month",), {"value": arguments["value"]})
+        elif method == "hand":
+            self.call(arguments["key"], "put", {"value": arguments["value"]}, by="method")
+        if thing.state is None and method != "refuse":
+            thing.change({"version": 1, "fields": {"held": None}}, self.now)
+        return result
+
+    def send(self, place: tuple[Any, ...], arguments: dict[str, Json]) -> None:
+        enqueue(self.bucket, place, arguments, self.now)
+        self.taken[canonical(arguments["value"])] += 1
+
+    def follow(self, result: Json) -> None:
+        """Store the result of a call for the task that follows it."""
+        if is_large(result):
+            self.bucket.store(("month",), result)
+            self.bucket.terms.setdefault(("month",), (self.now + TASKS_KEPT, self.now + TASKS_KEPT + LEFT))
+
+    # --- flows ---
+
+    def start(self, id_: str, arguments: dict[str, Json], kept: int = -1) -> None:
+        """Start a run. It is a fork if some of its results, or none, are `kept`."""
+        run = Run(id_, self.bucket, kept=max(0, kept), is_fork=kept >= 0)
+        run.begin(arguments)
+        self.runs[id_] = run
+        self.inbox[id_] = []
+        self._run(run)
+
+    def _run(self, run: Run) -> None:
+        """Run the code until it waits for a message."""
+        self.codes[run.id] = self._code(run, **run.arguments)
+        self.advance(run)
+
+    def advance(self, run: Run) -> None:
+        """Run the code on. Raises `Open` if it is refused a value, so that it fails or is stuck."""
+        try:
+            next(self.codes[run.id], None)
+        except Refused as refused:
+            raise Open from refused
+
+    def _code(self, run: Run, script: list[list[Any]], a: Json = None, b: Json = None) -> Iterator[None]:
+        held = {"a": a, "b": b}
+        sent: list[str] = []
+        is_unsure = False
+        for at, op in enumerate(script):
+            if op[0] == "send" and run.is_fork:
+                continue
+            if run.kept:
+                if op[0] not in ("make", "step", "inline", "sub", "echo"):
+                    raise Open
+                run.kept -= 1
+                value = value_of(op[2]) if op[0] in ("make", "inline") else held[op[3 if op[0] == "echo" else 2]]
+                held[op[1]] = run.receive("done", value)
+                continue
+            run.is_fork = False
+            match op:
+                case ["make", name, spec]:
+                    held[name] = run.receive("done", value_of(spec))
+                case ["step", name, value, other]:
+                    self.bucket.arguments(run.execution, {"value": held[value], "other": held[other]})
+                    held[name] = run.receive("done", held[value])
+                case ["inline", name, spec]:
+                    held[name] = run.receive("done", value_of(spec))
+                case ["sub", name, value]:
+                    child = Run(f"{run.id}/{run.generation}/{at}", self.bucket)
+                    child.begin({"value": held[value]})
+                    child.complete(held[value], self.now)
+                    held[name] = run.receive("done", held[value])
+                case ["echo", name, key, value]:
+                    held[name] = run.receive("done", self.call(key, "echo", {"value": held[value]}, by="flow"))
+                case ["put", key, value]:
+                    run.receive("done", self.call(key, "put", {"value": held[value]}, by="flow"))
+                case ["send", value]:
+                    what = digest(held[value])
+                    if what in sent and is_unsure:
+                        raise Open  # whether it is the same turn
+                    sent.append(what)
+                    self.send(("turn", run.id, run.generation, run.turn), {"value": held[value]})
+                case ["batch", *values]:
+                    self._batch(run, f"{run.id}/{run.generation}/{at}", [held[each] for each in values])
+                case ["event", name]:
+                    held[name] = yield from self._receive(run, "event")
+                case ["update", name, answer]:
+                    held[name] = yield from self._receive(run, "update")
+                    run.message(held[answer])
+                    run.answers[self.answered] = held[answer]
+                case ["again", first, second]:
+                    arguments = {"script": script[at + 1 :], "a": held[first], "b": held[second]}
+                    run.continue_as_new(arguments, self.now)
+                    yield from self._code(run, **arguments)
+                    return
+                case ["fail"] if "flow" not in MENDED:
+                    run.end("failed", self.now)
+                    yield
+                case ["return", value]:
+                    run.complete(held[value], self.now)
+                    return
+            if op[0] in ("make", "step", "sub", "echo", "put", "batch"):
+                run.turn += 1
+                sent.clear()
+                is_unsure = False
+            is_unsure = is_unsure or op[0] in ("inline", "event", "update")
+        run.complete(None, self.now)
+
+    answered: str = ""
+    """The id of the update that the code has received last."""
+
+    def _receive(self, run: Run, kind: str) -> Generator[None, None, Json]:
+        while not (found := next((each for each in self.inbox[run.id] if each[0] == kind), None)):
+            yield
+        self.inbox[run.id].remove(found)
+        self.answered = found[1]
+        run.log.append((kind, found[2]))
+        return found[2]
+
+    def _batch(self, run: Run, id_: str, values: list[Json]) -> None:
+        together = sum(size({"value": value}) for value in values)
+        if abs(together - AWAITED_MAX) < 3_000:
+            raise Open
+        if together > AWAITED_MAX:
+            self.unnamed += 1
+            self.bucket.values.setdefault(run.execution, {})[f"{UNNAMED}{self.unnamed}"] = together
+            self.bucket.puts += 1
+        units = Units(id_, self.bucket)
+        units.add([{"value": value} for value in values])
+        for index, value in enumerate(values):
+            units.succeed(index, value)
+        units.end(self.now)
+
+    def chain(self, id_: str, stages: Sequence[list[dict[str, Json]]]) -> None:
+        """Store the units of batches that follow one another, and those of what each one still has before it."""
+        sizes = [size(stage) for stage in stages]
+        for number, stage in enumerate(stages):
+            units = Units(f"{id_} {number}", self.bucket)
+            units.add(stage)
+            for index, unit in enumerate(stage):
+                units.succeed(index, unit["value"])
+            left = sorted(sizes[number + 1 :])
+            if len(set(left)) < len(left) or any(abs(sum(left[: n + 1]) - THEN_MAX) < 3_000 for n in range(len(left))):
+                raise Open
+            while sum(left) > THEN_MAX:
+                if not self.bucket.is_on:
+                    raise Refused(TOO_LARGE)
+                self.unnamed += 1
+                self.bucket.values.setdefault(units.place, {})[f"{UNNAMED}{self.unnamed}"] = left.pop()
+                self.bucket.puts += 1
+
+    def message(self, id_: str, kind: str, key: str, value: Json) -> None:
+        run = self.runs[id_]
+        if run.state != "running":
+            raise Refused("flow-ended")
+        run.message(value)
+        self.inbox[id_].append((kind, key, value))
+        self.advance(run)
+
+
+# --- the kit's side ---
+
+
+@dataclass(slots=True)
+class CountedPayloads(MemoryPayloads):
+    """The bucket's stand-in, which counts the requests."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+
+
+class Kit:
+    """The harness, with the setting, and the requests to its bucket."""
+
+    def __init__(self, *, is_on: bool) -> None:
+        self.harness = Harness()
+        functions = self.harness.functions
+        functions._catalogue = replace(functions._catalogue, payloads=is_on)
+        self.requests: Counter[str] = Counter()
+        bucket = self.harness.payloads
+        for name in ("create", "copy", "read", "list", "delete"):
+            setattr(bucket, name, self._counted(name, getattr(bucket, name)))
+        self.placeholders: dict[str, Any] = {}
+        self.begun = self.harness.clock.now
+
+    def _counted(self, name: str, request: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            before = self.requests["create"]
+            answer = request(*arguments)
+            self.requests["create"] = before  # a copy creates in the stand-in
+            self.requests[name] += 1
+            return answer
+
+        return counted
+
+    @property
+    def now(self) -> float:
+        return (self.harness.clock.now - self.begun).total_seconds()
+
+    def stored(self) -> Counter[str]:
+        return Counter(sha256(content).hexdigest() for content in self.harness.payloads.contents.values())
+
+    def sweep(self, times: int = 3) -> None:
+        for _ in range(times):
+            self.harness.run_schedule("sweep")
+            self.harness.travel(60)
+
+    def travel_to(self, seconds: float, every: float = 2 * DAY) -> None:
+        """Let time pass, with the sweeper."""
+        while self.now + every < seconds:
+            self.harness.travel(every)
+            self.expire()
+            self.harness.run_schedule("sweep")
+        self.harness.travel(max(0.0, seconds - self.now))
+        self.expire()
+        self.sweep()
+
+    def expire(self) -> None:
+        """Delete the records that Firestore deletes, by the policies of the database."""
+        for collection in list(self.harness.store._collections):
+            policy = POLICIES.get(collection.rpartition("/")[2])
+            if policy is None:
+                continue
+            for id_ in self.harness.ids(collection):
+                at = self.harness.record(f"{collection}/{id_}").get(policy.field)
+                if isinstance(at, datetime) and at + policy.offset <= self.harness.clock.now:
+                    self.harness.write_record(f"{collection}/{id_}", None)
+
+    def json(self, path: str) -> Any:
+        return self.harness.get(path).json
+
+
+def outcome_of(call: Callable[[], object]) -> str:
+    """Return the slug of the problem that a call raises."""
+    try:
+        call()
+    except Refused as refused:
+        return str(refused.args[0])
+    except Problem as problem:
+        return problem.slug()
+    return ""
+
+
+# --- a program that runs over both ---
+
+
+@dataclass(slots=True)
+class Comparison:
+    is_on: bool
+    faults: Faults | None = None
+    kit: Kit = field(init=False)
+    model: Model = field(init=False)
+    ids: Iterator[int] = field(default_factory=count)
+    compared: int = 0
+
+    def __post_init__(self) -> None:
+        self.kit = Kit(is_on=self.is_on)
+        self.model = Model(Bucket(self.is_on))
+
+    def apply(self, act: Act) -> None:
+        """Raises `Differs` and `Open`."""
+        self.model.now = self.kit.now
+        getattr(self, act.kind)(act)
+
+    def both(self, what: str, ours: Callable[[], object], theirs: Callable[[], object]) -> str:
+        """Return the problem that both raise. A request of the kit that is refused has stored nothing."""
+        problem = outcome_of(ours)
+        before = self.kit.stored()
+        same(f"the problem of {what}", problem, outcome_of(theirs))
+        if problem:
+            same(f"what {what} has stored", before, self.kit.stored())
+        return problem
+
+    def settle(self, _: Act) -> None:
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.see()
+
+    # flows
+
+    def start(self, act: Act) -> None:
+        arguments = {"script": listed(act.script), "a": act.values[0].json, "b": act.values[1].json}
+        if act.of in self.model.runs:
+            return
+        if act.how == "http":
+            path = f"{SHOP}/flows/told/{act.of}"
+            start = partial_post(self.kit.harness, path, {"arguments": arguments})
+        else:
+            start = lambda: [shop.told.start(act.of, **arguments) for _ in range(2)]  # noqa: E731
+        with_code = lambda: self.model.start(act.of, arguments)  # noqa: E731
+        if self.both(f"the start of {act.of}", with_code, start):
+            self.model.runs.pop(act.of, None)
+
+    def message(self, act: Act) -> None:
+        if act.of not in self.model.runs or self.model.runs[act.of].state != "running":
+            return
+        number = sum(map(len, (run.answers for run in self.model.runs.values()))) + len(self.kit.placeholders)
+        value, run = act.values[0].json, flows("told", act.of)
+        if act.how == "update":
+            key = f"u{number}"
+            send = lambda: self._hold(key, run.update("asked", value, id=key))  # noqa: E731
+        else:
+            key = f"e{number}"
+            send = lambda: self._hold(key, run.event("told", value, id=key), run.event("told", value, id=key))  # noqa: E731
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.both(f"a message to {act.of}", lambda: self.model.message(act.of, act.how, key, value), send)
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+
+    def _hold(self, key: str, *sent: Any) -> None:
+        self.kit.placeholders[key] = sent[0]
+
+    def retry(self, _: Act) -> None:
+        """Mend the code of flows, and continue those that have failed."""
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        MENDED.add("flow")
+        for run in self.model.runs.values():
+            if run.state == "failed":
+                entries = self.kit.json(f"{SHOP}/flows/told/{run.id}")["log_length"]
+                flows("told", run.id).retry(from_entry=entries)
+                run.continue_again()
+                self.model.advance(run)
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+
+    def fork(self, act: Act) -> None:
+        """Begin another run with the first entry of the log of one that has ended, if its code received no messages."""
+        other = self.model.runs.get(act.of)
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        if other is None or other.state != "completed" or not other.log or any(kind != "done" for kind, _ in other.log):
+            return
+        id_ = f"{act.of} forked {len(self.model.runs)}"
+        kept = int(len(other.log) > 1)
+        shop.told.fork(act.of, id_, from_entry=kept)
+        self.model.start(id_, other.arguments, kept)
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+
+    def cut(self, act: Act) -> None:
+        """Terminate a run whose step is about to run. Its late result is deleted with the run."""
+        value = act.values[0]
+        if act.of in self.model.runs or not self.is_on:
+            return
+        script = listed((("make", "c", value), ("return", "c")))
+        run = Run(act.of, self.model.bucket)
+        run.begin({"script": script})
+        shop.told.start(act.of, script=script)
+        flows("told", act.of).terminate()
+        run.end("cancelled", self.kit.now)
+        self.model.runs[act.of] = run
+        left = ("left", act.of)
+        self.model.bucket.result(left, value.json)
+        self.model.bucket.end(left, self.kit.now, self.kit.now + RUN_KEPT + LEFT)
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+
+    def delete(self, act: Act) -> None:
+        run = self.model.runs.get(act.of)
+        if run is None or run.state == "running":
+            return
+        self.settle(act)
+        flows("told", act.of).delete()
+        run.delete(self.kit.now)
+        if ("left", act.of) in self.model.bucket.terms:
+            self.model.bucket.end(("left", act.of), self.kit.now, self.kit.now + LEFT)
+        del self.model.runs[act.of]
+
+    # objects
+
+    def call(self, act: Act) -> None:
+        method, _, how = act.how.partition(" ")
+        arguments: dict[str, Json] = {"value": act.values[0].json}
+        if method == "echo" and len(act.values) > 1:
+            arguments["other"] = act.values[1].json
+        if method == "hand":
+            arguments["key"] = f"handed by {act.of}"
+        ours = lambda: self.model.call(act.of, method, arguments)  # noqa: E731
+        if how == "http":
+            path = f"{SHOP}/objects/Box/{act.of}/{method}"
+            if method == "refuse":
+                problem = outcome_of(ours) or "problem"
+                return same(
+                    "the problem of a method", problem, outcome_of(partial_post(self.kit.harness, path, arguments))
+                )
+            if self.both(
+                f"{method} of {act.of}", ours, partial_post(self.kit.harness, path, arguments, self._answered)
+            ):
+                return None
+            if self.answer.get("ready"):
+                result = arguments["value"] if method == "echo" else None
+                same(f"the answer of {method}", shown_result(result), self.answer["result"])
+            return None
+        thing = objects("Box", act.of)
+
+        def call() -> None:
+            placeholder = getattr(thing, method)(**arguments)
+            if how == "then":
+                placeholder.then(shop.take_outcome.call())
+
+        if not self.both(f"{method} of {act.of}", ours, call) and how == "then":
+            result = arguments["value"] if method == "echo" else None
+            self.model.follow(result)
+            self.model.taken[canonical(result)] += 1
+        return None
+
+    answer: Any = None
+
+    def _answered(self, answer: Any) -> None:
+        self.answer = answer
+
+    def remove(self, act: Act) -> None:
+        if act.of not in self.model.things:
+            return
+        objects("Box", act.of).delete()
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        thing = self.model.things.pop(act.of)
+        thing.delete(self.kit.now)
+
+    # batches
+
+    def populate(self, act: Act) -> None:
+        if act.of in self.model.batches:
+            return
+        units = Units(act.of, self.model.bucket)
+        if act.how == "http":
+            units.common = {"other": act.values[0].json}
+            added = [{"value": value.json} for value in act.values[1:]]
+            body = {
+                "id": act.of,
+                "task": {"function": SHOP, "task": "give", "payload": units.common},
+                "units": added,
+                "sealed": True,
+            }
+            theirs: Callable[[], object] = partial_post(self.kit.harness, "batches", body)
+        elif act.how == "outside":
+            added = [value.json for value in act.values]
+            body = {"id": act.of, "units": added, "sealed": True}
+            theirs = partial_post(self.kit.harness, "batches", body)
+        else:
+            fails = {"fails": True} if act.how == "failing" else {}
+            added = [{"value": value.json, **fails} for value in act.values]
+            options: dict[str, Any] = {"per_task": 2} if act.how == "grouped" else {}
+            theirs = lambda: batch(act.of).populate(  # noqa: E731
+                [shop.give.call(**unit) for unit in added], **options
+            )
+        if act.how == "http" and is_large(units.common):
+            raise Open
+        if self.both(f"the batch {act.of}", lambda: units.add(added, is_task=act.how != "outside"), theirs):
+            return
+        self.model.batches[act.of] = units
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        if act.how == "outside":
+            for index, unit in enumerate(added):
+                path, body = f"batch-complete/{act.of}/{index}", {"result": unit}
+                ours = partial(units.succeed, index, unit)
+                self.both("a completion", ours, partial_post(self.kit.harness, path, body))
+        elif act.how != "failing":
+            for index, unit in enumerate(added):
+                units.succeed(index, unit["value"])
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        units.end(self.kit.now)
+
+    def chain(self, act: Act) -> None:
+        """Populate a batch that others follow: each has two of the values."""
+        if act.of in self.model.batches:
+            return
+        stages = [[{"value": value.json} for value in act.values[at : at + 2]] for at in range(0, len(act.values), 2)]
+
+        def theirs() -> None:
+            follows: Any = None
+            for stage in reversed(stages[1:]):
+                follows = sub_batch([shop.give.call(**unit) for unit in stage], then=follows)
+            batch(act.of).populate([shop.give.call(**unit) for unit in stages[0]], then=follows)
+
+        if not self.both("a chain", lambda: self.model.chain(act.of, stages), theirs):
+            self.kit.harness.travel(3 * SETTLED_SECONDS, self.faults)
+            for number in range(len(stages)):
+                begun = self.kit.now - 3 * SETTLED_SECONDS
+                place = ("batch", f"{act.of} {number}")
+                self.model.bucket.end(place, begun + BATCH_KEPT, self.kit.now + BATCH_KEPT + MINUTES)
+
+    def again(self, act: Act) -> None:
+        """Retry the first unit of a batch whose units have failed, with another value."""
+        units = self.model.batches.get(act.of)
+        if units is None or units.results or not units.units or not units.units[0].get("fails"):
+            return
+        changed = {"value": act.values[0].json, "fails": False}
+        path, body = f"batches/{act.of}/retry", {"units": [0], "payload": changed}
+        if self.both("a retry", lambda: units.retry(changed), partial_post(self.kit.harness, path, body)):
+            return
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        units.succeed(0, changed["value"])
+
+    # tasks
+
+    def task(self, act: Act) -> None:
+        arguments = {"value": act.values[0].json}
+        if len(act.values) > 1:
+            arguments["other"] = act.values[1].json
+        ours = lambda: self.model.send(("month",), arguments)  # noqa: E731
+        if act.how == "http":
+            body = {"function": SHOP, "task": "take", "payload": arguments}
+            theirs: Callable[[], object] = partial_post(self.kit.harness, "tasks", body)
+        elif act.how == "transaction":
+            theirs = lambda: transaction(shop.transacted(arguments), id=str(next(self.ids)))  # noqa: E731
+        else:
+            theirs = lambda: shop.take.call(**arguments).enqueue()  # noqa: E731
+        self.both("a task", ours, theirs)
+
+    def refused(self, act: Act) -> None:
+        """Enqueue a task that fails, look at its failure, and retry it."""
+        arguments = {"value": act.values[0].json}
+        MENDED.discard("task")
+        ours = lambda: enqueue(self.model.bucket, ("month",), arguments, self.kit.now)  # noqa: E731
+        if self.both("a task", ours, lambda: shop.refuse.call(**arguments).enqueue()):
+            return
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        kept = self.kit.json("failures")["failures"][0]
+        same("the arguments of a failure", shown_arguments(arguments), kept["payload"])
+        MENDED.add("task")
+        self.kit.harness.post(f"failures/{kept['id']}/retry")
+        self.model.taken[canonical(arguments["value"])] += 1
+        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+
+    # --- what is seen at rest ---
+
+    def see(self) -> None:
+        for run in self.model.runs.values():
+            self.see_run(run)
+        for thing in self.model.things.values():
+            self.see_thing(thing)
+        for units in self.model.batches.values():
+            self.see_units(units)
+        if self.faults is None:
+            same("the values that tasks received", self.model.taken, Counter(map(canonical, TAKEN)))
+        else:
+            same("the values that tasks received", set(self.model.taken), set(map(canonical, TAKEN)))
+        self.compared += 1
+
+    def see_run(self, run: Run) -> None:
+        what, path = f"of the run {run.id}", f"{SHOP}/flows/told/{run.id}"
+        status, log = self.kit.json(path), self.kit.json(f"{path}/log")
+        same(f"the state {what}", run.state, status["state"])
+        same(f"the result shown {what}", shown_result(run.result), status.get("result"))
+        same(f"the result {what}", run.result, flows("told", run.id).status().result)
+        same(f"the arguments {what}", shown_arguments(run.arguments), log["arguments"])
+        done = [each["result"] for each in log["entries"] if each["entry"] == "done" and "batch" not in each["command"]]
+        same(f"the results in the log {what}", [shown_result(value) for kind, value in run.log if kind == "done"], done)
+        told = Counter(json.dumps(each["value"]) for each in log["entries"] if each["entry"] in ("event", "update"))
+        received = Counter(json.dumps(shown_result(value)) for kind, value in run.log if kind != "done")
+        same(f"the messages {what}", received - told, Counter())
+        for key, value in run.answers.items():
+            answer = self.kit.json(f"{path}/answers/{key}")
+            same(f"the answer shown to {key}", shown_result(value), answer.get("result"))
+            same(f"the answer to {key}", value, self.kit.placeholders[key].result())
+        others = [value for other in self.model.runs.values() for value in (other.result, *other.arguments.values())]
+        own = {digest(value) for value in [run.result, *run.arguments.values(), *(value for _, value in run.log)]}
+        for value in others:
+            if is_large(value) and digest(value) not in own and run.generation == 0:
+                found = self.kit.harness.get(f"{path}/payloads/{digest(value)}")
+                same(f"a value of another run {what}", 404, found.status)
+                break
+        for value in [run.result, *(value for _, value in run.log), *run.arguments.values()]:
+            if is_large(value):
+                loaded = self.kit.json(f"{path}/payloads/{digest(value)}")
+                same(f"a large value {what}", value, loaded.get("value"))
+                break
+        same("an unknown value", 404, self.kit.harness.get(f"{path}/payloads/{'0' * 64}").status)
+
+    def see_thing(self, thing: Thing) -> None:
+        path = f"{SHOP}/objects/Box/{thing.key}"
+        state = self.kit.json(f"{path}?state=true").get("state")
+        stored = is_large(thing.state, STATE_MAX)
+        same(f"the state of {thing.key}", shown(thing.state, stored=stored) if stored else thing.state, state)
+        if stored:
+            same("a large state", thing.state, self.kit.json(f"{path}/payloads/{digest(thing.state)}").get("value"))
+
+    def see_units(self, units: Units) -> None:
+        shown_units = self.kit.json(f"batches/{units.id}/units")["units"]
+        results = {each["index"]: each["result"] for each in shown_units if each["state"] == "succeeded"}
+        same(
+            f"the units of {units.id}", {index: shown_result(value) for index, value in units.results.items()}, results
+        )
+        lines = self.kit.harness.get(f"batches/{units.id}/results?state=succeeded").body.splitlines()
+        same(f"the download of {units.id}", results, {each["index"]: each["result"] for each in map(json.loads, lines)})
+        got = {each["index"]: each["result"] for each in batch(units.id).results("succeeded")}
+        same(f"the results of {units.id}", units.results, got)
+        for index, value in units.results.items():
+            if is_large(value):
+                path = f"batches/{units.id}/units/{index}/payloads/{digest(value)}"
+                same(f"the result of unit {index}", value, self.kit.json(path).get("value"))
+                break
+
+    def see_bucket(self) -> None:
+        kit, now = self.kit.stored(), self.kit.now
+        least, most = self.model.bucket.least(now), self.model.bucket.most(now)
+        unnamed = sum(each.startswith(UNNAMED) for each in least), sum(each.startswith(UNNAMED) for each in most)
+        named = [Counter({key: n for key, n in each.items() if not key.startswith(UNNAMED)}) for each in (least, most)]
+        missing, more = named[0] - kit, kit - named[1]
+        if missing:
+            raise Differs(f"missing in the bucket after {now / DAY:.1f} days", self._sizes(missing), self._places())
+        if not unnamed[0] <= more.total() <= unnamed[1]:
+            raise Differs(f"too many or few in the bucket after {now / DAY:.1f} days", unnamed, self._places(more))
+        self.compared += 1
+
+    def _sizes(self, hashes: Counter[str]) -> Any:
+        places = [
+            (place, key[:6], bytes_) for place, all_ in self.model.bucket.values.items() for key, bytes_ in all_.items()
+        ]
+        return [each for each in places if any(key.startswith(each[1]) for key in hashes)], hashes
+
+    def _places(self, hashes: Counter[str] | None = None) -> Any:
+        contents = self.kit.harness.payloads.contents
+        return [
+            (key, len(content), content[:30])
+            for key, content in contents.items()
+            if hashes is None or sha256(content).hexdigest() in hashes
+        ]
+
+    def see_requests(self) -> None:
+        """Without faults, each value is put once, or once for each time that it is received."""
+        puts = self.kit.requests["create"] + self.kit.requests["copy"]
+        least = sum(map(len, self.model.bucket.values.values()))
+        if not least <= puts <= self.model.bucket.puts:
+            raise Differs("requests that store", (least, self.model.bucket.puts), puts)
+
+    def end(self, *, with_terms: bool) -> None:
+        self.settle(Act("settle"))
+        self.kit.sweep()
+        self.see_bucket()
+        if self.faults is None and self.is_on:
+            self.see_requests()
+        self.kit.travel_to(self.kit.now + MINUTES)
+        self.see_bucket()
+        if with_terms:
+            begun = self.kit.now
+            for days in CHECKED_DAYS:
+                self.kit.travel_to(begun + days * DAY)
+                self.see_bucket()
+
+
+class Answered(Problem):
+    """The problem of an answer over HTTP."""
+
+
+def partial_post(
+    harness: Harness, path: str, body: Mapping[str, Any], answered: Callable[[Any], None] = lambda _: None
+) -> Callable[[], object]:
+    """Return a request that raises what it is refused for."""
+
+    def post() -> None:
+        response = harness.post(path, data=json.dumps(body), headers={"Content-Type": "application/json"})
+        answered(response.json)
+        if response.status >= 400:
+            raise Refused(response.json["type"].rpartition(":")[2])
+
+    return post
+
+
+def listed(script: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return a script as JSON, with its specs as lists."""
+    return [[[*astuple(part)] if isinstance(part, Value) else part for part in op] for op in script]
+
+
+def difference(
+    acts: Sequence[Act],
+    *,
+    is_on: bool = True,
+    with_terms: bool = False,
+    faults: Faults | None = None,
+    trace: Callable[[str], None] | None = None,
+) -> Difference | None:
+    """Return the first thing that differs, or None."""
+    applied: list[Act] = []
+    TAKEN.clear()
+    MENDED.clear()
+    comparison = Comparison(is_on, faults)
+    with comparison.kit.harness as harness:
+        harness.add(shop.app)
+        try:
+            for act in acts:
+                applied.append(act)
+                if trace:
+                    trace(str(act))
+                comparison.apply(act)
+            comparison.end(with_terms=with_terms)
+        except Open:
+            return None
+        except Differs as differs:
+            return Difference(applied, *differs.args)
+        except Exception as error:  # noqa: BLE001  whatever the kit raises is a difference
+            return Difference(applied, "raises", "", repr(error))
+    return None
+
+
+# --- what is drawn ---
+
+NAMES = ("a", "b", "c", "d")
+KEYS = ("k", "l")
+
+
+def drawn_value(rng: Random) -> Value:
+    drawn = rng.random()
+    if drawn < 0.05:
+        return NULL
+    bytes_ = (
+        rng.randint(8, 90)
+        if drawn < 0.35
+        else rng.randint(48_000, 56_000)
+        if drawn < 0.45
+        else INLINE_MAX + rng.randint(-1, 1)
+        if drawn < 0.7
+        else INLINE_MAX - 10 + rng.randint(-1, 1)
+        if drawn < 0.85
+        else rng.choice((102_500, 150_000, 160_001))
+        if drawn < 0.97
+        else STATE_MAX - 34 + rng.randint(-1, 1)
+    )
+    return Value(rng.choice(KINDS), bytes_, rng.randint(0, 2))
+
+
+OPS: Sequence[tuple[Callable[[Random], tuple[Any, ...]], float]] = (
+    (lambda rng: ("make", rng.choice(NAMES), drawn_value(rng)), 2),
+    (lambda rng: ("step", rng.choice(NAMES), rng.choice(NAMES), rng.choice(NAMES)), 2),
+    (lambda rng: ("inline", rng.choice(NAMES), drawn_value(rng)), 1),
+    (lambda rng: ("sub", rng.choice(NAMES), rng.choice(NAMES)), 1.5),
+    (lambda rng: ("echo", rng.choice(NAMES), rng.choice(KEYS), rng.choice(NAMES)), 1),
+    (lambda rng: ("put", rng.choice(KEYS), rng.choice(NAMES)), 0.5),
+    (lambda rng: ("send", rng.choice(NAMES)), 1),
+    (lambda rng: ("batch", *rng.choices(NAMES, k=rng.randint(1, 4))), 1),
+    (lambda rng: ("event", rng.choice(NAMES)), 1.5),
+    (lambda rng: ("update", rng.choice(NAMES), rng.choice(NAMES)), 1.5),
+    (lambda rng: ("again", rng.choice(NAMES), rng.choice(NAMES)), 1),
+    (lambda _: ("fail",), 0.3),
+    (lambda rng: ("return", rng.choice(NAMES)), 0.5),
+)
+
+
+def drawn_script(rng: Random) -> tuple[tuple[Any, ...], ...]:
+    drawers, weights = zip(*OPS, strict=True)
+    ops = [draw(rng) for draw in rng.choices(drawers, weights, k=rng.randint(0, 6))]
+    return (*[("make", name, NULL) for name in ("c", "d")][:0], *known(ops), ("return", rng.choice("ab")))
+
+
+def known(ops: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the operations whose values have been received: those of `a` and `b` are arguments."""
+    names, kept = {"a", "b"}, []
+    for op in ops:
+        sets = op[0] in ("make", "step", "inline", "sub", "echo", "event", "update")
+        uses = op[2 if sets else 1 :]
+        if op[0] == "echo":
+            uses = op[3:]
+        elif op[0] == "put":
+            uses = op[2:]
+        if all(name in names for name in uses if name in NAMES):
+            kept.append(op)
+            if op[0] == "again":
+                names = {"a", "b"}
+            elif sets:
+                names.add(op[1])
+    return kept
+
+
+def filled(rng: Random, script: tuple[tuple[Any, ...], ...], a: Value, b: Value) -> Value:
+    """Return `a` in a size with which the arguments of a start have about 100 KiB together."""
+    others = size({"script": listed(script), "a": 0, "b": 0 if is_large(b.json, INLINE_MAX - 1_000) else b.json}) - 1
+    return replace(a, bytes=max(80, INLINE_MAX + rng.randint(-1, 1) - others))
+
+
+KINDS_OF_ACTS = {
+    "start": 4,
+    "message": 4,
+    "retry": 0.5,
+    "fork": 0.7,
+    "cut": 0.5,
+    "call": 5,
+    "populate": 2,
+    "chain": 1,
+    "task": 2,
+    "again": 1,
+    "refused": 0.7,
+    "delete": 0.5,
+    "remove": 0.4,
+    "settle": 1,
+}
+
+
+def drawn_act(rng: Random, number: int) -> Act:
+    kind = rng.choices(
+        tuple(KINDS_OF_ACTS),
+        tuple(KINDS_OF_ACTS.values()),
+    )[0]
+    one, two = drawn_value(rng), drawn_value(rng)
+    match kind:
+        case "start":
+            script = drawn_script(rng)
+            first = filled(rng, script, one, two) if rng.random() < 0.3 else one
+            return Act(kind, f"r{number}", (first, two), script, rng.choice(("http", "")))
+        case "message":
+            return Act(kind, f"r{rng.randint(0, number)}", (one,), how=rng.choice(("event", "update")))
+        case "call":
+            how = rng.choice(
+                ("echo http", "echo", "echo then", "put http", "put", "tell http", "tell", "hand", "refuse http")
+            )
+            return Act(kind, rng.choice(KEYS), (one, two)[: 1 + ("echo" in how)], how=how)
+        case "populate":
+            values = (one, *(drawn_value(rng) for _ in range(rng.randint(0, 3))))
+            how = rng.choice(("http", "outside", "failing", "grouped", ""))
+            return Act(kind, f"b{number}", (two, *values) if how == "http" else values, how=how)
+        case "again":
+            return Act(kind, f"b{rng.randint(0, number)}", (one,))
+        case "task":
+            return Act(kind, "", (one, two)[: rng.randint(1, 2)], how=rng.choice(("http", "transaction", "")))
+        case "cut":
+            return Act(kind, f"c{number}", (one,))
+        case "chain":
+            return Act(kind, f"b{number}", tuple(drawn_value(rng) for _ in range(rng.choice((4, 5, 6)))))
+        case "fork":
+            return Act(kind, f"r{rng.randint(0, number)}")
+        case "retry":
+            return Act(kind)
+        case "refused":
+            return Act(kind, "", (one,))
+        case "delete":
+            return Act(kind, f"r{rng.randint(0, number)}")
+        case "remove":
+            return Act(kind, rng.choice(KEYS))
+    return Act("settle")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The acts of a seed."""
+
+    acts: tuple[Act, ...]
+    is_on: bool = True
+    with_terms: bool = False
+    faults_of: int | None = None
+
+    @classmethod
+    def of(cls, seed: int) -> Program:
+        rng = Random(f"asked payloads {seed}")
+        is_on, with_terms = rng.random() < 0.9, rng.random() < 0.3
+        faults_of = seed if rng.random() < 0.2 else None
+        first = drawn_act(rng, 0)
+        return cls((first, *(drawn_act(rng, n) for n in range(1, rng.randint(1, 6)))), is_on, with_terms, faults_of)
+
+    def difference(self, trace: Callable[[str], None] | None = None) -> Difference | None:
+        faults = (
+            Faults(duplicate=0.3, lose_answer=0.2, reorder=True, seed=self.faults_of)
+            if self.faults_of is not None
+            else None
+        )
+        return difference(self.acts, is_on=self.is_on, with_terms=self.with_terms, faults=faults, trace=trace)
+
+    def smaller(self) -> Iterator[Program]:
+        for at, act in enumerate(self.acts):
+            yield replace(self, acts=(*self.acts[:at], *self.acts[at + 1 :]))
+            for op in range(len(act.script)):
+                script = tuple(known((*act.script[:op], *act.script[op + 1 :])))
+                yield replace(self, acts=(*self.acts[:at], replace(act, script=script), *self.acts[at + 1 :]))
+        if self.faults_of is not None:
+            yield replace(self, faults_of=None)
+
+
+def shrunk(program: Program, found: Difference) -> Difference:
+    """Return a difference that no smaller program has."""
+    while True:
+        for smaller in program.smaller():
+            if less := smaller.difference():
+                program, found = smaller, less
+                break
+        else:
+            return found
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Compare one seed's program. Raises `Violation` with the smallest program that differs."""
+    program = Program.of(seed)
+    if found := program.difference(trace):
+        raise Violation(f"{shrunk(program, found)}\n(on: {program.is_on}, faults: {program.faults_of})")
