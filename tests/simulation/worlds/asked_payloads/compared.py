@@ -11,13 +11,16 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from itertools import count
+from math import inf
 from random import Random
 from typing import Any
 
-from signalbox import Problem, batch, flows, objects, sub_batch, transaction
+from signalbox import Problem, Unavailable, batch, flows, objects, sub_batch, transaction
+from signalbox.adapters.cost_meter import metered
 from signalbox.testing import Faults, Harness
 from signalbox.testing.memory_payloads import MemoryPayloads
 from tests.expiry_policies import POLICIES
+from tests.simulation.reached_counts import LEFT_OPEN, PAYLOADS, REACHED
 from tests.simulation.world import Violation
 from tests.simulation.worlds.asked_payloads import shop
 from tests.simulation.worlds.asked_payloads.model import (
@@ -54,8 +57,13 @@ from tests.simulation.worlds.asked_payloads.values import KINDS, NULL, Value, va
 SETTLED_SECONDS = 90
 """Longer than any program needs to come to rest."""
 
+SETTLED_FAULTY_SECONDS = 3_600
+
 CHECKED_DAYS = (6.9, 7.2, 31.9, 32.2, 41.0, 129.0, 139.0)
 UNNAMED = "unnamed "
+BUCKET_FAILS_RATE = 0.1
+LEFT_DAYS = 41
+"""The days until nothing is left of requests that have failed."""
 
 
 # --- what happens ---
@@ -265,7 +273,7 @@ class Model:
         units.add([{"value": value} for value in values])
         for index, value in enumerate(values):
             units.succeed(index, value)
-        units.end(self.now)
+        units.end(self.now, self.now + 2 * SETTLED_FAULTY_SECONDS)
 
     def chain(self, id_: str, stages: Sequence[list[dict[str, Json]]]) -> None:
         """Store the units of batches that follow one another, and those of what each one still has before it."""
@@ -307,8 +315,11 @@ class CountedPayloads(MemoryPayloads):
 class Kit:
     """The harness, with the setting, and the requests to its bucket."""
 
-    def __init__(self, *, is_on: bool) -> None:
+    def __init__(self, *, is_on: bool, faults: Faults | None = None) -> None:
         self.harness = Harness()
+        self.faults = faults
+        self.fails = Random(faults.seed) if faults else None
+        self.is_delivering = False
         functions = self.harness.functions
         functions._catalogue = replace(functions._catalogue, payloads=is_on)
         self.requests: Counter[str] = Counter()
@@ -321,16 +332,36 @@ class Kit:
     def _counted(self, name: str, request: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:
             before = self.requests["create"]
+            if self._fails():
+                raise Unavailable("the request did not arrive")
             answer = request(*arguments)
+            if self._fails():
+                raise Unavailable("the answer was lost")
             self.requests["create"] = before  # a copy creates in the stand-in
             self.requests[name] += 1
             return answer
 
         return counted
 
+    def _fails(self) -> bool:
+        """Return whether a request of a delivery fails: before it is made, or after it, as if its process died."""
+        return self.fails is not None and self.is_delivering and self.fails.random() < BUCKET_FAILS_RATE
+
+    def settle(self, times: int = 1) -> None:
+        """Deliver everything that becomes due."""
+        self.is_delivering = True
+        seconds = SETTLED_FAULTY_SECONDS if self.faults else SETTLED_SECONDS
+        self.harness.travel(times * seconds, self.faults)
+        self.is_delivering = False
+
     @property
     def now(self) -> float:
         return (self.harness.clock.now - self.begun).total_seconds()
+
+    def forget(self) -> None:
+        """Continue in another process, which has no value in memory."""
+        ports = self.harness.ports
+        self.harness.ports = metered(replace(ports, payloads=self.harness.payloads))
 
     def stored(self) -> Counter[str]:
         return Counter(sha256(content).hexdigest() for content in self.harness.payloads.contents.values())
@@ -389,7 +420,7 @@ class Comparison:
     compared: int = 0
 
     def __post_init__(self) -> None:
-        self.kit = Kit(is_on=self.is_on)
+        self.kit = Kit(is_on=self.is_on, faults=self.faults)
         self.model = Model(Bucket(self.is_on))
 
     def apply(self, act: Act) -> None:
@@ -407,8 +438,11 @@ class Comparison:
         return problem
 
     def settle(self, _: Act) -> None:
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         self.see()
+
+    def forget(self, _: Act) -> None:
+        self.kit.forget()
 
     # flows
 
@@ -436,16 +470,16 @@ class Comparison:
         else:
             key = f"e{number}"
             send = lambda: self._hold(key, run.event("told", value, id=key), run.event("told", value, id=key))  # noqa: E731
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         self.both(f"a message to {act.of}", lambda: self.model.message(act.of, act.how, key, value), send)
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
 
     def _hold(self, key: str, *sent: Any) -> None:
         self.kit.placeholders[key] = sent[0]
 
     def retry(self, _: Act) -> None:
         """Mend the code of flows, and continue those that have failed."""
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         MENDED.add("flow")
         for run in self.model.runs.values():
             if run.state == "failed":
@@ -453,19 +487,19 @@ class Comparison:
                 flows("told", run.id).retry(from_entry=entries)
                 run.continue_again()
                 self.model.advance(run)
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
 
     def fork(self, act: Act) -> None:
         """Begin another run with the first entry of the log of one that has ended, if its code received no messages."""
         other = self.model.runs.get(act.of)
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         if other is None or other.state != "completed" or not other.log or any(kind != "done" for kind, _ in other.log):
             return
         id_ = f"{act.of} forked {len(self.model.runs)}"
         kept = int(len(other.log) > 1)
         shop.told.fork(act.of, id_, from_entry=kept)
         self.model.start(id_, other.arguments, kept)
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
 
     def cut(self, act: Act) -> None:
         """Terminate a run whose step is about to run. Its late result is deleted with the run."""
@@ -482,7 +516,7 @@ class Comparison:
         left = ("left", act.of)
         self.model.bucket.result(left, value.json)
         self.model.bucket.end(left, self.kit.now, self.kit.now + RUN_KEPT + LEFT)
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
 
     def delete(self, act: Act) -> None:
         run = self.model.runs.get(act.of)
@@ -534,6 +568,7 @@ class Comparison:
         return None
 
     answer: Any = None
+    ended: float = inf
 
     def _answered(self, answer: Any) -> None:
         self.answer = answer
@@ -542,7 +577,7 @@ class Comparison:
         if act.of not in self.model.things:
             return
         objects("Box", act.of).delete()
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         thing = self.model.things.pop(act.of)
         thing.delete(self.kit.now)
 
@@ -578,7 +613,8 @@ class Comparison:
         if self.both(f"the batch {act.of}", lambda: units.add(added, is_task=act.how != "outside"), theirs):
             return
         self.model.batches[act.of] = units
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        begun = self.kit.now
+        self.kit.settle()
         if act.how == "outside":
             for index, unit in enumerate(added):
                 path, body = f"batch-complete/{act.of}/{index}", {"result": unit}
@@ -587,8 +623,8 @@ class Comparison:
         elif act.how != "failing":
             for index, unit in enumerate(added):
                 units.succeed(index, unit["value"])
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
-        units.end(self.kit.now)
+        self.kit.settle()
+        units.end(begun, self.kit.now)
 
     def chain(self, act: Act) -> None:
         """Populate a batch that others follow: each has two of the values."""
@@ -602,10 +638,10 @@ class Comparison:
                 follows = sub_batch([shop.give.call(**unit) for unit in stage], then=follows)
             batch(act.of).populate([shop.give.call(**unit) for unit in stages[0]], then=follows)
 
+        begun = self.kit.now
         if not self.both("a chain", lambda: self.model.chain(act.of, stages), theirs):
-            self.kit.harness.travel(3 * SETTLED_SECONDS, self.faults)
+            self.kit.settle(3)
             for number in range(len(stages)):
-                begun = self.kit.now - 3 * SETTLED_SECONDS
                 place = ("batch", f"{act.of} {number}")
                 self.model.bucket.end(place, begun + BATCH_KEPT, self.kit.now + BATCH_KEPT + MINUTES)
 
@@ -618,7 +654,7 @@ class Comparison:
         path, body = f"batches/{act.of}/retry", {"units": [0], "payload": changed}
         if self.both("a retry", lambda: units.retry(changed), partial_post(self.kit.harness, path, body)):
             return
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         units.succeed(0, changed["value"])
 
     # tasks
@@ -644,13 +680,13 @@ class Comparison:
         ours = lambda: enqueue(self.model.bucket, ("month",), arguments, self.kit.now)  # noqa: E731
         if self.both("a task", ours, lambda: shop.refuse.call(**arguments).enqueue()):
             return
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
         kept = self.kit.json("failures")["failures"][0]
         same("the arguments of a failure", shown_arguments(arguments), kept["payload"])
         MENDED.add("task")
         self.kit.harness.post(f"failures/{kept['id']}/retry")
         self.model.taken[canonical(arguments["value"])] += 1
-        self.kit.harness.travel(SETTLED_SECONDS, self.faults)
+        self.kit.settle()
 
     # --- what is seen at rest ---
 
@@ -727,6 +763,9 @@ class Comparison:
         unnamed = sum(each.startswith(UNNAMED) for each in least), sum(each.startswith(UNNAMED) for each in most)
         named = [Counter({key: n for key, n in each.items() if not key.startswith(UNNAMED)}) for each in (least, most)]
         missing, more = named[0] - kit, kit - named[1]
+        if self.faults and now < self.ended + LEFT_DAYS * DAY:
+            known_ = {key for values in self.model.bucket.values.values() for key in values}
+            more = Counter({key: number for key, number in more.items() if key not in known_})
         if missing:
             raise Differs(f"missing in the bucket after {now / DAY:.1f} days", self._sizes(missing), self._places())
         if not unnamed[0] <= more.total() <= unnamed[1]:
@@ -747,6 +786,13 @@ class Comparison:
             if hashes is None or sha256(content).hexdigest() in hashes
         ]
 
+    def show(self, trace: Callable[[str], None] | None) -> None:
+        """Print what the bucket has, and the requests to it."""
+        if trace:
+            for hash_, number in sorted(self.kit.stored().items()):
+                trace(f"  stored {number} × {hash_[:12]}")
+            trace(f"  {dict(self.kit.requests)}")
+
     def see_requests(self) -> None:
         """Without faults, each value is put once, or once for each time that it is received."""
         puts = self.kit.requests["create"] + self.kit.requests["copy"]
@@ -756,11 +802,13 @@ class Comparison:
 
     def end(self, *, with_terms: bool) -> None:
         self.settle(Act("settle"))
+        REACHED[PAYLOADS] += sum(map(len, self.model.bucket.values.values()))
         self.kit.sweep()
         self.see_bucket()
         if self.faults is None and self.is_on:
             self.see_requests()
         self.kit.travel_to(self.kit.now + MINUTES)
+        self.ended = self.kit.now
         self.see_bucket()
         if with_terms:
             begun = self.kit.now
@@ -813,8 +861,11 @@ def difference(
                 if trace:
                     trace(str(act))
                 comparison.apply(act)
+                comparison.show(trace)
             comparison.end(with_terms=with_terms)
+            comparison.show(trace)
         except Open:
+            REACHED[LEFT_OPEN] += 1
             return None
         except Differs as differs:
             return Difference(applied, *differs.args)
@@ -912,6 +963,7 @@ KINDS_OF_ACTS = {
     "delete": 0.5,
     "remove": 0.4,
     "settle": 1,
+    "forget": 1,
 }
 
 
@@ -947,15 +999,13 @@ def drawn_act(rng: Random, number: int) -> Act:
             return Act(kind, f"b{number}", tuple(drawn_value(rng) for _ in range(rng.choice((4, 5, 6)))))
         case "fork":
             return Act(kind, f"r{rng.randint(0, number)}")
-        case "retry":
-            return Act(kind)
         case "refused":
             return Act(kind, "", (one,))
         case "delete":
             return Act(kind, f"r{rng.randint(0, number)}")
         case "remove":
             return Act(kind, rng.choice(KEYS))
-    return Act("settle")
+    return Act(kind)
 
 
 @dataclass(frozen=True, slots=True)

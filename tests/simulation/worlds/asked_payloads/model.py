@@ -293,8 +293,8 @@ class Units:
     def retry(self, payload: dict[str, Json]) -> None:
         self.bucket.arguments(self.place, payload)
 
-    def end(self, now: float) -> None:
-        self.bucket.end(self.place, now + BATCH_KEPT, now + BATCH_KEPT + MINUTES)
+    def end(self, earliest: float, latest: float) -> None:
+        self.bucket.end(self.place, earliest + BATCH_KEPT, latest + BATCH_KEPT + MINUTES)
 
 
 def enqueue(bucket: Bucket, place: Place, arguments: dict[str, Json], now: float) -> None:
