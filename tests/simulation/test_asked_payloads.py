@@ -11,11 +11,23 @@ from typing import Any
 
 import pytest
 
-from signalbox import Function, Problem, batch, critical_section, flow, flows, objects, rate, semaphore, sub_batch
+from signalbox import (
+    Function,
+    Problem,
+    batch,
+    critical_section,
+    flow,
+    flows,
+    objects,
+    rate,
+    semaphore,
+    sub_batch,
+    transaction,
+)
 from signalbox.testing import Faults
 from tests.simulation.worlds.asked_payloads import shop
-from tests.simulation.worlds.asked_payloads.compared import Act, Kit, Program, difference, shrunk
-from tests.simulation.worlds.asked_payloads.model import AWAITED_MAX, DAY, INLINE_MAX, KIB, STATE_MAX, STORED_MAX
+from tests.simulation.worlds.asked_payloads.compared import Act, Kit, Program, difference, listed, shrunk
+from tests.simulation.worlds.asked_payloads.model import AWAITED_MAX, DAY, INLINE_MAX, KIB, STATE_MAX, STORED_MAX, Json
 from tests.simulation.worlds.asked_payloads.values import NULL, Value
 
 LARGE = Value("text", INLINE_MAX + 1)
@@ -278,3 +290,64 @@ def test_the_terms_of_a_flow_that_is_kept_longer_are_those_of_the_flow(kit: Kit)
     assert kit.stored().total() == 1
     kit.travel_to(90.2 * DAY)
     assert kit.stored().total() == 0
+
+
+# --- requests to the bucket, as docs/reference/costs.md has them ---
+
+
+def bucket_requests(kit: Kit, call: Callable[[], object]) -> dict[str, int]:
+    """Return the requests of a call, and of what follows from it."""
+    kit.requests.clear()
+    call()
+    kit.harness.travel(60)
+    return {name: number for name, number in kit.requests.items() if number}
+
+
+def told(*ops: tuple[Any, ...], **arguments: Json) -> Callable[[], object]:
+    return lambda: shop.told.start(f"r{ops}", script=listed(ops), **arguments)
+
+
+COSTS: dict[str, tuple[Callable[[], object], dict[str, int]]] = {
+    "a step has a large result, which the code passes to a step": (
+        told(("make", "c", LARGE), ("step", "d", "b", "c"), ("return", "b")),
+        {"create": 1},
+    ),
+    "an inline step has a large result": (told(("inline", "c", LARGE), ("return", "b")), {"create": 1}),
+    "a large value goes to a sub-flow and back": (
+        told(("make", "c", LARGE), ("sub", "d", "c"), ("return", "b")),
+        {"create": 2},
+    ),
+    "a start has a large argument": (told(("return", "b"), a=LARGE.json), {"create": 1}),
+    "a call of an object has a large argument and a large result": (
+        lambda: objects("Box", "k").echo(value=LARGE.json),
+        {"create": 2},
+    ),
+    "a turn changes a large state": (
+        lambda: objects("Box", "k").put(value=Value("text", STATE_MAX).json),
+        {"create": 2},
+    ),
+    "a page of a batch has two large arguments, which are the results of its units": (
+        lambda: batch("b").populate([shop.give.call(value=value.json) for value in (LARGE, OTHER)]),
+        {"create": 2},
+    ),
+    "a task with a large argument is enqueued": (lambda: shop.take.call(value=LARGE.json).enqueue(), {"create": 1}),
+    "a transaction enqueues a task with a large argument": (
+        lambda: transaction(shop.transacted({"value": LARGE.json}), id="t"),
+        {"create": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COSTS)
+def test_an_operation_makes_the_requests_that_the_page_of_costs_has(what: str, kit: Kit) -> None:
+    call, expected = COSTS[what]
+    assert bucket_requests(kit, call) == expected
+
+
+def test_another_process_reads_a_value_once_and_a_removal_deletes_it(kit: Kit) -> None:
+    shop.told.start("r", script=[["event", "c"], ["step", "d", "b", "b"], ["return", "b"]], a=LARGE.json)
+    kit.settle()
+    kit.forget()
+    assert bucket_requests(kit, lambda: flows("told", "r").event("told", None)) == {"read": 1}
+    assert bucket_requests(kit, flows("told", "r").delete) == {}
+    assert bucket_requests(kit, lambda: kit.harness.run_schedule("sweep"))["delete"] == 1

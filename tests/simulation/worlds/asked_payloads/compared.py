@@ -787,11 +787,16 @@ class Comparison:
         ]
 
     def show(self, trace: Callable[[str], None] | None) -> None:
-        """Print what the bucket has, and the requests to it."""
+        """Print what has been sent, what the bucket has, and the requests to it."""
         if trace:
+            for run in self.model.runs.values():
+                trace(f"  the run {run.id} is {run.state} after {len(run.log)} entries")
+            for thing in self.model.things.values():
+                trace(f"  the object {thing.key} has had {thing.calls} calls")
             for hash_, number in sorted(self.kit.stored().items()):
                 trace(f"  stored {number} × {hash_[:12]}")
-            trace(f"  {dict(self.kit.requests)}")
+            trace(f"  requests to the bucket: {dict(self.kit.requests)}")
+            trace(f"  after {self.kit.now:.0f} s")
 
     def see_requests(self) -> None:
         """Without faults, each value is put once, or once for each time that it is received."""
