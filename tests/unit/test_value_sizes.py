@@ -191,5 +191,4 @@ def test_without_the_setting_a_flow_is_stuck_at_larger_arguments_with_the_remedy
         passes_on.start("r", kind, BYTES_MAX)
         harness.run(raise_errors=False)
         status = flows("passes_on", "r").status()
-        assert (status.state, "TooLarge" in status.problem["detail"]) == ("stuck", True)
-        assert HINT in status.problem["detail"]
+        assert (status.state, HINT in status.problem["detail"]) == ("stuck", True)

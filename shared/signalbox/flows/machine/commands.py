@@ -23,7 +23,7 @@ from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import larger_values, value_bytes_max
-from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, UnknownTask
+from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
 from signalbox.flows.machine.running_flow import created, current_branch, current_flow, running_flow
@@ -545,8 +545,8 @@ def _check_lease_seconds(value: float | None) -> None:
 
 
 def _check_arguments(arguments: Mapping[str, Any], bytes_max: int) -> None:
-    """Raise `BadFlow` or `TooLarge` where the code creates the command, if its arguments are not JSON or too large."""
+    """Raise `BadFlow` where the code creates the command, if the arguments are not JSON or too large."""
     if error := next(type_errors(dict(arguments), Any, "arguments"), None):
         raise BadFlow(f"Arguments must be JSON: {error}.", field="arguments")
     if len(json_text(dict(arguments))) > bytes_max:
-        raise TooLarge(f"Arguments have at most {bytes_max:,} bytes.{larger_values()}", field="arguments")
+        raise BadFlow(f"Arguments must have at most {bytes_max:,} bytes.{larger_values()}", field="arguments")
