@@ -26,7 +26,9 @@ from signalbox import (
 )
 from signalbox.testing import Faults
 from tests.simulation.worlds.asked_payloads import shop
-from tests.simulation.worlds.asked_payloads.compared import Act, Kit, Program, difference, listed, shrunk
+from tests.simulation.worlds.asked_payloads.acts import Act, listed
+from tests.simulation.worlds.asked_payloads.compared import Program, difference, shrunk
+from tests.simulation.worlds.asked_payloads.kit import Kit
 from tests.simulation.worlds.asked_payloads.model import AWAITED_MAX, DAY, INLINE_MAX, KIB, STATE_MAX, STORED_MAX, Json
 from tests.simulation.worlds.asked_payloads.values import NULL, Value
 

@@ -19,7 +19,8 @@ from signalbox.client import Client, call
 from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 from tests.simulation.worlds.asked_payloads import shop
-from tests.simulation.worlds.asked_payloads.compared import Model, drawn_script, drawn_value, listed
+from tests.simulation.worlds.asked_payloads.acts import drawn_script, drawn_value, listed
+from tests.simulation.worlds.asked_payloads.code import Model
 from tests.simulation.worlds.asked_payloads.model import (
     Bucket,
     Json,

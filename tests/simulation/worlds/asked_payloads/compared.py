@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -15,26 +14,25 @@ from math import inf
 from random import Random
 from typing import Any
 
-from signalbox import Problem, Unavailable, batch, flows, objects, sub_batch, transaction
-from signalbox.adapters.cost_meter import metered
-from signalbox.testing import Faults, Harness
-from signalbox.testing.memory_payloads import MemoryPayloads
-from tests.expiry_policies import POLICIES
+from signalbox import batch, flows, objects, sub_batch, transaction
+from signalbox.testing import Faults
 from tests.simulation.reached_counts import LEFT_OPEN, PAYLOADS, REACHED
 from tests.simulation.world import Violation
 from tests.simulation.worlds.asked_payloads import shop
+from tests.simulation.worlds.asked_payloads.acts import Act, drawn_act, known, listed
+from tests.simulation.worlds.asked_payloads.code import UNNAMED, Model
+from tests.simulation.worlds.asked_payloads.kit import (
+    Kit,
+    outcome_of,
+    partial_post,
+)
 from tests.simulation.worlds.asked_payloads.model import (
-    AWAITED_MAX,
     BATCH_KEPT,
     DAY,
-    INLINE_MAX,
     LEFT,
     MINUTES,
     RUN_KEPT,
     STATE_MAX,
-    TASKS_KEPT,
-    THEN_MAX,
-    TOO_LARGE,
     Bucket,
     Json,
     Open,
@@ -49,39 +47,13 @@ from tests.simulation.worlds.asked_payloads.model import (
     shown,
     shown_arguments,
     shown_result,
-    size,
 )
 from tests.simulation.worlds.asked_payloads.shop import MENDED, SHOP, TAKEN
-from tests.simulation.worlds.asked_payloads.values import KINDS, NULL, Value, value_of
-
-SETTLED_SECONDS = 90
-"""Longer than any program needs to come to rest."""
-
-SETTLED_FAULTY_SECONDS = 3_600
+from tests.simulation.worlds.asked_payloads.values import value_of
 
 CHECKED_DAYS = (6.9, 7.2, 31.9, 32.2, 41.0, 129.0, 139.0)
-UNNAMED = "unnamed "
-BUCKET_FAILS_RATE = 0.1
 LEFT_DAYS = 41
 """The days until nothing is left of requests that have failed."""
-
-
-# --- what happens ---
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """A call, or that everything is delivered. Values are specs; a flow's operations are `script`."""
-
-    kind: str
-    of: str = ""
-    values: tuple[Value, ...] = ()
-    script: tuple[tuple[Any, ...], ...] = ()
-    how: str = ""
-
-    def __str__(self) -> str:
-        parts = [self.of, *map(str, self.values), *map(str, self.script), self.how]
-        return " ".join((self.kind, *filter(None, parts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,300 +86,6 @@ REPEATED = re.compile(r"(.{1,8}?)\1{20,}")
 def same(what: str, model: Any, kit: Any) -> None:
     if model != kit:
         raise Differs(what, model, kit)
-
-
-# --- the model's side: the code of the functions ---
-
-
-@dataclass(slots=True)
-class Model:
-    """All that the calls of a program have stored, and what callers may see of it."""
-
-    bucket: Bucket
-    now: float = 0
-    runs: dict[str, Run] = field(default_factory=dict)
-    codes: dict[str, Any] = field(default_factory=dict)
-    things: dict[str, Thing] = field(default_factory=dict)
-    batches: dict[str, Units] = field(default_factory=dict)
-    inbox: dict[str, list[tuple[str, str, Json]]] = field(default_factory=dict)
-    taken: Counter[str] = field(default_factory=Counter)
-    failures: list[Json] = field(default_factory=list)
-    unnamed: int = 0
-
-    def thing(self, key: str) -> Thing:
-        return self.things.setdefault(key, Thing(key, self.bucket))
-
-    def call(self, key: str, method: str, arguments: dict[str, Json], *, by: str = "caller") -> Json:
-        """Apply a call of an object by a caller, a flow or a method, and return its result."""
-        thing = self.thing(key)
-        result = arguments["value"] if method == "echo" else None
-        thing.call(arguments, result, self.now, has_receipt=by != "method")
-        if by == "flow":
-            self.follow(result)
-        if method == "put":
-            thing.change({"version": 1, "fields": {"held": arguments["value"]}}, self.now)
-        elif method == "tell":
-            self.send(("month",), {"value": arguments["value"]})
-        elif method == "hand":
-            self.call(arguments["key"], "put", {"value": arguments["value"]}, by="method")
-        if thing.state is None and method != "refuse":
-            thing.change({"version": 1, "fields": {"held": None}}, self.now)
-        return result
-
-    def send(self, place: tuple[Any, ...], arguments: dict[str, Json]) -> None:
-        enqueue(self.bucket, place, arguments, self.now)
-        self.taken[canonical(arguments["value"])] += 1
-
-    def follow(self, result: Json) -> None:
-        """Store the result of a call for the task that follows it."""
-        if is_large(result):
-            self.bucket.store(("month",), result)
-            self.bucket.terms.setdefault(("month",), (self.now + TASKS_KEPT, self.now + TASKS_KEPT + LEFT))
-
-    # --- flows ---
-
-    def start(self, id_: str, arguments: dict[str, Json], kept: int = -1) -> None:
-        """Start a run. It is a fork if some of its results, or none, are `kept`."""
-        run = Run(id_, self.bucket, kept=max(0, kept), is_fork=kept >= 0)
-        run.begin(arguments)
-        self.runs[id_] = run
-        self.inbox[id_] = []
-        self._run(run)
-
-    def _run(self, run: Run) -> None:
-        """Run the code until it waits for a message."""
-        self.codes[run.id] = self._code(run, **run.arguments)
-        self.advance(run)
-
-    def advance(self, run: Run) -> None:
-        """Run the code on. Raises `Open` if it is refused a value, so that it fails or is stuck."""
-        try:
-            next(self.codes[run.id], None)
-        except Refused as refused:
-            raise Open from refused
-
-    def _code(self, run: Run, script: list[list[Any]], a: Json = None, b: Json = None) -> Iterator[None]:
-        held = {"a": a, "b": b}
-        sent: list[str] = []
-        is_unsure = False
-        for at, op in enumerate(script):
-            if op[0] == "send" and run.is_fork:
-                continue
-            if run.kept:
-                if op[0] not in ("make", "step", "inline", "sub", "echo"):
-                    raise Open
-                run.kept -= 1
-                value = value_of(op[2]) if op[0] in ("make", "inline") else held[op[3 if op[0] == "echo" else 2]]
-                held[op[1]] = run.receive("done", value)
-                continue
-            run.is_fork = False
-            match op:
-                case ["make", name, spec]:
-                    held[name] = run.receive("done", value_of(spec))
-                case ["step", name, value, other]:
-                    self.bucket.arguments(run.execution, {"value": held[value], "other": held[other]})
-                    held[name] = run.receive("done", held[value])
-                case ["inline", name, spec]:
-                    held[name] = run.receive("done", value_of(spec))
-                case ["sub", name, value]:
-                    child = Run(f"{run.id}/{run.generation}/{at}", self.bucket)
-                    child.begin({"value": held[value]})
-                    child.complete(held[value], self.now)
-                    held[name] = run.receive("done", held[value])
-                case ["echo", name, key, value]:
-                    held[name] = run.receive("done", self.call(key, "echo", {"value": held[value]}, by="flow"))
-                case ["put", key, value]:
-                    run.receive("done", self.call(key, "put", {"value": held[value]}, by="flow"))
-                case ["send", value]:
-                    what = digest(held[value])
-                    if what in sent and is_unsure:
-                        raise Open  # whether it is the same turn
-                    sent.append(what)
-                    self.send(("turn", run.id, run.generation, run.turn), {"value": held[value]})
-                case ["batch", *values]:
-                    self._batch(run, f"{run.id}/{run.generation}/{at}", [held[each] for each in values])
-                case ["event", name]:
-                    held[name] = yield from self._receive(run, "event")
-                case ["update", name, answer]:
-                    held[name] = yield from self._receive(run, "update")
-                    run.message(held[answer])
-                    run.answers[self.answered] = held[answer]
-                case ["again", first, second]:
-                    arguments = {"script": script[at + 1 :], "a": held[first], "b": held[second]}
-                    run.continue_as_new(arguments, self.now)
-                    yield from self._code(run, **arguments)
-                    return
-                case ["fail"] if "flow" not in MENDED:
-                    run.end("failed", self.now)
-                    yield
-                case ["return", value]:
-                    run.complete(held[value], self.now)
-                    return
-            if op[0] in ("make", "step", "sub", "echo", "put", "batch"):
-                run.turn += 1
-                sent.clear()
-                is_unsure = False
-            is_unsure = is_unsure or op[0] in ("inline", "event", "update")
-        run.complete(None, self.now)
-
-    answered: str = ""
-    """The id of the update that the code has received last."""
-
-    def _receive(self, run: Run, kind: str) -> Generator[None, None, Json]:
-        while not (found := next((each for each in self.inbox[run.id] if each[0] == kind), None)):
-            yield
-        self.inbox[run.id].remove(found)
-        self.answered = found[1]
-        run.log.append((kind, found[2]))
-        return found[2]
-
-    def _batch(self, run: Run, id_: str, values: list[Json]) -> None:
-        together = sum(size({"value": value}) for value in values)
-        if abs(together - AWAITED_MAX) < 3_000:
-            raise Open
-        if together > AWAITED_MAX:
-            self.unnamed += 1
-            self.bucket.values.setdefault(run.execution, {})[f"{UNNAMED}{self.unnamed}"] = together
-            self.bucket.puts += 1
-        units = Units(id_, self.bucket)
-        units.add([{"value": value} for value in values])
-        for index, value in enumerate(values):
-            units.succeed(index, value)
-        units.end(self.now, self.now + 2 * SETTLED_FAULTY_SECONDS)
-
-    def chain(self, id_: str, stages: Sequence[list[dict[str, Json]]]) -> None:
-        """Store the units of batches that follow one another, and those of what each one still has before it."""
-        sizes = [size(stage) for stage in stages]
-        for number, stage in enumerate(stages):
-            units = Units(f"{id_} {number}", self.bucket)
-            units.add(stage)
-            for index, unit in enumerate(stage):
-                units.succeed(index, unit["value"])
-            left = sorted(sizes[number + 1 :])
-            if len(set(left)) < len(left) or any(abs(sum(left[: n + 1]) - THEN_MAX) < 3_000 for n in range(len(left))):
-                raise Open
-            while sum(left) > THEN_MAX:
-                if not self.bucket.is_on:
-                    raise Refused(TOO_LARGE)
-                self.unnamed += 1
-                self.bucket.values.setdefault(units.place, {})[f"{UNNAMED}{self.unnamed}"] = left.pop()
-                self.bucket.puts += 1
-
-    def message(self, id_: str, kind: str, key: str, value: Json) -> None:
-        run = self.runs[id_]
-        if run.state != "running":
-            raise Refused("flow-ended")
-        run.message(value)
-        self.inbox[id_].append((kind, key, value))
-        self.advance(run)
-
-
-# --- the kit's side ---
-
-
-@dataclass(slots=True)
-class CountedPayloads(MemoryPayloads):
-    """The bucket's stand-in, which counts the requests."""
-
-    requests: Counter[str] = field(default_factory=Counter)
-
-
-class Kit:
-    """The harness, with the setting, and the requests to its bucket."""
-
-    def __init__(self, *, is_on: bool, faults: Faults | None = None) -> None:
-        self.harness = Harness()
-        self.faults = faults
-        self.fails = Random(faults.seed) if faults else None
-        self.is_delivering = False
-        functions = self.harness.functions
-        functions._catalogue = replace(functions._catalogue, payloads=is_on)
-        self.requests: Counter[str] = Counter()
-        bucket = self.harness.payloads
-        for name in ("create", "copy", "read", "list", "delete"):
-            setattr(bucket, name, self._counted(name, getattr(bucket, name)))
-        self.placeholders: dict[str, Any] = {}
-        self.begun = self.harness.clock.now
-
-    def _counted(self, name: str, request: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any) -> Any:
-            before = self.requests["create"]
-            if self._fails():
-                raise Unavailable("the request did not arrive")
-            answer = request(*arguments)
-            if self._fails():
-                raise Unavailable("the answer was lost")
-            self.requests["create"] = before  # a copy creates in the stand-in
-            self.requests[name] += 1
-            return answer
-
-        return counted
-
-    def _fails(self) -> bool:
-        """Return whether a request of a delivery fails: before it is made, or after it, as if its process died."""
-        return self.fails is not None and self.is_delivering and self.fails.random() < BUCKET_FAILS_RATE
-
-    def settle(self, times: int = 1) -> None:
-        """Deliver everything that becomes due."""
-        self.is_delivering = True
-        seconds = SETTLED_FAULTY_SECONDS if self.faults else SETTLED_SECONDS
-        self.harness.travel(times * seconds, self.faults)
-        self.is_delivering = False
-
-    @property
-    def now(self) -> float:
-        return (self.harness.clock.now - self.begun).total_seconds()
-
-    def forget(self) -> None:
-        """Continue in another process, which has no value in memory."""
-        ports = self.harness.ports
-        self.harness.ports = metered(replace(ports, payloads=self.harness.payloads))
-
-    def stored(self) -> Counter[str]:
-        return Counter(sha256(content).hexdigest() for content in self.harness.payloads.contents.values())
-
-    def sweep(self, times: int = 3) -> None:
-        for _ in range(times):
-            self.harness.run_schedule("sweep")
-            self.harness.travel(60)
-
-    def travel_to(self, seconds: float, every: float = 2 * DAY) -> None:
-        """Let time pass, with the sweeper."""
-        while self.now + every < seconds:
-            self.harness.travel(every)
-            self.expire()
-            self.harness.run_schedule("sweep")
-        self.harness.travel(max(0.0, seconds - self.now))
-        self.expire()
-        self.sweep()
-
-    def expire(self) -> None:
-        """Delete the records that Firestore deletes, by the policies of the database."""
-        for collection in list(self.harness.store._collections):
-            policy = POLICIES.get(collection.rpartition("/")[2])
-            if policy is None:
-                continue
-            for id_ in self.harness.ids(collection):
-                at = self.harness.record(f"{collection}/{id_}").get(policy.field)
-                if isinstance(at, datetime) and at + policy.offset <= self.harness.clock.now:
-                    self.harness.write_record(f"{collection}/{id_}", None)
-
-    def json(self, path: str) -> Any:
-        return self.harness.get(path).json
-
-
-def outcome_of(call: Callable[[], object]) -> str:
-    """Return the slug of the problem that a call raises."""
-    try:
-        call()
-    except Refused as refused:
-        return str(refused.args[0])
-    except Problem as problem:
-        return problem.slug()
-    return ""
-
-
-# --- a program that runs over both ---
 
 
 @dataclass(slots=True)
@@ -601,6 +279,9 @@ class Comparison:
             added = [value.json for value in act.values]
             body = {"id": act.of, "units": added, "sealed": True}
             theirs = partial_post(self.kit.harness, "batches", body)
+        elif act.how == "made":
+            added = [{"spec": [*astuple(value)]} for value in act.values]
+            theirs = lambda: batch(act.of).populate([shop.make.call(**unit) for unit in added])  # noqa: E731
         else:
             fails = {"fails": True} if act.how == "failing" else {}
             added = [{"value": value.json, **fails} for value in act.values]
@@ -622,9 +303,15 @@ class Comparison:
                 self.both("a completion", ours, partial_post(self.kit.harness, path, body))
         elif act.how != "failing":
             for index, unit in enumerate(added):
-                units.succeed(index, unit["value"])
+                self._succeed(units, index, value_of(unit["spec"]) if act.how == "made" else unit["value"])
         self.kit.settle()
         units.end(begun, self.kit.now)
+
+    def _succeed(self, units: Units, index: int, result: Json) -> None:
+        try:
+            units.succeed(index, result)
+        except Refused as refused:
+            raise Open from refused  # such a unit fails
 
     def chain(self, act: Act) -> None:
         """Populate a batch that others follow: each has two of the values."""
@@ -822,29 +509,6 @@ class Comparison:
                 self.see_bucket()
 
 
-class Answered(Problem):
-    """The problem of an answer over HTTP."""
-
-
-def partial_post(
-    harness: Harness, path: str, body: Mapping[str, Any], answered: Callable[[Any], None] = lambda _: None
-) -> Callable[[], object]:
-    """Return a request that raises what it is refused for."""
-
-    def post() -> None:
-        response = harness.post(path, data=json.dumps(body), headers={"Content-Type": "application/json"})
-        answered(response.json)
-        if response.status >= 400:
-            raise Refused(response.json["type"].rpartition(":")[2])
-
-    return post
-
-
-def listed(script: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return a script as JSON, with its specs as lists."""
-    return [[[*astuple(part)] if isinstance(part, Value) else part for part in op] for op in script]
-
-
 def difference(
     acts: Sequence[Act],
     *,
@@ -877,140 +541,6 @@ def difference(
         except Exception as error:  # noqa: BLE001  whatever the kit raises is a difference
             return Difference(applied, "raises", "", repr(error))
     return None
-
-
-# --- what is drawn ---
-
-NAMES = ("a", "b", "c", "d")
-KEYS = ("k", "l")
-
-
-def drawn_value(rng: Random) -> Value:
-    drawn = rng.random()
-    if drawn < 0.05:
-        return NULL
-    bytes_ = (
-        rng.randint(8, 90)
-        if drawn < 0.35
-        else rng.randint(48_000, 56_000)
-        if drawn < 0.45
-        else INLINE_MAX + rng.randint(-1, 1)
-        if drawn < 0.7
-        else INLINE_MAX - 10 + rng.randint(-1, 1)
-        if drawn < 0.85
-        else rng.choice((102_500, 150_000, 160_001))
-        if drawn < 0.97
-        else STATE_MAX - 34 + rng.randint(-1, 1)
-    )
-    return Value(rng.choice(KINDS), bytes_, rng.randint(0, 2))
-
-
-OPS: Sequence[tuple[Callable[[Random], tuple[Any, ...]], float]] = (
-    (lambda rng: ("make", rng.choice(NAMES), drawn_value(rng)), 2),
-    (lambda rng: ("step", rng.choice(NAMES), rng.choice(NAMES), rng.choice(NAMES)), 2),
-    (lambda rng: ("inline", rng.choice(NAMES), drawn_value(rng)), 1),
-    (lambda rng: ("sub", rng.choice(NAMES), rng.choice(NAMES)), 1.5),
-    (lambda rng: ("echo", rng.choice(NAMES), rng.choice(KEYS), rng.choice(NAMES)), 1),
-    (lambda rng: ("put", rng.choice(KEYS), rng.choice(NAMES)), 0.5),
-    (lambda rng: ("send", rng.choice(NAMES)), 1),
-    (lambda rng: ("batch", *rng.choices(NAMES, k=rng.randint(1, 4))), 1),
-    (lambda rng: ("event", rng.choice(NAMES)), 1.5),
-    (lambda rng: ("update", rng.choice(NAMES), rng.choice(NAMES)), 1.5),
-    (lambda rng: ("again", rng.choice(NAMES), rng.choice(NAMES)), 1),
-    (lambda _: ("fail",), 0.3),
-    (lambda rng: ("return", rng.choice(NAMES)), 0.5),
-)
-
-
-def drawn_script(rng: Random) -> tuple[tuple[Any, ...], ...]:
-    drawers, weights = zip(*OPS, strict=True)
-    ops = [draw(rng) for draw in rng.choices(drawers, weights, k=rng.randint(0, 6))]
-    return (*[("make", name, NULL) for name in ("c", "d")][:0], *known(ops), ("return", rng.choice("ab")))
-
-
-def known(ops: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the operations whose values have been received: those of `a` and `b` are arguments."""
-    names, kept = {"a", "b"}, []
-    for op in ops:
-        sets = op[0] in ("make", "step", "inline", "sub", "echo", "event", "update")
-        uses = op[2 if sets else 1 :]
-        if op[0] == "echo":
-            uses = op[3:]
-        elif op[0] == "put":
-            uses = op[2:]
-        if all(name in names for name in uses if name in NAMES):
-            kept.append(op)
-            if op[0] == "again":
-                names = {"a", "b"}
-            elif sets:
-                names.add(op[1])
-    return kept
-
-
-def filled(rng: Random, script: tuple[tuple[Any, ...], ...], a: Value, b: Value) -> Value:
-    """Return `a` in a size with which the arguments of a start have about 100 KiB together."""
-    others = size({"script": listed(script), "a": 0, "b": 0 if is_large(b.json, INLINE_MAX - 1_000) else b.json}) - 1
-    return replace(a, bytes=max(80, INLINE_MAX + rng.randint(-1, 1) - others))
-
-
-KINDS_OF_ACTS = {
-    "start": 4,
-    "message": 4,
-    "retry": 0.5,
-    "fork": 0.7,
-    "cut": 0.5,
-    "call": 5,
-    "populate": 2,
-    "chain": 1,
-    "task": 2,
-    "again": 1,
-    "refused": 0.7,
-    "delete": 0.5,
-    "remove": 0.4,
-    "settle": 1,
-    "forget": 1,
-}
-
-
-def drawn_act(rng: Random, number: int) -> Act:
-    kind = rng.choices(
-        tuple(KINDS_OF_ACTS),
-        tuple(KINDS_OF_ACTS.values()),
-    )[0]
-    one, two = drawn_value(rng), drawn_value(rng)
-    match kind:
-        case "start":
-            script = drawn_script(rng)
-            first = filled(rng, script, one, two) if rng.random() < 0.3 else one
-            return Act(kind, f"r{number}", (first, two), script, rng.choice(("http", "")))
-        case "message":
-            return Act(kind, f"r{rng.randint(0, number)}", (one,), how=rng.choice(("event", "update")))
-        case "call":
-            how = rng.choice(
-                ("echo http", "echo", "echo then", "put http", "put", "tell http", "tell", "hand", "refuse http")
-            )
-            return Act(kind, rng.choice(KEYS), (one, two)[: 1 + ("echo" in how)], how=how)
-        case "populate":
-            values = (one, *(drawn_value(rng) for _ in range(rng.randint(0, 3))))
-            how = rng.choice(("http", "outside", "failing", "grouped", ""))
-            return Act(kind, f"b{number}", (two, *values) if how == "http" else values, how=how)
-        case "again":
-            return Act(kind, f"b{rng.randint(0, number)}", (one,))
-        case "task":
-            return Act(kind, "", (one, two)[: rng.randint(1, 2)], how=rng.choice(("http", "transaction", "")))
-        case "cut":
-            return Act(kind, f"c{number}", (one,))
-        case "chain":
-            return Act(kind, f"b{number}", tuple(drawn_value(rng) for _ in range(rng.choice((4, 5, 6)))))
-        case "fork":
-            return Act(kind, f"r{rng.randint(0, number)}")
-        case "refused":
-            return Act(kind, "", (one,))
-        case "delete":
-            return Act(kind, f"r{rng.randint(0, number)}")
-        case "remove":
-            return Act(kind, rng.choice(KEYS))
-    return Act(kind)
 
 
 @dataclass(frozen=True, slots=True)

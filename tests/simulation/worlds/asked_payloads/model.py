@@ -77,8 +77,8 @@ def stored_arguments(arguments: Mapping[str, Json], others: int = 0) -> set[str]
         if stored and size(left) + others <= INLINE_MAX:
             raise Open  # the names of those that are stored also have bytes
         largest = max(left, key=lambda name: size(left[name]))
-        if any(size(left[name]) == size(left[largest]) for name in left if name != largest):
-            raise Open  # of equal ones, either may be the largest
+        if any(size(value) == size(left[largest]) and value != left[largest] for value in left.values()):
+            raise Open  # of those of one size, any may be the largest
         del left[largest]
         stored.add(largest)
     if stored and not left and others > INLINE_MAX - NAME_BYTES_MAX * len(stored):
