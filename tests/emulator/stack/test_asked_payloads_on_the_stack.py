@@ -5,6 +5,7 @@ The values are in files, each function is a process, and some of them are killed
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -91,13 +92,22 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield stack
 
 
+def paths(stack: Stack) -> list[Path]:
+    """Return the files, of which the sweeper removes some meanwhile."""
+    return [
+        Path(folder) / name
+        for folder, _, names in os.walk(stack.folder)
+        for name in names
+        if "/payloads/" in folder and not name.endswith(".part")
+    ]
+
+
 def files(stack: Stack) -> Counter[str]:
     """Return the hashes of the contents of the files, each of which begins with a line about its owner."""
     found = Counter[str]()
-    for file in stack.folder.rglob("payloads/*/**/*"):
-        with suppress(FileNotFoundError, IsADirectoryError):
-            if file.suffix != ".part":
-                found[sha256(file.read_bytes().partition(b"\n")[2]).hexdigest()] += 1
+    for file in paths(stack):
+        with suppress(FileNotFoundError):
+            found[sha256(file.read_bytes().partition(b"\n")[2]).hexdigest()] += 1
     return found
 
 
@@ -197,12 +207,8 @@ def test_no_value_is_lost_if_processes_are_killed_and_none_is_left_after_its_ter
                 months[key] = 1
 
     def left() -> list[str]:
-        paths = [
-            file.relative_to(stack.folder).as_posix()
-            for file in stack.folder.rglob("payloads/*/**/*")
-            if file.is_file()
-        ]
-        return [path for path in paths if "/flows/" in path or "/batches/" in path]
+        found = [path.as_posix() for path in paths(stack)]
+        return [path for path in found if "payloads/flows/" in path or "payloads/batches/" in path]
 
     eventually(lambda: not left(), SECONDS_MAX)
     assert not months - files(stack), "arguments of tasks are kept for months"
