@@ -40,6 +40,7 @@ from tests.simulation.worlds import (
     verify,
     watch,
 )
+from tests.simulation.worlds.asked_payloads import compared as asked_payloads
 from tests.simulation.worlds.asked_runs import compared as asked_runs
 from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
@@ -54,6 +55,7 @@ from tests.simulation.worlds.objects import world as objects
 from tests.simulation.worlds.semaphores import world as semaphores
 
 WORLDS: dict[str, Callable[..., None]] = {
+    "asked_payloads": asked_payloads.run,
     "asked_runs": asked_runs.run,
     "attempts": attempts.run,
     "batches": batches.run,
@@ -88,8 +90,8 @@ WORLDS: dict[str, Callable[..., None]] = {
     "watch": watch.run,
 }
 
-OF_DRIVER = frozenset({"asked_runs", "flow_trees"})
-"""Worlds that compare flows with a model of the pages: no process of theirs runs at the same time as another."""
+OF_DRIVER = frozenset({"asked_payloads", "asked_runs", "flow_trees"})
+"""Worlds that compare calls with a model of the pages: no process of theirs runs at the same time as another."""
 
 FORGED = frozenset({"forged_records"})
 """Worlds with records that the kit did not write."""

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from tests.simulation.faults import (
+    asked_payloads,
     attempts,
     batches,
     document_events,
@@ -52,6 +53,7 @@ from tests.simulation.faults.flows import updates as updates
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
+    "asked_payloads": asked_payloads.FAULTS,
     "asked_runs": asked_runs.FAULTS,
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,

@@ -82,6 +82,7 @@ from tests.simulation.reached_counts import (
 from tests.simulation.world_lengths import long_worlds, operations_max
 
 SEEDS = {
+    "asked_payloads": 300,
     "asked_runs": 3_000,
     "history": 200,
     "links": 600,
@@ -123,6 +124,7 @@ LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
+    "asked_payloads": (PAYLOADS,),
     "asked_runs": (ANSWERED, RUNS_REPLACED, UPDATES_REFUSED, EVENTS_REFUSED),
     "flow_trees": (BEGUN_AGAIN, CANCELS_WAITED, TREES_IN_TURNS),
     "forged_records": tuple(FORGED.values()),

@@ -9,13 +9,14 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine.pages import cut
 from signalbox.batches.model.headers import Header, ShownState
 from signalbox.batches.model.large_values import claimed_definition, opened_definition
-from signalbox.batches.model.pages import digest, json_text
+from signalbox.batches.model.pages import bytes_beside_unit, digest
 from signalbox.batches.model.settings import CALLS, NUMBER_MAX, BatchSettings, check_weight
 from signalbox.batches.model.tree import BATCH_IDS
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch, BatchSealed
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.given import given
+from signalbox.core.json_values import json_text
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -237,7 +238,7 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
     """Check that units are not too many or too large, and that the task can execute them. Raises a `Problem`."""
     if len(units) > units_max:
         raise TooLarge(f"At most {units_max:,} units are allowed; these are {len(units):,}.", field="units")
-    task_bytes = 0 if task is None else len(json_text(task.payload))
+    task_bytes = bytes_beside_unit(task)
     for index, unit in enumerate(units):
         if task is not None and not isinstance(unit, dict):
             raise BadBatch(

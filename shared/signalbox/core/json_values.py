@@ -22,10 +22,20 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dat
 """The encoder of canonical texts. It is created only once: `json.dumps` would create an encoder for each value, which
 takes longer than encoding the value."""
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+
 
 _INNER_LIST = "[]"
 
 _LIST_MARK = re.compile(r"(?:\[\])+\Z")
+
+
+def json_text(value: Any) -> str:
+    """Return a value's JSON: without spaces and in ASCII, so that its length is its size in bytes.
+
+    Limits of values count these bytes, and the content of a payload consists of them.
+    """
+    return _COMPACT.encode(value)
 
 
 def canonical(value: Any) -> str:

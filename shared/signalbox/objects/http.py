@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from signalbox.adapters.grouped_requests import Gathering
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import (
@@ -18,7 +19,7 @@ from signalbox.adapters.http.route_declarations import (
 )
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.system_clock import time_budget
-from signalbox.core.calls import Call
+from signalbox.core.calls import Call, check_payload
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
@@ -306,7 +307,9 @@ def _shown(place: CallPlace, call: CallRecord) -> Response:
 
 
 def _arguments(request: Request) -> dict[str, Any]:
-    return request.json_object(value_bytes_max(CORE_LIMITS.task_bytes_max))
+    arguments = request.json_object(value_bytes_max(BODY_BYTES_MAX))
+    check_payload(arguments, "arguments", value_bytes_max(CORE_LIMITS.task_bytes_max))
+    return arguments
 
 
 def _id(ports: Ports, request: Request) -> str:

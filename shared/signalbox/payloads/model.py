@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Self
 from signalbox.core.bound_values import Bound
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.idempotency_keys import hold_digest
+from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS, are_payloads_stored
 from signalbox.core.problems import TooLarge, Unavailable
@@ -149,7 +150,7 @@ def without_keys(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def content_of(value: Any) -> bytes:
     """Return the content of a value's payload."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return json_text(value).encode()
 
 
 def shown(stored: Any) -> Any:
@@ -176,7 +177,7 @@ def incarnation_of(key: str) -> str:
 
 def is_large(arguments: Mapping[str, Any]) -> bool:
     """Return whether arguments do not fit into a task, so that payloads are stored for them."""
-    return are_payloads_stored() and len(json.dumps(arguments)) > LIMITS.task_bytes_max
+    return are_payloads_stored() and len(json_text(arguments)) > LIMITS.task_bytes_max
 
 
 # --- values that a commit names ---
@@ -207,7 +208,7 @@ class Outgoing:
 
     def claimed(self, value: Any, place: Place, bytes_max: int) -> Any:
         """Return a value as records contain it: the name of a payload if the value has more than `bytes_max`."""
-        if not are_payloads_stored() or len(json.dumps(value)) <= bytes_max:
+        if not are_payloads_stored() or len(json_text(value)) <= bytes_max:
             return escaped(value)
         return self.named(content_of(value), place)
 
@@ -228,13 +229,13 @@ class Outgoing:
         stored = {name: escaped(value) for name, value in members.items()}
         if not are_payloads_stored():
             return stored
-        size_bytes = len(json.dumps(stored))
+        size_bytes = len(json_text(members))
         if size_bytes <= bytes_max:
             return stored
-        sizes = {name: len(json.dumps(value)) for name, value in stored.items()}
+        sizes = {name: len(json_text(value)) for name, value in members.items()}
         for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
             stored[name] = self.named(content_of(members[name]), place)
-            size_bytes += len(json.dumps(stored[name])) - sizes[name]
+            size_bytes += len(json_text(stored[name])) - sizes[name]
             if size_bytes <= bytes_max:
                 return stored
         raise TooLarge(f"The names of the arguments' payloads have more than {bytes_max:,} bytes.")

@@ -1,5 +1,7 @@
 """The payload stores keep one contract: in memory, in files, and in a bucket of an emulator of Cloud Storage."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -150,3 +152,21 @@ def test_only_the_last_payloads_stay_in_memory(monkeypatch: pytest.MonkeyPatch) 
 def test_other_users_of_the_machine_cannot_read_the_files(tmp_path: Path) -> None:
     FilePayloads(tmp_path / "payloads").create(KEY, b"1", OWNER)
     assert (tmp_path / "payloads").stat().st_mode & 0o777 == 0o700
+
+
+def test_files_are_listed_although_a_folder_is_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FilePayloads(tmp_path)
+    for key in ("flows/a/x", "flows/b/y"):
+        store.create(key, b"1", OWNER)
+    scandir = os.scandir
+
+    def removed_meanwhile(folder: Any) -> Any:
+        if str(folder).endswith("b"):
+            shutil.rmtree(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", removed_meanwhile)
+    monkeypatch.setattr(os, "listdir", lambda folder: [each.name for each in os.scandir(folder)])
+    assert [found.key for found in store.list("flows/", "", 10)] == ["flows/a/x"]

@@ -12,7 +12,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.headers import BatchStatus, Counts, Header, State, header_of, header_of_run
-from signalbox.batches.model.pages import EndMark, Page, PageStart, json_text
+from signalbox.batches.model.pages import EndMark, Page, PageStart
 from signalbox.batches.model.settings import NAMES, BatchSettings
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
@@ -20,6 +20,7 @@ from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchSpec
 from signalbox.core.calls import Call
 from signalbox.core.effects import Decision
+from signalbox.core.json_values import json_text
 from signalbox.core.problems import OtherBody, Unavailable
 from tests.unit.batches.tables import Row, rows_of
 

@@ -21,6 +21,7 @@ from signalbox.client.blocking import transport as blocking_transport
 from signalbox.client.event_reader import EventReader
 from signalbox.client.identity import NoIdentity, Tokens, default_token, expiry
 from signalbox.client.load_groups import LOAD_DOCUMENTS_MAX, Group
+from signalbox.client.requests import lines, request
 from signalbox.client.retries import Answered, Attempts, Patience
 from signalbox.testing import Harness
 from signalbox_tools.local.functions.server import mounted
@@ -703,3 +704,9 @@ def test_a_value_that_looks_like_a_large_one_is_returned_as_it_was_sent() -> Non
     assert run.result(5) == value
     log = run.whole_log()
     assert (log["arguments"], log["entries"]) == ({"value": wrapped}, [{"value": wrapped}])
+
+
+def test_half_of_a_surrogate_pair_is_sent_as_its_escape() -> None:
+    values: list[Any] = ["\ud800", {"\udfff": "ü"}]
+    assert [json.loads(line) for line in lines(values).splitlines()] == values
+    assert json.loads(request("POST", "a", body=values).content or b"") == values

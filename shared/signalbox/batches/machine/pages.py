@@ -8,8 +8,9 @@ from typing import Any
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import Header
-from signalbox.batches.model.pages import EndMark, Loaded, PageStart, digest, json_text
+from signalbox.batches.model.pages import EndMark, Loaded, PageStart, digest
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
+from signalbox.core.json_values import json_text
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody
 

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.pages import json_text
+from signalbox.batches.model.pages import bytes_beside_unit
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome
 from signalbox.core.calls import Call
+from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import are_payloads_stored
@@ -34,8 +35,7 @@ def claimed_units(units: Sequence[Any], task: Call | None, place: Place, outgoin
 
     `outgoing` collects the large arguments. Raises `TooLarge` if even their names do not fit.
     """
-    task_bytes = 0 if task is None else len(json_text(task.payload))
-    room_bytes = CORE_LIMITS.task_bytes_max - task_bytes
+    room_bytes = CORE_LIMITS.task_bytes_max - bytes_beside_unit(task)
     if all(len(json_text(unit)) <= room_bytes for unit in units):
         return units
     if task is None:

@@ -17,6 +17,7 @@ from signalbox.core import json_values
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import without_leases
+from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.records.formats import FORMAT
@@ -198,13 +199,13 @@ def loaded(record: Mapping[str, Any] | None) -> Loaded:
     return EndMark() if record.get("end") else Page.from_record(record)
 
 
+def bytes_beside_unit(task: Call | None) -> int:
+    """Return the bytes by which the arguments of the batch's task make those of a unit longer, as one object."""
+    return len(json_text(task.payload)) - 1 if task and task.payload else 0
+
+
 def digest(*parts: Any) -> str:
     """Return a hash of a request by which a repeat is recognised: the same in every delivery of the task that calls."""
     return hashlib.sha256(json_values.canonical(without_leases(parts)).encode("utf-8", "surrogatepass")).hexdigest()[
         :32
     ]
-
-
-def json_text(value: Any) -> str:
-    """Return a value as a page's record stores it: in ASCII, so its length is its size in bytes."""
-    return json.dumps(value, separators=(",", ":"))

@@ -273,7 +273,7 @@ class UnitOutcome:
 def succeeded(result: Any) -> UnitOutcome:
     """Return the outcome of a unit that returned `result`: failed if that is not JSON, or too large to store."""
     try:
-        text = json.dumps(result, allow_nan=False)
+        text = json.dumps(result, allow_nan=False, separators=(",", ":"))  # as `json_text`
     except (TypeError, ValueError, RecursionError) as error:
         return failed(f"The result is not JSON: {error}")
     if len(text) > (bytes_max := value_bytes_max(CORE_LIMITS.result_bytes_max)):

@@ -11,13 +11,13 @@ from html import escape
 from typing import Annotated, Any
 from urllib.parse import quote
 
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, MethodNotAllowed, OtherBody, Problem, UnsupportedMediaType
@@ -106,7 +106,7 @@ class CallbackRoutes:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)
-        messages.post_callback(ports, callback, request.json(value_bytes_max(CORE_LIMITS.task_bytes_max)))
+        messages.post_callback(ports, callback, request.json(value_bytes_max(BODY_BYTES_MAX)))
         return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
 
 

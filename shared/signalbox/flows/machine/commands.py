@@ -7,7 +7,6 @@
 Replay compares the signatures of commands: their kind and name, not their arguments.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
@@ -20,9 +19,10 @@ from signalbox.core.codec.annotations import codec_of
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
 from signalbox.core.codec.json_types import type_errors
 from signalbox.core.flow_hooks import Awaited
+from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.limits import value_bytes_max
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.retries import Retried
@@ -548,5 +548,5 @@ def _check_arguments(arguments: Mapping[str, Any], bytes_max: int) -> None:
     """Raise `BadFlow` where the code creates the command, if the arguments are not JSON or too large."""
     if error := next(type_errors(dict(arguments), Any, "arguments"), None):
         raise BadFlow(f"Arguments must be JSON: {error}.", field="arguments")
-    if len(json.dumps(dict(arguments))) > bytes_max:
-        raise BadFlow(f"Arguments must have at most {bytes_max:,} bytes.", field="arguments")
+    if len(json_text(dict(arguments))) > bytes_max:
+        raise BadFlow(f"Arguments must have at most {bytes_max:,} bytes.{larger_values()}", field="arguments")

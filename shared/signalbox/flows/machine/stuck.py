@@ -12,6 +12,7 @@ from typing import Any
 from signalbox.core.codec.annotations import parse
 from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import Awaited
+from signalbox.core.json_values import json_text
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge, text_of
@@ -94,7 +95,7 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
     """Return a value as JSON. Raises `Stuck` if the value is not of its declared type, or is too large."""
     try:
         written = encode(codec, value, name)
-        size_bytes = len(json.dumps(written))
+        size_bytes = len(json_text(written))
     except WrongValue as error:
         detail = str(error)
         raise Stuck("flow-failed", f"{detail[0].upper()}{detail[1:]}.") from error
@@ -135,7 +136,7 @@ def step_outcome(result: Any, outgoing: Outgoing, place: Place, codec: Codec = J
     bytes_max = value_bytes_max(CORE_LIMITS.result_bytes_max)
     try:
         outcome = CallOutcome(encode(codec, result, "the result"))
-        size_bytes = len(json.dumps(outcome.result))
+        size_bytes = len(json_text(outcome.result))
     except ValueError as error:  # also of `WrongValue`, and of an integer of more than 4,300 digits
         return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
     if size_bytes > bytes_max:

@@ -28,7 +28,7 @@ from typing import Any
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import OBJECTS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.limits import are_payloads_stored, larger_values, value_bytes_max
+from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.ports import SERVER_TIME, Delete, Put, Snapshot, Write
 from signalbox.core.times import EPOCH
 from signalbox.core.wake_ups import wake_up
@@ -219,12 +219,9 @@ def _child(header: FlowHeader, flow: SubFlow[Any], wait: Wait) -> FlowAddress:
 
 def claimed_batch(effect: Effect, place: Place, outgoing: Outgoing, location: str) -> Effect:
     """Return the task that populates a batch. It names the units if they do not fit. Raises `Stuck`."""
-    size, content = len(repr(effect.payload)), b""
-    if size <= LIMITS.flow_batch_bytes_max:
+    content = content_of(effect.payload["units"])
+    if (size := len(content)) <= LIMITS.flow_batch_bytes_max:
         return effect
-    if are_payloads_stored():
-        content = content_of(effect.payload["units"])
-        size = len(content)
     if size > (bytes_max := value_bytes_max(LIMITS.flow_batch_bytes_max)):
         detail = f"The calls of the batch have {size:,} bytes; the limit is {bytes_max:,}.{larger_values()}"
         raise too_large(f"{detail} A step can populate larger batches (docs/flow-waits.md).", location)

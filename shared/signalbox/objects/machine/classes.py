@@ -32,6 +32,7 @@ from signalbox.core import user_code
 from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import codec_of, hints_of
 from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
+from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import larger_values, value_bytes_max
@@ -240,7 +241,7 @@ class ObjectClass:
             }
         except WrongValue as error:
             raise BadArgument(f"The method left a state that cannot be stored: {error}.") from error
-        text = json.dumps({"version": self.version, "fields": fields})
+        text = json_text({"version": self.version, "fields": fields})
         if len(text) > (bytes_max := value_bytes_max(LIMITS.object_state_bytes_max)):
             raise TooLarge(f"A state has at most {bytes_max:,} bytes; this has {len(text):,}.{larger_values()}")
         return text
@@ -276,7 +277,7 @@ def _outcome(result: Any, codec: Codec) -> CallOutcome:
         outcome = CallOutcome(encode(codec, result, "the result"))
     except WrongValue as error:
         raise BadArgument(f"The method's result cannot be stored: {error}.") from error
-    if len(json.dumps(outcome.result)) > (bytes_max := value_bytes_max(CORE_LIMITS.result_bytes_max)):
+    if len(json_text(outcome.result)) > (bytes_max := value_bytes_max(CORE_LIMITS.result_bytes_max)):
         raise TooLarge(f"A result has at most {bytes_max:,} bytes.{larger_values()}")
     return outcome
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import RetriedTaskShown
-from signalbox.payloads.model import shown
+from signalbox.payloads.model import escaped, shown
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.model.contexts import OfLease, is_named
 from signalbox.tasks.model.failures import Failure
@@ -16,7 +16,9 @@ from signalbox.tasks.model.failures import Failure
 def payload_of(failure: Failure) -> Mapping[str, Any]:
     """Return the arguments of a task that was given up. Large ones are shown by their size and hash."""
     arguments = failure.call.payload
-    return {name: shown(value) for name, value in arguments.items()} if is_named(failure.context) else arguments
+    if not is_named(failure.context):
+        arguments = {name: escaped(value) for name, value in arguments.items()}
+    return {name: shown(value) for name, value in arguments.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
