@@ -28,6 +28,11 @@ from signalbox.payloads.model import (
 )
 from signalbox.payloads.problems import NoPayload
 
+LOST = (
+    "The large value is missing in the store, or damaged: the log has the ERROR `payload damaged`. "
+    "It can be read again once it is restored."
+)
+
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
@@ -78,12 +83,15 @@ def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:
 def value_of(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> Any:
     """Return the large value with this hash among values of records. `owner` is as in `read`.
 
-    Raises `NoPayload`, `PayloadUnread`.
+    Raises `NoPayload`, also for one that is missing or damaged in the store, and `PayloadUnread`.
     """
     for payload in payloads_in(*stored):
         if payload.sha256 == sha256:
-            with opening_those_of(ports, owner):
-                return opened(payload.to_json())
+            try:
+                with opening_those_of(ports, owner):
+                    return opened(payload.to_json())
+            except PayloadLost as error:
+                raise NoPayload(LOST, field="sha256") from error
     raise NoPayload("There is no large value with this hash: it has been replaced, or never existed.", field="sha256")
 
 

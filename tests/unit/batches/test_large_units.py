@@ -105,6 +105,25 @@ def test_lists_and_downloads_show_a_large_result_by_size_and_it_can_be_read(at: 
     assert line["result"] == unit["result"]
 
 
+@pytest.mark.parametrize("content", [None, b'"xx', b""])
+def test_a_large_result_that_is_damaged_is_refused_at_once_and_can_be_read_once_it_is_restored(
+    at: Harness, content: bytes | None
+) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=LARGE)])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    address = f"/b/units/0/payloads/{unit['result']['$payload']['sha256']}"
+    whole = dict(at.payloads.contents)
+    at.payloads.contents.update(dict.fromkeys(whole, content))  # type: ignore[arg-type]  # None is read as missing
+    at.ports.payloads.forget()  # type: ignore[union-attr]  # it keeps contents
+    refused = at.call("batches", address)
+    assert (refused.status_code, refused.json["type"]) == (404, "urn:signalbox:problem:no-payload")  # type: ignore[index]  # an object
+    assert "is missing in the store, or damaged" in refused.json["detail"]  # type: ignore[index]  # an object
+    at.payloads.contents.update(whole)
+    assert at.call("batches", address).json["value"] == LARGE  # type: ignore[index]  # an object
+
+
 def test_units_in_groups_receive_and_return_large_values(at: Harness) -> None:
     app: Any = painter(at)
     calls = [app.paint.call(text=f"{LARGE}{number}", fail=number == 2) for number in range(5)]
