@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from errno import ENOSPC
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,27 @@ def test_only_the_last_payloads_stay_in_memory(monkeypatch: pytest.MonkeyPatch) 
 def test_other_users_of_the_machine_cannot_read_the_files(tmp_path: Path) -> None:
     FilePayloads(tmp_path / "payloads").create(KEY, b"1", OWNER)
     assert (tmp_path / "payloads").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_payload_is_read_again_once_it_is_restored(tmp_path: Path) -> None:
+    key = f"flows/hash/inc/0/{sha256(b'whole').hexdigest()}"
+    files, counts = FilePayloads(tmp_path), list[str]()
+    kept = KeptPayloads(files, counts.append)
+    files.create(key, b"wh", OWNER)
+    assert kept.read(key) == b"wh"
+    files.delete([key])
+    files.create(key, b"whole", OWNER)
+    assert [kept.read(key), kept.read(key)] == [b"whole", b"whole"]
+    assert counts == ["opened", "opened"]
+
+
+def test_a_full_disk_makes_a_write_unavailable_and_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("signalbox.adapters.payload_files.fsync", full)
+    with pytest.raises(Unavailable, match="No space left on device"):
+        FilePayloads(tmp_path).create(KEY, b"1", OWNER)
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
