@@ -246,6 +246,26 @@ def test_a_stream_that_breaks_is_opened_after_its_last_whole_event(torn: bytes) 
     assert [request.headers.get("Last-Event-ID") for request in function.requests] == [None, "7"]
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"index": 5, "att'])
+def test_a_download_that_breaks_is_continued_after_its_last_whole_line(torn: bytes, pauses: list[float]) -> None:
+    def lines(*indexes: int) -> bytes:
+        return b"".join(b'{"index": %d, "attempt": 0, "state": "succeeded", "result": 1}\n' % each for each in indexes)
+
+    def broken() -> Iterator[bytes]:
+        yield lines(3, 1) + torn
+        raise httpx.RemoteProtocolError("incomplete chunked read")
+
+    function = Function(
+        httpx.Response(200, content=broken()), problem(503, "busy"), httpx.Response(200, content=lines(5))
+    )
+    with function.client() as client:
+        assert [unit["index"] for unit in client.batch("b").results("succeeded")] == [3, 1, 5]
+    asked = [dict(request.url.params) for request in function.requests]
+    assert asked == [{"state": "succeeded"}, *[{"state": "succeeded", "after": "1"}] * 2]
+    with Function(problem(503, "busy")).client(retry_seconds=0) as client, pytest.raises(Unavailable):
+        next(client.batch("b").results())
+
+
 @pytest.mark.parametrize(
     "answer", [problem(503, "busy"), httpx.Response(200, text=""), httpx.Response(200, text="<html>\n\n")]
 )
