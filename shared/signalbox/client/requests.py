@@ -56,7 +56,7 @@ def request(
     named = {name: value for name, value in (headers or {}).items() if value is not None}
     if body is MISSING:
         return Request(method, path, None, named)
-    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    content = body if isinstance(body, bytes) else json_bytes(body)
     return Request(method, path, content, {"Content-Type": media_type, **named})
 
 
@@ -89,7 +89,12 @@ def keyed(key: str) -> dict[str, str | None]:
 
 def lines(items: list[Json]) -> bytes:
     """Return newline-delimited JSON."""
-    return "".join(json.dumps(item, ensure_ascii=False, allow_nan=False) + "\n" for item in items).encode()
+    return b"".join(json_bytes(item) + b"\n" for item in items)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return a value as JSON in UTF-8. A lone surrogate, which UTF-8 lacks, is its escape: the server decides."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
 
 
 def _items(value: object) -> list[object]:

@@ -228,6 +228,17 @@ def test_a_text_in_a_stream_may_have_any_letter(letter: str) -> None:
         assert [unit["result"] for unit in client.batch("b").results()] == [letter, letter]
 
 
+def test_a_text_that_utf_8_lacks_is_sent_for_the_server_to_decide() -> None:
+    refused = {"results": [{"key": "a", "status": 400, "problem": {"detail": "a lone surrogate"}}]}
+    function = Function(httpx.Response(200, json=refused), httpx.Response(200, json={}))
+    with function.client() as client:
+        report = client.documents.load([{"key": "a", "text": "é\ud800"}])
+        client.batch("b").complete(0, result="\ud800")
+    assert [key for key, _ in report.refused] == ["a"]
+    contents = [request.content for request in function.requests]
+    assert contents == ['{"key": "a", "text": "é\\ud800"}\n'.encode(), b'{"result": "\\ud800"}']
+
+
 def cut_small(content: bytes) -> Iterator[bytes]:
     """Iterate over parts of a body that are cut inside letters and lines."""
     yield from (content[at : at + 3] for at in range(0, len(content), 3))

@@ -1,6 +1,5 @@
 """Documents, their versions, transforms of links, and verifications."""
 
-import json
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from signalbox.client.aio.transport import Transport
 from signalbox.client.answers import Answer
 from signalbox.client.load_groups import Group
 from signalbox.client.model import Document, Json, LoadReport
-from signalbox.client.requests import conditions, keyed
+from signalbox.client.requests import conditions, json_bytes, keyed
 from signalbox.core.given import given
 
 Condition = str | Sequence[Json]
@@ -110,7 +109,7 @@ class Documents:
         """Store documents that have keys, up to 500 a request; memory holds one request. Refusals are reported."""
         report, group = LoadReport(), Group()
         for document in documents:
-            line = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            line = json_bytes(document) + b"\n"
             if not group.takes(line):
                 await self._load(group, report)
                 group = Group()

@@ -1,7 +1,6 @@
 # Generated from client/aio/documents.py by `make docs`: change that one.
 """Documents, their versions, transforms of links, and verifications."""
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.load_groups import Group
 from signalbox.client.model import Document, Json, LoadReport
-from signalbox.client.requests import conditions, keyed
+from signalbox.client.requests import conditions, json_bytes, keyed
 from signalbox.core.given import given
 
 Condition = str | Sequence[Json]
@@ -109,7 +108,7 @@ class Documents:
         """Store documents that have keys, up to 500 a request; memory holds one request. Refusals are reported."""
         report, group = LoadReport(), Group()
         for document in documents:
-            line = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            line = json_bytes(document) + b"\n"
             if not group.takes(line):
                 self._load(group, report)
                 group = Group()
