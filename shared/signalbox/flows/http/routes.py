@@ -216,6 +216,8 @@ class FlowRoutes:
         labels = tuple(each for each in others if each)
         runs = lists.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first, labels)
         by_label, is_count = request.query.get("count_by"), wants_count(request.query.get("count", ""))
+        if by_label is not None and not LABEL_NAME.fullmatch(by_label):
+            raise BadQuery("`count_by` must be the name of a label, for instance tenant.", field="count_by")
         if (by_label or is_count) and "page_token" in request.query:
             raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
         if by_label:
