@@ -28,6 +28,8 @@ from signalbox.payloads.model import (
 )
 from signalbox.payloads.problems import NoPayload
 
+NO_STORE = "the deployment stores no payloads: write `payloads: true` in the catalogue"
+
 LOST = (
     "The large value is missing in the store, or damaged: the log has the ERROR `payload damaged`. "
     "It can be read again once it is restored."
@@ -83,10 +85,12 @@ def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:
 def value_of(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> Any:
     """Return the large value with this hash among values of records. `owner` is as in `read`.
 
-    Raises `NoPayload`, also for one that is missing or damaged in the store, and `PayloadUnread`.
+    Raises `NoPayload`, also if it is missing or damaged in the store, or if there is no store, and `PayloadUnread`.
     """
     for payload in payloads_in(*stored):
         if payload.sha256 == sha256:
+            if ports.payloads is None:
+                raise NoPayload(f"It cannot be read: {NO_STORE}.", field="sha256")
             try:
                 with opening_those_of(ports, owner):
                     return opened(payload.to_json())
@@ -134,5 +138,5 @@ def replacement(place: Place) -> Write:
 
 def _payloads(ports: Ports) -> PayloadStore:
     if ports.payloads is None:
-        raise Unavailable("the deployment stores no payloads: write `payloads: true` in the catalogue")
+        raise Unavailable(NO_STORE)
     return ports.payloads

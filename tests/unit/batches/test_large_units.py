@@ -15,7 +15,7 @@ from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.units import succeeded
 from signalbox.batches.requests import RetryRequest
-from signalbox.batches.service import retries
+from signalbox.batches.service import lists, retries
 from signalbox.batches.service.units import complete_by_index
 from signalbox.core import effects
 from signalbox.core.limits import DECLARED
@@ -23,6 +23,7 @@ from signalbox.core.ports import Query
 from signalbox.core.problems import TooLarge
 from signalbox.flows import sweep as flows_sweep
 from signalbox.payloads import sweep
+from signalbox.payloads.problems import NoPayload
 from signalbox.testing import Harness, TaskFailed
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
@@ -122,6 +123,16 @@ def test_a_large_result_that_is_damaged_is_refused_at_once_and_can_be_read_once_
     assert "is missing in the store, or damaged" in refused.json["detail"]  # type: ignore[index]  # an object
     at.payloads.contents.update(whole)
     assert at.call("batches", address).json["value"] == LARGE  # type: ignore[index]  # an object
+
+
+def test_a_large_result_is_refused_at_once_while_the_deployment_stores_none(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=LARGE)])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    sha256 = unit["result"]["$payload"]["sha256"]
+    with pytest.raises(NoPayload, match="write `payloads: true`"):
+        lists.result_by_hash(replace(at.ports, payloads=None), "b", 0, sha256)
 
 
 def test_units_in_groups_receive_and_return_large_values(at: Harness) -> None:
