@@ -20,7 +20,6 @@ from signalbox.payloads.model import (
     PayloadUnread,
     Place,
     is_held,
-    opened,
     opening,
     payloads_in,
     place_of_tasks,
@@ -82,18 +81,17 @@ def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:
     raise PayloadLost(f"The payload {payload.key} {what}.")
 
 
-def value_of(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> Any:
-    """Return the large value with this hash among values of records. `owner` is as in `read`.
+def content_by_hash(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> bytes:
+    """Return the JSON of the large value with this hash among values of records. `owner` is as in `read`.
 
-    Raises `NoPayload`, also if it is missing or damaged in the store, or if there is no store, and `PayloadUnread`.
+    Raises `NoPayload`, also if it is missing or damaged in the store, or if there is no store, and `Unavailable`.
     """
     for payload in payloads_in(*stored):
         if payload.sha256 == sha256:
             if ports.payloads is None:
                 raise NoPayload(f"It cannot be read: {NO_STORE}.", field="sha256")
             try:
-                with opening_those_of(ports, owner):
-                    return opened(payload.to_json())
+                return read(ports, payload, owner)
             except PayloadLost as error:
                 raise NoPayload(LOST, field="sha256") from error
     raise NoPayload("There is no large value with this hash: it has been replaced, or never existed.", field="sha256")

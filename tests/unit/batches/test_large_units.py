@@ -100,10 +100,29 @@ def test_lists_and_downloads_show_a_large_result_by_size_and_it_can_be_read(at: 
     named = unit["result"]["$payload"]
     assert named["bytes"] == 200_002
     found = at.call("batches", f"/b/units/0/payloads/{named['sha256']}")
-    assert (found.status_code, found.json["value"]) == (200, LARGE)  # type: ignore[index]  # an object
+    assert (found.status_code, found.json) == (200, {"sha256": named["sha256"], "value": LARGE})
+    assert found.content_type == "application/json; charset=utf-8"
     assert at.call("batches", f"/b/units/0/payloads/{'0' * 64}").status_code == 404
     line = json.loads(at.call("batches", "/b/results").get_data(as_text=True))
     assert line["result"] == unit["result"]
+
+
+def test_a_large_value_is_sent_as_it_is_stored_and_not_parsed(at: Harness) -> None:
+    value = [LARGE, "é\u2028\ud800", 2**60 + 1, 1e-7, {"value": '"}'}]
+    app = Function("painter")
+
+    @app.task
+    def draw() -> Any:
+        return value
+
+    at.add(app)
+    batch("b").populate([draw.call()])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    [content], sha256 = at.payloads.contents.values(), unit["result"]["$payload"]["sha256"]
+    found = at.call("batches", f"/b/units/0/payloads/{sha256}")
+    assert found.get_data() == b'{"sha256": "%s", "value": %s}\n' % (sha256.encode(), content)
+    assert found.json["value"] == value  # type: ignore[index]  # an object
 
 
 @pytest.mark.parametrize("content", [None, b'"xx', b""])
