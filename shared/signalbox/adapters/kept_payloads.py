@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 from signalbox.core.ports import PayloadStore, StoredPayload
 
@@ -46,7 +47,7 @@ class KeptPayloads:
                 return kept
         self._count("opened")
         content = self._store.read(key)
-        if content is not None:
+        if content is not None and key.endswith(sha256(content).hexdigest()):  # a damaged one may be restored
             self._keep(key, content)
         return content
 

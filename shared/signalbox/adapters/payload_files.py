@@ -37,7 +37,7 @@ class FilePayloads:
                 stream.flush()
                 os.fsync(stream.fileno())
             part.replace(file)
-        except FileNotFoundError as error:  # its folder was removed meanwhile
+        except OSError as error:  # its folder was removed meanwhile, or the disk is full
             raise Unavailable(str(error)) from error
         finally:
             part.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
 from signalbox.core.error_notes import ATTEMPTS, BATCH, retried_task
+from signalbox.core.keys import valid_id
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
@@ -39,7 +40,12 @@ def read_header(ports: Ports, batch: str) -> tuple[BatchRun, Header]:
 
 
 def read_header_at(ports: Ports, batch: str) -> tuple[BatchRun, Header, datetime]:
-    """Return a batch's present run, its header, and the server's time. Raises `NotFound`."""
+    """Return a batch's present run, its header, and the server's time. Raises `NotFound`.
+
+    The id may be any text of an address: with slashes, it would name another record of a batch.
+    """
+    if not valid_id(batch):
+        raise no_such_batch(batch)
     [read] = ports.store.read(header_path(batch))
     header = header_of(read.data)
     if header is None:

@@ -54,6 +54,7 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, CallTooLate, NoSuchMethod
 from signalbox.objects.shown import CallDoneShown, CallWaitsShown, ObjectShown, ObjectsShown, ObjectWithStateShown
+from signalbox.payloads.http import value_response
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.shown import PayloadShown, Sha256
 
@@ -142,9 +143,7 @@ class ObjectRoutes:
         An open function refuses it.
         """
         self._check_state(Access(request, "get", class_name, key), wanted=True)
-        return Response(
-            200, PayloadShown(sha256, service.state_by_hash(ports, object_address(class_name, key), sha256))
-        )
+        return value_response(service.state_by_hash(ports, object_address(class_name, key), sha256), sha256)
 
     def _check_state(self, access: Access, *, wanted: bool) -> None:
         """Check that a caller may read an object, also its state if it is `wanted`."""
@@ -225,7 +224,7 @@ class ObjectRoutes:
     ) -> Response:
         """Return the large result of a call, which the answer of the call shows by size and hash."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
-        return Response(200, PayloadShown(sha256, service.result_by_hash(ports, place, sha256)))
+        return value_response(service.result_by_hash(ports, place, sha256), sha256)
 
     @declared.on(
         "POST",

@@ -64,7 +64,7 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
 from signalbox.payloads.model import Outgoing, PayloadUnread, escaped, opened, place_of_tasks, shown
-from signalbox.payloads.service import opening_those_of, value_of
+from signalbox.payloads.service import content_by_hash, opening_those_of
 from signalbox.payloads.service import store as store_payloads
 from signalbox.tasks.machine.failures import failure_notice
 from signalbox.tasks.model.contexts import Plain
@@ -231,10 +231,10 @@ def _read_call(ports: Ports, place: CallPlace) -> CallRecord:
     return CallRecord.from_record(snapshot.data)
 
 
-def result_by_hash(ports: Ports, place: CallPlace, sha256: str) -> Any:
+def result_by_hash(ports: Ports, place: CallPlace, sha256: str) -> bytes:
     """Return the large result of a call, if it has this hash. Raises `NotFound`, `NoPayload`, `PayloadUnread`."""
     outcome = get_call(ports, place).outcome
-    return value_of(ports, [outcome.result] if outcome else [], sha256)
+    return content_by_hash(ports, [outcome.result] if outcome else [], sha256)
 
 
 def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
@@ -541,11 +541,11 @@ def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
     return ObjectStatus(address, state_of(header), revision_of(header), waiting - (header.data is not None))
 
 
-def state_by_hash(ports: Ports, address: ObjectAddress, sha256: str) -> Any:
+def state_by_hash(ports: Ports, address: ObjectAddress, sha256: str) -> bytes:
     """Return the large state of an object, if it has this hash. Raises `NoPayload`, `PayloadUnread`."""
     state, _ = read_state(ports.store, address)
     stored = [named.to_json()] if (named := named_state(state)) else []
-    return value_of(ports, stored, sha256, place_of_states(address))
+    return content_by_hash(ports, stored, sha256, place_of_states(address))
 
 
 def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:

@@ -20,13 +20,19 @@ from signalbox.payloads.model import (
     PayloadUnread,
     Place,
     is_held,
-    opened,
     opening,
     payloads_in,
     place_of_tasks,
     removal_path,
 )
 from signalbox.payloads.problems import NoPayload
+
+NO_STORE = "the deployment stores no payloads: write `payloads: true` in the catalogue"
+
+LOST = (
+    "The large value is missing in the store, or damaged: the log has the ERROR `payload damaged`. "
+    "It can be read again once it is restored."
+)
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
@@ -75,15 +81,19 @@ def read(ports: Ports, payload: Payload, owner: Place | None = None) -> bytes:
     raise PayloadLost(f"The payload {payload.key} {what}.")
 
 
-def value_of(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> Any:
-    """Return the large value with this hash among values of records. `owner` is as in `read`.
+def content_by_hash(ports: Ports, stored: Iterable[Any], sha256: str, owner: Place | None = None) -> bytes:
+    """Return the JSON of the large value with this hash among values of records. `owner` is as in `read`.
 
-    Raises `NoPayload`, `PayloadUnread`.
+    Raises `NoPayload`, also if it is missing or damaged in the store, or if there is no store, and `Unavailable`.
     """
     for payload in payloads_in(*stored):
         if payload.sha256 == sha256:
-            with opening_those_of(ports, owner):
-                return opened(payload.to_json())
+            if ports.payloads is None:
+                raise NoPayload(f"It cannot be read: {NO_STORE}.", field="sha256")
+            try:
+                return read(ports, payload, owner)
+            except PayloadLost as error:
+                raise NoPayload(LOST, field="sha256") from error
     raise NoPayload("There is no large value with this hash: it has been replaced, or never existed.", field="sha256")
 
 
@@ -126,5 +136,5 @@ def replacement(place: Place) -> Write:
 
 def _payloads(ports: Ports) -> PayloadStore:
     if ports.payloads is None:
-        raise Unavailable("the deployment stores no payloads: write `payloads: true` in the catalogue")
+        raise Unavailable(NO_STORE)
     return ports.payloads

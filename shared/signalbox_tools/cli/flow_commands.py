@@ -1,6 +1,5 @@
 """The commands that start, watch and change runs of flows. They use the package's client."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
@@ -473,7 +472,7 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
 def value_of_run(function: str, flow: str, id: str, sha256: str, **place: str) -> None:
     """Print a large value of a run as JSON. Its status and its log show the value by its size and SHA256."""
     with opened(**place) as client:
-        click.echo(json.dumps(client.flow(function, flow).run(id).payload(sha256)))
+        show(client.flow(function, flow).run(id).payload(sha256))
 
 
 @flows.command("replay")

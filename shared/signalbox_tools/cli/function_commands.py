@@ -173,11 +173,15 @@ def _aligned(rows: Iterator[list[str]], columns: Sequence[str]) -> Iterator[str]
         yield "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
 
 
+SHOWN = 200
+"""The characters of a wrong argument that its message quotes."""
+
+
 def json_of(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{text[:SHOWN]!r} is not JSON: {error}") from error
 
 
 def arguments_of(pairs: Iterable[str]) -> dict[str, Any]:
@@ -191,6 +195,8 @@ def arguments_of(pairs: Iterable[str]) -> dict[str, Any]:
             found[name] = json.loads(text)
         except ValueError:
             found[name] = text
+        except RecursionError as error:
+            raise click.BadParameter(f"{pair[:SHOWN]!r} is nested too deeply") from error
     return found
 
 
@@ -200,11 +206,11 @@ SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 def time_of(text: str) -> datetime:
     """Parse a time: a span before now, such as 2h, or a time with a time zone."""
-    if text[:-1].isdecimal() and text[-1:] in SECONDS and len(text) <= 8:
-        return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * SECONDS[text[-1]])
     try:
+        if text[:-1].isdecimal() and text[-1:] in SECONDS and len(text) <= 8:
+            return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * SECONDS[text[-1]])
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except (OverflowError, ValueError):
         moment = None
     if moment is None or moment.tzinfo is None:
         raise click.BadParameter(f"{text!r} must be 30m, 2h or 7d, or a time with a zone, as 2026-01-31T09:30:00Z")

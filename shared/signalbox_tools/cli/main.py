@@ -5,6 +5,7 @@ Each command imports what it needs when it runs. So `signalbox new` and `--help`
 is 1 if something failed or was refused (the last lines describe it), and 2 for a wrong command line.
 """
 
+import io
 import os
 import subprocess
 import sys
@@ -56,6 +57,7 @@ class WrongInput(Refusal):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    _escape_unknown_letters()
     try:
         status = cli.main(arguments, prog_name="signalbox", standalone_mode=False)
     except click.ClickException as error:
@@ -72,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(WITHOUT_AN_EXTRA.format(name=name, extra=EXTRAS.get(command, "tools")), err=True)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _escape_unknown_letters() -> None:
+    """Print letters that the terminal's encoding lacks as escapes: a command must not end in the middle for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @contextmanager

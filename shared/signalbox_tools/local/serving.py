@@ -1,7 +1,6 @@
 """Serve all functions on this machine until Ctrl-C. Code and catalogue are reloaded when they change."""
 
 import contextlib
-import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +49,8 @@ def serve(
         with contextlib.suppress(KeyboardInterrupt):
             _run(port, data, log, faults, store, synchronous, examples=examples)
     except OSError as error:
-        raise StackError(_running() or error.strerror or str(error)) from error
+        where = f"{error.filename}: " if error.filename else ""
+        raise StackError(_running() or f"{where}{error.strerror or error}") from error
     except StackError as error:
         trace = error.trace if log == "full" else cut(error.trace)
         raise StackError(f"{error}\n{trace}".rstrip()) from error
@@ -67,8 +67,6 @@ def _running() -> str:
 def _run(
     port: int, data: Path | None, log: str, faults: str, store: str, synchronous: Synchronous, *, examples: bool
 ) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks ends no log
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
     project = Project.find()
     if data is None and store == SQLITE:

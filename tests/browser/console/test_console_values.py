@@ -185,3 +185,17 @@ def test_values_fit_a_narrow_screen_and_axe_finds_nothing(console: Console, harn
         console.page.wait_for_selector("main a[download]")
         assert found(console.page) == []
         assert console.page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_large_value_of_which_only_a_part_arrives_is_not_saved(console: Console, harness: Harness) -> None:
+    batch("b").populate([grind.call(LARGE)])
+    harness.run()
+    console.open("batches/b", "b")
+    console.page.wait_for_selector("main a[download]")
+    saved: list[Any] = []
+    console.page.on("download", lambda download: saved.append(download))  # noqa: PLW0108 (Playwright marks the handler)
+    part = '{"sha256": "0", "value": [{"a": 1}, {"b": 2'
+    console.page.route("**/payloads/*", lambda route: route.fulfill(body=part, content_type="application/json"))
+    console.page.click("main a[download]")
+    console.page.wait_for_selector("[role=alert]:has-text('The answer is not JSON')")
+    assert saved == []

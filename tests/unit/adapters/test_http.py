@@ -39,6 +39,21 @@ def test_an_answer_ends_with_a_newline_so_that_a_prompt_begins_on_a_line_of_its_
     assert response_of(Response(204)).get_data() == b""
 
 
+@pytest.mark.parametrize("body", ["é" * 49, b"x" * 101])
+def test_an_answer_that_cloud_run_refuses_as_a_whole_is_sent_in_chunks(
+    body: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signalbox.adapters.http.responses.CHUNK_BYTES", 40)
+    whole = response_of(Response(200, body))
+    monkeypatch.setattr("signalbox.adapters.http.responses.WHOLE_BYTES_MAX", 100)
+    in_chunks = response_of(Response(200, body))
+    assert (whole.is_streamed, whole.headers["Content-Length"]) == (False, "101")
+    assert (in_chunks.is_streamed, "Content-Length" in in_chunks.headers) == (True, False)
+    assert [len(chunk) for chunk in in_chunks.iter_encoded()] == [40, 40, 21]
+    assert response_of(Response(200, body)).get_data() == whole.get_data()
+    assert response_of(Response(200, b"x" * 100)).headers["Content-Length"] == "100"
+
+
 def test_unavailable_has_a_retry_after_and_no_reason(client: FlaskClient) -> None:
     answer = client.post("/later")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "3")

@@ -4,6 +4,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from errno import ENOSPC
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +172,27 @@ def test_files_are_listed_although_a_folder_is_removed_meanwhile(
     monkeypatch.setattr(os, "scandir", removed_meanwhile)
     monkeypatch.setattr(os, "listdir", lambda folder: [each.name for each in os.scandir(folder)])
     assert [found.key for found in store.list("flows/", "", 10)] == ["flows/a/x"]
+
+
+def test_a_damaged_payload_is_read_again_once_it_is_restored(tmp_path: Path) -> None:
+    key = f"flows/hash/inc/0/{sha256(b'whole').hexdigest()}"
+    files, counts = FilePayloads(tmp_path), list[str]()
+    kept = KeptPayloads(files, counts.append)
+    files.create(key, b"wh", OWNER)
+    assert kept.read(key) == b"wh"
+    files.delete([key])
+    files.create(key, b"whole", OWNER)
+    assert [kept.read(key), kept.read(key)] == [b"whole", b"whole"]
+    assert counts == ["opened", "opened"]
+
+
+def test_a_full_disk_makes_a_write_unavailable_and_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("signalbox.adapters.payload_files.fsync", full)
+    with pytest.raises(Unavailable, match="No space left on device"):
+        FilePayloads(tmp_path).create(KEY, b"1", OWNER)
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []

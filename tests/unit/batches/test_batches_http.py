@@ -1,5 +1,7 @@
 """Batches over HTTP, from the call that populates one to its end and its removal."""
 
+from urllib.parse import quote
+
 import pytest
 
 from signalbox.batches.limits import LIMITS
@@ -169,3 +171,13 @@ def test_the_default_deadline_is_a_week(harness: BatchHarness) -> None:
     harness.advance(LIMITS.batch_deadline_seconds + 1)
     sweep(harness.ports)
     assert harness.request("GET", "/b") == (200, status("cancelled", 0, 0, 0, 0, reason="deadline") | {"pages": None})
+
+
+@pytest.mark.parametrize("path", ["", "/units", "/results", "/events"])
+def test_the_address_of_another_record_of_a_batch_is_not_that_of_a_batch(harness: BatchHarness, path: str) -> None:
+    harness.request("POST", "/", batch(1))
+    harness.run_tasks()
+    others = [record.partition("/")[2] for record in harness.records() if record.count("/") == 3]
+    assert {other.split("/")[1] for other in others} == {"pages", "counters", "units"}
+    for other in (*others, "b/units", "b/..", "..", "__b__"):
+        assert harness.request("GET", f"/{quote(other, safe='')}{path}")[0] == 404

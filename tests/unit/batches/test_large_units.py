@@ -15,7 +15,7 @@ from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.units import succeeded
 from signalbox.batches.requests import RetryRequest
-from signalbox.batches.service import retries
+from signalbox.batches.service import lists, retries
 from signalbox.batches.service.units import complete_by_index
 from signalbox.core import effects
 from signalbox.core.limits import DECLARED
@@ -23,6 +23,7 @@ from signalbox.core.ports import Query
 from signalbox.core.problems import TooLarge
 from signalbox.flows import sweep as flows_sweep
 from signalbox.payloads import sweep
+from signalbox.payloads.problems import NoPayload
 from signalbox.testing import Harness, TaskFailed
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
@@ -99,10 +100,58 @@ def test_lists_and_downloads_show_a_large_result_by_size_and_it_can_be_read(at: 
     named = unit["result"]["$payload"]
     assert named["bytes"] == 200_002
     found = at.call("batches", f"/b/units/0/payloads/{named['sha256']}")
-    assert (found.status_code, found.json["value"]) == (200, LARGE)  # type: ignore[index]  # an object
+    assert (found.status_code, found.json) == (200, {"sha256": named["sha256"], "value": LARGE})
+    assert found.content_type == "application/json; charset=utf-8"
     assert at.call("batches", f"/b/units/0/payloads/{'0' * 64}").status_code == 404
     line = json.loads(at.call("batches", "/b/results").get_data(as_text=True))
     assert line["result"] == unit["result"]
+
+
+def test_a_large_value_is_sent_as_it_is_stored_and_not_parsed(at: Harness) -> None:
+    value = [LARGE, "é\u2028\ud800", 2**60 + 1, 1e-7, {"value": '"}'}]
+    app = Function("painter")
+
+    @app.task
+    def draw() -> Any:
+        return value
+
+    at.add(app)
+    batch("b").populate([draw.call()])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    [content], sha256 = at.payloads.contents.values(), unit["result"]["$payload"]["sha256"]
+    found = at.call("batches", f"/b/units/0/payloads/{sha256}")
+    assert found.get_data() == b'{"sha256": "%s", "value": %s}\n' % (sha256.encode(), content)
+    assert found.json["value"] == value  # type: ignore[index]  # an object
+
+
+@pytest.mark.parametrize("content", [None, b'"xx', b""])
+def test_a_large_result_that_is_damaged_is_refused_at_once_and_can_be_read_once_it_is_restored(
+    at: Harness, content: bytes | None
+) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=LARGE)])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    address = f"/b/units/0/payloads/{unit['result']['$payload']['sha256']}"
+    whole = dict(at.payloads.contents)
+    at.payloads.contents.update(dict.fromkeys(whole, content))  # type: ignore[arg-type]  # None is read as missing
+    at.ports.payloads.forget()  # type: ignore[union-attr]  # it keeps contents
+    refused = at.call("batches", address)
+    assert (refused.status_code, refused.json["type"]) == (404, "urn:signalbox:problem:no-payload")  # type: ignore[index]  # an object
+    assert "is missing in the store, or damaged" in refused.json["detail"]  # type: ignore[index]  # an object
+    at.payloads.contents.update(whole)
+    assert at.call("batches", address).json["value"] == LARGE  # type: ignore[index]  # an object
+
+
+def test_a_large_result_is_refused_at_once_while_the_deployment_stores_none(at: Harness) -> None:
+    app: Any = painter(at)
+    batch("b").populate([app.paint.call(text=LARGE)])
+    at.travel(5)
+    [unit] = at.call("batches", "/b/units").json["units"]  # type: ignore[index]  # an object
+    sha256 = unit["result"]["$payload"]["sha256"]
+    with pytest.raises(NoPayload, match="write `payloads: true`"):
+        lists.result_by_hash(replace(at.ports, payloads=None), "b", 0, sha256)
 
 
 def test_units_in_groups_receive_and_return_large_values(at: Harness) -> None:

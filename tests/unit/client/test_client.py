@@ -229,6 +229,17 @@ def test_a_text_in_a_stream_may_have_any_letter(letter: str) -> None:
         assert [unit["result"] for unit in client.batch("b").results()] == [letter, letter]
 
 
+def test_a_text_that_utf_8_lacks_is_sent_for_the_server_to_decide() -> None:
+    refused = {"results": [{"key": "a", "status": 400, "problem": {"detail": "a lone surrogate"}}]}
+    function = Function(httpx.Response(200, json=refused), httpx.Response(200, json={}))
+    with function.client() as client:
+        report = client.documents.load([{"key": "a", "text": "é\ud800"}])
+        client.batch("b").complete(0, result="\ud800")
+    assert [key for key, _ in report.refused] == ["a"]
+    contents = [request.content for request in function.requests]
+    assert contents == ['{"key": "a", "text": "é\\ud800"}\n'.encode(), b'{"result": "\\ud800"}']
+
+
 def cut_small(content: bytes) -> Iterator[bytes]:
     """Iterate over parts of a body that are cut inside letters and lines."""
     yield from (content[at : at + 3] for at in range(0, len(content), 3))
@@ -245,6 +256,26 @@ def test_a_stream_that_breaks_is_opened_after_its_last_whole_event(torn: bytes) 
     with function.client() as client:
         assert [event["event"] for event in client.batch("b").watch()] == ["unit", "complete"]
     assert [request.headers.get("Last-Event-ID") for request in function.requests] == [None, "7"]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"index": 5, "att'])
+def test_a_download_that_breaks_is_continued_after_its_last_whole_line(torn: bytes, pauses: list[float]) -> None:
+    def lines(*indexes: int) -> bytes:
+        return b"".join(b'{"index": %d, "attempt": 0, "state": "succeeded", "result": 1}\n' % each for each in indexes)
+
+    def broken() -> Iterator[bytes]:
+        yield lines(3, 1) + torn
+        raise httpx.RemoteProtocolError("incomplete chunked read")
+
+    function = Function(
+        httpx.Response(200, content=broken()), problem(503, "busy"), httpx.Response(200, content=lines(5))
+    )
+    with function.client() as client:
+        assert [unit["index"] for unit in client.batch("b").results("succeeded")] == [3, 1, 5]
+    asked = [dict(request.url.params) for request in function.requests]
+    assert asked == [{"state": "succeeded"}, *[{"state": "succeeded", "after": "1"}] * 2]
+    with Function(problem(503, "busy")).client(retry_seconds=0) as client, pytest.raises(Unavailable):
+        next(client.batch("b").results())
 
 
 @pytest.mark.parametrize(

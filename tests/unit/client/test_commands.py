@@ -674,6 +674,33 @@ def test_runs_are_listed_by_several_labels_and_counted_by_one(
     assert json.loads(capsys.readouterr().out) == {"a": 2, "b": 1}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said", "status"),
+    [
+        (["flows", "ls", "shop", "checkout", "--since", "9999999d"], "must be 30m, 2h or 7d", 2),
+        (["flows", "ls", "shop", "checkout", "--until", "0001-01-01T00:00:00+14:00"], "in the years 1 to 9999", 1),
+        (["flows", "ls", "shop", "checkout", "--count-by", "tenant:a"], "the name of a label", 1),
+        (["flows", "event", "checkout/1", "paid", "[" * 100_000], "is not JSON: maximum recursion", 2),
+        (["flows", "start", "checkout/1", f"order={'[' * 100_000}"], "is nested too deeply", 2),
+    ],
+)
+def test_a_strange_argument_is_named_in_one_line(
+    client: Client, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str, status: int
+) -> None:
+    assert main(arguments) == status
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err) < 1_000
+
+
+def test_letters_that_a_terminal_lacks_are_printed_as_escapes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.documents.put("a", {"text": "né→\U0001f6a6"})
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, "latin-1", write_through=True))
+    assert main(["documents", "get", "a"]) == 0
+    assert b'"n\xe9\\u2192\\U0001f6a6"' in printed.getvalue()
+
+
 def test_all_runs_that_continue_are_replayed_and_those_that_would_be_stuck_are_named_with_their_places(
     waiting: tuple[str, ...],
     client: Client,

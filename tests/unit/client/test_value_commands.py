@@ -1,5 +1,7 @@
 """The commands that print results of units and answers to updates, also large ones."""
 
+import hashlib
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,3 +91,15 @@ def test_the_answer_to_an_update_is_printed_also_a_large_one(
     known = SimpleNamespace(functions={"press": SimpleNamespace(name="press", flows=["printing"])})
     monkeypatch.setattr("signalbox.catalogue.reading.load", lambda **_: known)
     assert shown(capsys, "flows", "answer", "printing/1", "small") == ["a"]
+
+
+def test_a_large_value_of_a_run_is_printed_with_its_letters_as_those_of_units_are(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "é\x7f" * 60_000
+    flows("printing", "1").start()
+    flows("printing", "1").update("page", text, id="large")
+    harness.run()
+    sha256 = hashlib.sha256(json.dumps(text).encode()).hexdigest()
+    assert main(["flows", "value", "press", "printing", "1", sha256]) == 0
+    assert capsys.readouterr().out == '"{}"\n'.format("é\\u007f" * 60_000)

@@ -26,6 +26,11 @@ Body = dict[str, Any]
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
+WHOLE_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes of the longest body that Cloud Run accepts with a `Content-Length`. A longer one is sent in chunks."""
+
+CHUNK_BYTES = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -48,8 +53,9 @@ def response_of(response: Response, *, of_user: bool = False) -> flask.Response:
     """
     if isinstance(response.body, bytes | Iterator):
         chunks = _chunks(response.body) if of_user and isinstance(response.body, Iterator) else response.body
-        return flask.Response(chunks, response.status, {**BYTES, **response.headers})
-    body = b"" if response.body is None else _line(response.body, exact=of_user)
+        body = chunks if isinstance(chunks, Iterator) else _sent(chunks)
+        return flask.Response(body, response.status, {**BYTES, **response.headers})
+    body = b"" if response.body is None else _sent(_line(response.body, exact=of_user))
     rendered = flask.Response(body, response.status, response.headers, content_type="application/json; charset=utf-8")
     if response.body is None:
         del rendered.headers["Content-Type"]
@@ -59,6 +65,13 @@ def response_of(response: Response, *, of_user: bool = False) -> flask.Response:
 def _line(body: object, *, exact: bool = False) -> bytes:
     """Render a body as JSON with a newline at its end, so that a shell's prompt begins on a new line."""
     return render(body, exact=exact) + b"\n"
+
+
+def _sent(body: bytes) -> bytes | Iterator[bytes]:
+    """Return a body, in chunks if Cloud Run refuses it as a whole."""
+    if len(body) <= WHOLE_BYTES_MAX:
+        return body
+    return (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
 
 
 def _chunks(chunks: Iterator[Any]) -> Iterator[bytes]:

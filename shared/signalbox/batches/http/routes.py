@@ -44,6 +44,7 @@ from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, NotFound, OtherBody, PermissionDenied
 from signalbox.core.surface.field_rules import KEY, Described
+from signalbox.payloads.http import value_response
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.shown import PayloadShown, Sha256
 
@@ -222,7 +223,7 @@ def list_units(ports: Ports, request: Request, id: BatchId) -> Response:
 @routes.on("GET", "/{id}/units/{index}/payloads/{sha256}", answers={200: PayloadShown}, refuses=(NotFound, NoPayload))
 def get_unit_payload(ports: Ports, _: Request, id: BatchId, index: UnitIndex, sha256: Sha256) -> Response:
     """Return the large result of a unit, which the lists of units show by size and hash."""
-    return Response(200, PayloadShown(sha256, lists.result_by_hash(ports, id, parse_index(index), sha256)))
+    return value_response(lists.result_by_hash(ports, id, parse_index(index), sha256), sha256)
 
 
 @routes.on(

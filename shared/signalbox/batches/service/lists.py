@@ -1,7 +1,6 @@
 """List batches, and the units of a batch that have an outcome, in pages."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
@@ -14,7 +13,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Ports, Query
 from signalbox.core.records.queries import Condition
 from signalbox.core.surface.paging import with_prefix
-from signalbox.payloads.service import value_of
+from signalbox.payloads.service import content_by_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,17 @@ def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
     return UnitsPage(by_index, str(listed[-1].unit.index) if is_full else "")
 
 
-def result_by_hash(ports: Ports, batch: str, index: int, sha256: str) -> Any:
-    """Return the large result of a unit, if it has this hash. Raises `NotFound`, `NoPayload`, `PayloadUnread`."""
+def result_by_hash(ports: Ports, batch: str, index: int, sha256: str) -> bytes:
+    """Return the JSON of the large result of a unit, if it has this hash.
+
+    Raises `NotFound`, `NoPayload`, `Unavailable`.
+    """
     run, _ = storage.read_header(ports, batch)
     [read] = ports.store.read(run.unit_path(index))
     record = None if read.data is None else UnitRecord.from_record(read.data)
     succeeded = record is not None and record.outcome.state == "succeeded"
     stored = [stored_result(record.outcome)] if record and succeeded else []
-    return value_of(ports, stored, sha256, place_of_batch(run))
+    return content_by_hash(ports, stored, sha256, place_of_batch(run))
 
 
 def outcomes_of(ports: Ports, batch: str, query: UnitsQuery) -> Iterator[UnitRecord]:

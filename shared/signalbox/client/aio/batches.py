@@ -8,9 +8,8 @@ from typing import Any
 
 from signalbox.client.aio.lease_renewal import sleep
 from signalbox.client.aio.list_pages import pages
-from signalbox.client.aio.transport import Transport, lines_of
+from signalbox.client.aio.transport import Transport
 from signalbox.client.answer_types import BatchShown, FailureShown, UnitShown
-from signalbox.client.answers import Answer
 from signalbox.client.model import Event, Json, TaskCall
 from signalbox.client.problems import Conflict
 from signalbox.client.requests import MISSING, keyed, lines, request
@@ -98,15 +97,17 @@ class Batch:
         return pages(self._transport, "units", "batches", self.id, "units", parameters=parameters)
 
     async def results(self, state: str | None = None) -> AsyncIterator[UnitShown]:
-        """Iterate over all units with an outcome, downloaded as one stream.
+        """Iterate over all units with an outcome, downloaded as one stream, which is continued if it breaks.
 
         A large result is shown by its size and its hash (`payload`).
         """
-        asked = request("GET", "batches", self.id, "results", parameters={"state": state})
-        async with self._transport.stream(asked) as response:
-            async for line in lines_of(response):
-                found = Answer.read(str(asked), response.status_code, line.encode(), response.headers)
-                yield found.shaped(UnitShown)
+        after: int | None = None
+        path = "batches", self.id, "results"
+        asked = self._transport.lines(lambda: request("GET", *path, parameters={"state": state, "after": after}))
+        async for found in asked:
+            unit = found.shaped(UnitShown)
+            after = unit["index"]
+            yield unit
 
     async def payload(self, index: int, sha256: str) -> Json:
         """Return the large result of a unit by its hash."""

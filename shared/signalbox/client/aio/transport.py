@@ -3,7 +3,7 @@
 import random
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
@@ -116,14 +116,28 @@ class Transport:
             else:
                 await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
-    @asynccontextmanager
-    async def stream(self, asked: Request) -> AsyncIterator[httpx.Response]:
-        """Open a request whose answer is read in parts. Raises `ApiError`, and `httpx.TransportError` if it breaks."""
-        async with self._opened(asked) as response:
-            if not response.is_success:
-                await response.aread()
-                raise Attempts(0.0).raised_for(_answered(response, asked))
-            yield response
+    async def lines(self, asked: Callable[[], Request]) -> AsyncIterator[Answer]:
+        """Iterate over the lines of a download. If it breaks, the request that `asked` returns then continues it.
+
+        Raises `ApiError` if it is refused, and `Unavailable` if no line arrives within the time of retries.
+        """
+        attempts = self._attempts()
+        while True:
+            request_, is_alive = asked(), False
+            try:
+                async with self._opened(request_) as response:
+                    if response.is_success:
+                        async for line in lines_of(response):
+                            is_alive = True
+                            yield Answer.read(str(request_), response.status_code, line.encode(), response.headers)
+                        return
+                    await response.aread()
+                    answered = _answered(response, request_)
+            except NO_ANSWER as error:
+                answered = Answered(0, f"{self._named(request_)}: {error!r}", AGAIN)
+            if is_alive:
+                attempts = self._attempts()
+            await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     @asynccontextmanager
     async def _opened(self, asked: Request) -> AsyncIterator[httpx.Response]:

@@ -4,7 +4,7 @@
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
@@ -117,14 +117,28 @@ class Transport:
             else:
                 sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
-    @contextmanager
-    def stream(self, asked: Request) -> Iterator[httpx.Response]:
-        """Open a request whose answer is read in parts. Raises `ApiError`, and `httpx.TransportError` if it breaks."""
-        with self._opened(asked) as response:
-            if not response.is_success:
-                response.read()
-                raise Attempts(0.0).raised_for(_answered(response, asked))
-            yield response
+    def lines(self, asked: Callable[[], Request]) -> Iterator[Answer]:
+        """Iterate over the lines of a download. If it breaks, the request that `asked` returns then continues it.
+
+        Raises `ApiError` if it is refused, and `Unavailable` if no line arrives within the time of retries.
+        """
+        attempts = self._attempts()
+        while True:
+            request_, is_alive = asked(), False
+            try:
+                with self._opened(request_) as response:
+                    if response.is_success:
+                        for line in lines_of(response):
+                            is_alive = True
+                            yield Answer.read(str(request_), response.status_code, line.encode(), response.headers)
+                        return
+                    response.read()
+                    answered = _answered(response, request_)
+            except NO_ANSWER as error:
+                answered = Answered(0, f"{self._named(request_)}: {error!r}", AGAIN)
+            if is_alive:
+                attempts = self._attempts()
+            sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     @contextmanager
     def _opened(self, asked: Request) -> Iterator[httpx.Response]:

@@ -104,6 +104,7 @@ from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, wait_seconds
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.shown import outcome_members
+from signalbox.payloads.http import value_response
 from signalbox.payloads.model import shown
 from signalbox.payloads.problems import NoPayload
 from signalbox.payloads.service import opening_those_of
@@ -215,6 +216,8 @@ class FlowRoutes:
         labels = tuple(each for each in others if each)
         runs = lists.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first, labels)
         by_label, is_count = request.query.get("count_by"), wants_count(request.query.get("count", ""))
+        if by_label is not None and not LABEL_NAME.fullmatch(by_label):
+            raise BadQuery("`count_by` must be the name of a label, for instance tenant.", field="count_by")
         if (by_label or is_count) and "page_token" in request.query:
             raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
         if by_label:
@@ -345,7 +348,7 @@ class FlowRoutes:
     def get_flow_payload(self, ports: Ports, request: Request, flow: FlowName, id: RunId, sha256: Sha256) -> Response:
         """Return a large value of a run, which its status or its log shows by size and hash."""
         address = self._address(Access(request, "log", flow, id))
-        return Response(200, FlowPayloadShown(flow, id, sha256, reads.get_payload(ports, address, sha256)))
+        return value_response(reads.get_payload(ports, address, sha256), sha256, flow=flow, id=id)
 
     @declared.on("GET", f"{RUN}/queries", answers={200: FlowQueriesShown}, refuses=(NoFlow, CannotQuery))
     def list_flow_queries(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -460,7 +463,7 @@ class FlowRoutes:
     ) -> Response:
         """Return the large answer to an update, which its answer shows by size and hash."""
         address, id_ = self._address(Access(request, "get_update", flow, id, update)), messages.check_update_id(update)
-        return Response(200, PayloadShown(sha256, sends.answer_by_hash(ports, address, id_, sha256)))
+        return value_response(sends.answer_by_hash(ports, address, id_, sha256), sha256)
 
     def _starting(self, request: Request, address: FlowAddress, body: FlowEventRequest) -> sends.Starting | None:
         """Return the run that a message starts if there is none, for which the caller needs the right to start one."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from signalbox.core.error_notes import record_path, retried_task
 from signalbox.core.polling import poll
@@ -20,7 +19,7 @@ from signalbox.flows.problems import NoFlow
 from signalbox.flows.storage.commits import header_of
 from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
-from signalbox.payloads.service import value_of
+from signalbox.payloads.service import content_by_hash
 
 
 def get(ports: Ports, address: FlowAddress) -> FlowHeader:
@@ -87,15 +86,15 @@ def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Mess
     return read_log(store, header).entries[count:]
 
 
-def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> Any:
-    """Return a large value that the records of a run name by its hash.
+def get_payload(ports: Ports, address: FlowAddress, sha256: str) -> bytes:
+    """Return the JSON of a large value that the records of a run name by its hash.
 
-    Raises `NoFlow`, `NoPayload`, `PayloadUnread`.
+    Raises `NoFlow`, `NoPayload`, `Unavailable`.
     """
     header, entries = get_log(ports.store, address)
     stored = [*header.arguments.values(), *([header.end.outcome.result] if header.end else [])]
     named = [payload.to_json() for payload in map(payload_of, entries) if payload]
-    return value_of(ports, [*stored, *named], sha256, place_of_run(address, header.incarnation))
+    return content_by_hash(ports, [*stored, *named], sha256, place_of_run(address, header.incarnation))
 
 
 def read_header(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:

@@ -44,7 +44,7 @@ from signalbox.flows.service.reads import present
 from signalbox.flows.storage.commits import REPLY, header_of
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.payloads.service import value_of
+from signalbox.payloads.service import content_by_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +170,10 @@ def _answer(ports: Ports, address: FlowAddress, id_: str) -> CallOutcome | None:
     return reply_of(present(read, address), stored, id_)
 
 
-def answer_by_hash(ports: Ports, address: FlowAddress, id_: str, sha256: str) -> Any:
+def answer_by_hash(ports: Ports, address: FlowAddress, id_: str, sha256: str) -> bytes:
     """Return the large answer to an update, if it has this hash. Raises as `answer_of` does, and `NoPayload`."""
     answer = _answer(ports, address, id_)
-    return value_of(ports, [answer.result] if answer else [], sha256)
+    return content_by_hash(ports, [answer.result] if answer else [], sha256)
 
 
 def reply_of(header: FlowHeader, stored: Snapshot, id_: str) -> CallOutcome | None:

@@ -68,15 +68,34 @@ export const send = (method, path, body, reason, { etag, key = crypto.randomUUID
 
 const BEFORE_VALUE = /^\{\s*(?:"[^"\\]*":\s*"(?:[^"\\]|\\.)*",\s*)*"value":\s*/;
 
-/** Return the JSON of the large value at an address as it is sent: parsed here, its large integers would change. Throws `Problem`. */
+/** Return the JSON of the large value at an address as it is sent: parsed here, its large integers would change. Throws `Problem`,
+ *  also if the answer is not complete. */
 export async function textOfValue(path) {
   const answer = await fetch(path, { cache: "no-store", headers: headers("application/json") }).catch(() => null);
   if (!answer) throw new Problem(0, UNANSWERED);
-  const text = await answer.text();
+  const text = await textOf(answer);
   if (!answer.ok) throw new Problem(answer.status, asProblem(text));
+  parsed(text, answer);
   const [before] = BEFORE_VALUE.exec(text) ?? [""];
   return before ? text.slice(before.length, text.lastIndexOf("}")) : text;
 }
+
+/** Return the text of an answer. Throws `Problem` if the connection breaks before its end. */
+const textOf = (answer) =>
+  answer.text().catch(() => {
+    throw new Problem(answer.status, CUT);
+  });
+
+/** Return the value of an answer's text. Throws `Problem`. */
+function parsed(text, answer) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Problem(answer.status, { title: "The answer is not JSON", detail: text.slice(0, 300) });
+  }
+}
+
+const CUT = { title: "The answer is not complete", detail: "The connection to the server of this page broke." };
 
 const UNANSWERED = { title: "There is no answer", detail: "The server of this page cannot be reached." };
 
@@ -98,14 +117,9 @@ async function answered(address, options, take = () => {}) {
   const date = Date.parse(answer.headers.get("Date") ?? "");
   if (date) offset = date + 500 - Date.now(); // the header has whole seconds
   take(answer);
-  const text = await answer.text();
+  const text = await textOf(answer);
   if (answer.ok && !text) return null;
-  let body;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    throw new Problem(answer.status, { title: "The answer is not JSON", detail: text.slice(0, 300) });
-  }
+  const body = parsed(text, answer);
   if (!answer.ok) throw new Problem(answer.status, body);
   return body;
 }

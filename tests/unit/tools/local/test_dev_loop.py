@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -237,3 +238,13 @@ def test_the_stack_of_a_database_has_a_port_that_no_connection_takes_and_names_i
         with pytest.raises(StackError, match=r"^The local stack of this project runs already: URL$"):
             options.of_database("payments", Project.find(), data)
     stack._layout.functions_socket.close()
+
+
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "/data/stack.lock")
+
+    monkeypatch.setattr(serving, "_run", refused)
+    monkeypatch.setattr(serving, "_running", str)
+    with pytest.raises(StackError, match=r"^/data/stack\.lock: Read-only file system$"):
+        serving.serve(8080, None, "", "", "sqlite", "NORMAL")
