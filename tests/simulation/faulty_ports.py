@@ -158,6 +158,9 @@ class SimulatedClock:
     def jitter(self) -> float:
         return 0.5
 
+    def steady(self) -> float:
+        return 0.0
+
 
 class SimulatedLog:
     """Log lines go into the trace."""

@@ -34,6 +34,7 @@ class OperationsPlatform(Platform):
         self.note = self.log.note
         self.span = self.log.span
         self.jitter = self.clock.jitter
+        self.steady = self.clock.steady
 
     @property
     def now(self) -> datetime:

@@ -20,6 +20,10 @@ class SystemClock:
         """Return a random number from 0 to 1."""
         return random.random()  # noqa: S311 - spreads retries, guards no secret
 
+    def steady(self) -> float:
+        """Return the seconds of this machine's monotonic clock."""
+        return time.monotonic()
+
 
 def time_budget(seconds: float) -> Budget:
     """Return a budget of `seconds`, which starts each time it is called."""

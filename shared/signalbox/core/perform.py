@@ -10,6 +10,7 @@ operation that loses a race loads again after a jittered pause.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Protocol, TypeVar, overload
 
 from signalbox.core import outbox
@@ -93,16 +94,28 @@ def perform(
     """
     plan = Records(reads) if isinstance(reads, Sequence) else reads
     for attempt in range(LIMITS.rounds_max if attempts_max is None else attempts_max):
+        began = ports.clock.steady()
         decision = decide(plan.load(ports.store, attempt))
         if not decision.state:
             return decision.answer, None
         try:
             return decision.answer, outbox.commit(ports, decision.state, decision.effects)
-        except retry_on:
-            pause(ports, attempt)
+        except retry_on as error:
+            pause(ports, attempt, ports.clock.steady() - began if isinstance(error, Conflict) else inf)
     raise Contended(f"{plan.path} is written by many at once")
 
 
-def pause(ports: Ports, attempt: int) -> None:
-    """Sleep before the next attempt: twice as long each time, with jitter to keep colliding operations apart."""
-    ports.clock.sleep(LIMITS.pause_seconds * 2**attempt * (0.5 + ports.clock.jitter()))
+PAUSE_SECONDS_MIN = 0.001
+"""The least first pause: a store in memory may lose a race in no time."""
+
+
+def pause(ports: Ports, attempt: int, attempt_seconds: float = inf) -> None:
+    """Sleep before the next attempt: twice as long each time, with jitter to keep colliding operations apart.
+
+    With `attempt_seconds`, the time that the lost attempt took, the first pause is about as long, and each further one
+    four times as long, until it is the usual pause. Operations collide while their attempts overlap, so a longer pause
+    would only leave the record unused.
+    """
+    usual = LIMITS.pause_seconds * 2**attempt
+    seconds = min(usual, max(attempt_seconds, PAUSE_SECONDS_MIN) * 4**attempt)
+    ports.clock.sleep(seconds * (0.5 + ports.clock.jitter()))

@@ -291,12 +291,16 @@ class PayloadStore(Protocol):
 
 
 class Clock(Protocol):
-    """Sleeping, and randomness to spread retries. The `now` of a decision is a load's read time, never a clock's."""
+    """Sleeping, and what determines how long. The `now` of a decision is a load's read time, never a clock's."""
 
     def sleep(self, seconds: float) -> None: ...
 
     def jitter(self) -> float:
         """Return a random number from 0 to 1, to spread retries."""
+        ...
+
+    def steady(self) -> float:
+        """Return seconds of a clock that is never set, to measure how long an attempt takes."""
         ...
 
 

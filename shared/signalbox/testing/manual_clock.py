@@ -30,3 +30,7 @@ class ManualClock:
     def jitter(self) -> float:
         """Return the mean of a real clock's jitter."""
         return 0.5
+
+    def steady(self) -> float:
+        """Return the seconds since the epoch of the test."""
+        return (self.now - EPOCH).total_seconds()

@@ -43,6 +43,9 @@ class Aside:
     def jitter(self) -> float:
         return random.random()
 
+    def steady(self) -> float:
+        return time.monotonic()
+
     def note(self, **seconds: float) -> None: ...
 
     def span(self, recorded: RecordedSpan) -> None: ...

@@ -94,9 +94,15 @@ def test_an_operation_that_loses_its_guard_reads_and_decides_again() -> None:
     assert [task.name for task in world.tasks] == ["count-21"]
 
 
-def test_the_pause_before_deciding_again_doubles() -> None:
+def test_the_pause_before_deciding_again_doubles_if_each_attempt_takes_long() -> None:
     world = OperationsPlatform()
-    perform(world.ports, [PATH], overtaken(world, 3))
+    decide = overtaken(world, 3)
+
+    def slowly(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
+        world.advance(1)
+        return decide(read)
+
+    perform(world.ports, [PATH], slowly)
     assert world.slept_seconds == [0.05, 0.1, 0.2]
 
 

@@ -23,7 +23,8 @@ class World:
     def __init__(self, answers_lost: int = 0) -> None:
         self.store = MemoryStore(lambda: NOW)
         self.answers_lost = answers_lost
-        self.slept = 0
+        self.sleeps: list[float] = []
+        self.seconds = 0.0
         self.ports = Ports(self, self, self, self)  # type: ignore[arg-type]  # one object that counts the calls of all ports
         self.read, self.query, self.new_id = self.store.read, self.store.query, self.store.new_id
 
@@ -35,10 +36,17 @@ class World:
         return committed
 
     def sleep(self, seconds: float) -> None:
-        self.slept += seconds > 0
+        self.sleeps.append(seconds)
+
+    @property
+    def slept(self) -> int:
+        return len([seconds for seconds in self.sleeps if seconds > 0])
 
     def jitter(self) -> float:
         return 0.5
+
+    def steady(self) -> float:
+        return self.seconds
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:  # noqa: ARG002  as the port names it
         return ()
@@ -61,10 +69,11 @@ def add_one(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
     return Decision((Put(PATH, {"n": count}, read[0].guard),), count)
 
 
-def overtaken(world: World) -> Decide:
-    """Count up, and let another process commit between load and commit each time."""
+def overtaken(world: World, seconds: float = 0.0) -> Decide:
+    """Count up, and let another process commit between load and commit each time. Each attempt takes `seconds`."""
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
+        world.seconds += seconds
         world.store.commit([Put(PATH, {"n": 10 + (world.count() or 0)})])
         return add_one(read)
 
@@ -103,6 +112,30 @@ def test_attempts_are_bounded_and_each_lost_one_is_followed_by_a_pause(attempts_
     with pytest.raises(Contended, match=PATH):
         perform(world.ports, Records([PATH]), overtaken(world), attempts_max=attempts_max)
     assert (world.count() or 0, world.slept) == (10 * attempts_max, attempts_max)
+
+
+@pytest.mark.parametrize(
+    ("attempt_seconds", "pauses"),
+    [
+        (0.0, [0.001, 0.004, 0.016, 0.064, 0.256, 1.024]),
+        (0.002, [0.002, 0.008, 0.032, 0.128, 0.512, 1.6]),
+        (0.03, [0.03, 0.1, 0.2, 0.4, 0.8, 1.6]),
+        (0.08, [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]),
+    ],
+)
+def test_the_pause_after_a_lost_race_is_about_as_long_as_the_attempt_and_never_longer_than_the_usual_one(
+    attempt_seconds: float, pauses: list[float]
+) -> None:
+    world = World()
+    with pytest.raises(Contended):
+        perform(world.ports, Records([PATH]), overtaken(world, attempt_seconds))
+    assert world.sleeps == pytest.approx(pauses)
+
+
+def test_the_pause_after_a_lost_answer_is_the_usual_one_however_soon_the_store_failed() -> None:
+    world = World(answers_lost=1)
+    perform(world.ports, Records([PATH]), add_one, retry_on=(Conflict, Unavailable))
+    assert world.sleeps == [0.05]
 
 
 def test_a_decision_that_recognises_its_own_commit_can_retry_a_lost_answer() -> None:

@@ -18,7 +18,7 @@ from signalbox.semaphores.machine.decision_types import (
 )
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.lanes import Mode
-from signalbox.semaphores.model.leases import Release
+from signalbox.semaphores.model.leases import EndedLease, Release
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import ENDED, State, WaitAnswer
@@ -254,11 +254,24 @@ def test_tokens_grow_with_every_grant_and_every_second_claim() -> None:
     assert second.token < retaken.token < taken.next_token
 
 
+@pytest.mark.parametrize("id_", ["a", 'a","b', "a]", "é", ""])
+def test_an_ended_lease_is_one_text_of_the_record_that_its_wait_finds(id_: str) -> None:
+    ended = [EndedLease(id_, 1, SOON), EndedLease(id_, 2, NOW, "op", in_time=True, permits=3)]
+    others = [EndedLease(f"{id_}{more}", 3, NOW) for more in ("a", '"', ",", '",1')]
+    semaphore = Semaphore(SETTINGS).remember([*ended, *others])
+    record = semaphore.to_record(NOW)
+    assert [type(value) for value in record["ended"]] == [str] * 6
+    read = Semaphore.from_record(record)
+    assert [read.ended_lease(id_), read.ended_lease(id_, 1), read.ended_lease(id_, 3)] == [ended[1], ended[0], None]
+    assert [read.ended_lease(other.id) for other in others] == others
+
+
 @pytest.mark.parametrize(("created_at", "operation"), [(NOW, "op"), (SOON, "")])
 def test_a_left_release_counts_as_a_signal_only_if_it_was_created_in_time(created_at: datetime, operation: str) -> None:
     left = Release("a", TOKEN, "op", INCARNATION, created_at)
     transition = wait_queue.admit(loaded("closed claimed", releases=(left,)))
-    [ended] = transition.semaphore.ended
+    ended = transition.semaphore.ended_lease("a")
+    assert ended is not None
     assert (ended.operation, ended.in_time) == (operation, bool(operation))
     assert transition.releases_applied == (left,)
 

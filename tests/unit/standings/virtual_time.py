@@ -103,6 +103,9 @@ class VirtualTime:
     def jitter(self) -> float:
         return self._random.random()
 
+    def steady(self) -> float:
+        return self.second
+
     def call(self, seconds: float, call: Callable[[], Answer], records: Callable[[Answer], int]) -> Answer:
         """Make a call that takes `seconds`, and longer for many records; half of that passes before it takes effect."""
         seconds *= 0.5 + self._random.random()

@@ -72,7 +72,7 @@ class FakeOperations:
     def run(self, context: dict[str, Any], executions: int = 0, retries: int = 0) -> list[Any]:
         unused: Any = None
         delivered = parsed(Delivered("op", context, executions, retries))
-        ports = Ports(self.store, unused, unused, self.log)
+        ports = Ports(self.store, unused, ManualClock(), self.log)
         runs.run(ports, delivered, RETRY_LIMITS, lambda _: self.live, self.code)
         return self.calls
 

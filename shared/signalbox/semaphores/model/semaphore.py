@@ -57,13 +57,14 @@ def release_path(name: str, lease_id: str) -> str:
 class Semaphore:
     """Settings, leases and the mode. `leases` includes expired leases of continuations whose tasks have not arrived.
 
+    `ended` has the texts of the leases that have ended last, which `ended_lease` reads.
     `clean_at` is the time of the next clean-up of receipts. While the semaphore is paused, since `paused_at`, no permit
     is free.
     """
 
     settings: SemaphoreSettings
     leases: tuple[LeaseRecord, ...] = ()
-    ended: tuple[EndedLease, ...] = ()
+    ended: tuple[str, ...] = ()
     next_token: int = 0
     mode: Mode = "open"
     alarm_at: datetime | None = None
@@ -106,7 +107,8 @@ class Semaphore:
 
     def ended_lease(self, id_: str, token: int | None = None, operation: str | None = None) -> EndedLease | None:
         """Return a wait's last ended lease: of all, of those under `token`, or of those that `operation` has ended."""
-        of_wait = (lease for lease in self.ended if lease.id == id_)
+        beginning = EndedLease.beginning(id_)
+        of_wait = [EndedLease.from_text(text) for text in self.ended if text.startswith(beginning)]
         matching = [one for one in of_wait if token in (None, one.token) and operation in (None, one.operation)]
         return matching[-1] if matching else None
 
@@ -149,7 +151,8 @@ class Semaphore:
 
     def remember(self, ended: Iterable[EndedLease]) -> Self:
         """Append ended leases, and keep the most recent ones."""
-        return replace(self, ended=(*self.ended, *ended)[-LIMITS.ended_leases_max :])
+        texts = (lease.to_text() for lease in ended)
+        return replace(self, ended=(*self.ended, *texts)[-LIMITS.ended_leases_max :])
 
     def expire_leases(self, now: datetime) -> tuple[Self, tuple[LeaseRecord, ...]]:
         """Drop expired leases. Also return the leases of continuations that were evicted because there are too many.
@@ -200,7 +203,7 @@ class Semaphore:
         record = self.settings.to_record() | {name: getattr(self, name) for name in _PLAIN_FIELDS}
         record["revision"] = self.revision + 1
         record["leases"] = [lease.to_record() for lease in self.leases]
-        record["ended"] = [ended.to_record() for ended in self.ended]
+        record["ended"] = list(self.ended)
         record |= self.known.to_record()
         record |= {"lanes": [lane.to_record() for lane in self.lanes]} if self.lanes else {}
         record |= {FORMAT: LANES_FORMAT} if self.lanes or self.settings.weights else {}
@@ -214,10 +217,9 @@ class Semaphore:
         others = (*settings.__slots__, "sweep_at", "head", FORMAT)
         fields = {name: value for name, value in record.items() if name not in others}
         leases = tuple(map(LeaseRecord.from_record, record["leases"]))
-        ended = tuple(map(EndedLease.from_record, record["ended"]))
         lanes = tuple(map(Lane.from_record, record.get("lanes", ())))
         known = KnownHead.from_record(record)
-        parts = {"leases": leases, "ended": ended, "known": known, "lanes": lanes}
+        parts = {"leases": leases, "ended": tuple(record["ended"]), "known": known, "lanes": lanes}
         return cls(settings, **(fields | parts))
 
 
