@@ -5,10 +5,10 @@ killed leaves no part of it under that name.
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from os import fsync, walk
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,7 +35,7 @@ class FilePayloads:
             with part.open("xb") as stream:
                 stream.write(json.dumps(owner).encode() + b"\n" + content)
                 stream.flush()
-                os.fsync(stream.fileno())
+                fsync(stream.fileno())
             part.replace(file)
         except OSError as error:  # its folder was removed meanwhile, or the disk is full
             raise Unavailable(str(error)) from error
@@ -69,7 +69,7 @@ class FilePayloads:
 
     def _keys(self, prefix: str) -> Iterator[str]:
         below = self._folder / prefix.rpartition("/")[0]
-        for folder, _, names in os.walk(below):  # it skips folders that are removed meanwhile
+        for folder, _, names in walk(below):  # it skips folders that are removed meanwhile
             for name in names:
                 if not name.endswith(PART):
                     yield (Path(folder) / name).relative_to(self._folder).as_posix()

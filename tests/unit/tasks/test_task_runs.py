@@ -224,7 +224,7 @@ def test_a_problem_of_a_first_delivery_counts_nothing(fake: FakeOperations) -> N
 
 def test_a_unit_records_what_the_code_returns(fake: FakeOperations) -> None:
     fake.returned = {"color": "#FFFFFF"}
-    assert fake.run({"unit": UNIT}) == [("run", Unit("b", 3, 0)), ("succeeded", 3, '{"color": "#FFFFFF"}')]
+    assert fake.run({"unit": UNIT}) == [("run", Unit("b", 3, 0)), ("succeeded", 3, '{"color":"#FFFFFF"}')]
 
 
 def test_a_unit_whose_code_raises_a_problem_is_recorded_as_failed_and_not_retried(fake: FakeOperations) -> None:

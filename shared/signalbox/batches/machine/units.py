@@ -25,7 +25,6 @@ Only the first outcome of a unit is counted in its counter. Overwriting a failur
 is counted already; failures are counted again at the batch's end.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -40,6 +39,7 @@ from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, Unit
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.given import given
+from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
@@ -73,7 +73,7 @@ def may_overwrite(held: UnitRecord, unit: PlacedUnit) -> bool:
 def outcome_of_sub_batch(run: BatchRun, header: Header) -> UnitOutcome:
     """Return the outcome that an ended sub-batch gives to the unit that is its parent."""
     if header.state == "completed":
-        return UnitOutcome("succeeded", json.dumps({"batch": run.batch, **header.summary()}))
+        return UnitOutcome("succeeded", json_text({"batch": run.batch, **header.summary()}))
     return UnitOutcome("failed", f"The sub-batch {run.batch} was {header.state}: {header.reason}.")
 
 
