@@ -166,6 +166,7 @@ def test_flows_are_measured_in_chains_fan_outs_and_many_at_once() -> None:
         ["flows", "batch"],
         ["flows", "2"],
         ["flows", "their"],
+        ["flows", "processor"],
         ["inline", "chain"],
         ["inline", "first"],
         ["inline", "a"],
@@ -173,6 +174,8 @@ def test_flows_are_measured_in_chains_fan_outs_and_many_at_once() -> None:
         ["inline", "list"],
         ["inline", "2"],
         ["inline", "their"],
+        ["inline", "processor"],
+        ["=", "processor"],
     ]
 
 
