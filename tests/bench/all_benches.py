@@ -30,7 +30,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "standings": ("tests.bench.standings", "--yokes", "1000"),
     "semaphores": ("tests.bench.semaphores", "--pairs", "1000"),
     "objects": ("tests.bench.objects", "--calls", "1000", "--waiting", "2000"),
-    "flows": ("tests.bench.flows", "--steps", "1000", "--rounds", "1", "--flows", "1000", "--flow-steps", "10"),
+    "flows": ("tests.bench.flows", "--steps", "300", "--rounds", "3", "--flows", "300", "--flow-steps", "10"),
     "batches": ("tests.bench.batches", "--sizes", "1000", "5000", "--per-task", "20", "--rivals", "1000"),
     "watchers": ("tests.bench.watchers", "--rounds", "3"),
     "cold starts": ("tests.bench.cold_start", "documents", "semaphore_wait", "batches", "shop", "--pairs", "7"),
