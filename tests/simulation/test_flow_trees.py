@@ -1,6 +1,7 @@
 """The code of a flow observes what the pages say: small programs, each compared with the model after each entry."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 
 import pytest
 
@@ -71,6 +72,11 @@ LOCK_IN_A_GROUP = tree("begin", tree("all", tree("lock", label="l"), step("s")),
 THREE_EVENTS = [Entry("event", "a", number) for number in (1, 2, 3)]
 DECIDED = tree("first", tree("settled", event("a"), step("t")), event("a"))
 """A group that is decided as it begins, if two events are kept. The first of them is kept again."""
+
+GIVES_BACK = tree(
+    "all", tree("settled", event("a"), tree("lock", label="l")), shield(event("a")), tree("all", event("b"))
+)
+"""A group that fails if a wrong event b is kept. An event a is then given back, and goes to its shield: it ends."""
 
 HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
     "a clean-up behind a shield runs to its end": (
@@ -405,7 +411,79 @@ HELD: dict[str, tuple[Tree, Sequence[Entry], bool]] = {
         [ends("l", "lock")],
         False,
     ),
+    "an event that a handle gives back as it begins goes to the handle's own shield": (
+        program(*awaits(step("s")), tree("as_completed", GIVES_BACK, event("a"), label="2")),
+        [Entry("event", "a", 1), Entry("event", "b", "wrong"), ends("s")],
+        False,
+    ),
+    "a first that an event given back decides as it begins begins nothing more": (
+        program(*awaits(step("s")), problem(tree("first", GIVES_BACK, step("t"), event("a"))), *awaits(event("a"))),
+        [Entry("event", "a", 1), Entry("event", "b", "wrong"), ends("s")],
+        False,
+    ),
+    "a first success abandons the rest after an event given back has ended an item as it began": (
+        program(
+            *awaits(step("s")),
+            *awaits(tree("first_success", tree("all", GIVES_BACK, step("u")), step("t"), step("v"))),
+            *awaits(event("c")),
+        ),
+        [Entry("event", "a", 1), Entry("event", "b", "wrong"), ends("s"), ends("t")],
+        False,
+    ),
 }
+
+
+HOLDERS = {
+    "settled": tree("settled", event("a"), tree("lock", label="l")),
+    "all": tree("all", tree("lock", label="l"), event("a")),
+    "first": tree("first", tree("all", event("a"), step("u")), event("c")),
+}
+"""Items that have received a kept event, and have not ended."""
+
+WAITS = {
+    "event": shield(event("a")),
+    "step": shield(step("s")),
+    "sleep": shield(tree("sleep", label="s")),
+    "two events": tree("settled", shield(event("a")), shield(event("a"))),
+}
+AROUND: dict[str, Callable[[Tree], Tree]] = {
+    "all": lambda group: problem(tree("all", group, event("a"))),
+    "all with another error": lambda group: problem(tree("all", group, event("b"), event("a"))),
+    "settled": lambda group: problem(tree("settled", group, event("a"))),
+    "first": lambda group: problem(tree("first", group, step("t"))),
+    "first with an event": lambda group: problem(tree("first", group, step("t"), event("a"))),
+    "first_success": lambda group: problem(tree("first_success", group, step("t"), step("v"))),
+    "first_success of an all": lambda group: problem(
+        tree("first_success", tree("all", group, step("u2")), step("t"), step("v"))
+    ),
+    "settled of a first": lambda group: problem(tree("settled", tree("first", group, step("t")))),
+    "wait_for": lambda group: problem(tree("wait_for", group, label="t")),
+    "begin": lambda group: tree(
+        "try",
+        program(tree("begin", tree("all", group, step("t")), label="h"), tree("done", label="h"), *awaits(event("a"))),
+        program(),
+        label="problem",
+    ),
+    "as_completed": lambda group: tree(
+        "try", program(tree("as_completed", group, event("a"), label="2")), program(), label="problem"
+    ),
+}
+BEFORE: dict[str, tuple[Tree, list[Entry]]] = {
+    "no cancel": (problem(step("x")), [ends("x")]),
+    "a caught cancel": (swallowing(step("x")), [CANCEL]),
+    "a cancel that is due": (problem(shield(step("x"))), [CANCEL, ends("x")]),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_an_event_that_a_group_gives_back_as_it_begins_goes_to_a_shield_in_it_first(around: str) -> None:
+    kept = [Entry("event", "a", 1), Entry("event", "b", "wrong"), Entry("event", "b", "wrong too")]
+    for (before, entries), holder, wait, failing in product(
+        BEFORE.values(), HOLDERS.values(), WAITS.values(), (event("b"), tree("all", event("b")))
+    ):
+        for items in ((holder, wait, failing), (failing, holder, wait)):
+            code = program(before, AROUND[around](tree("all", *items)), *awaits(event("a")))
+            assert Case(code, [*kept, *entries, ends("t"), ends("s")]).difference() is None
 
 
 @pytest.mark.parametrize("what", HELD)

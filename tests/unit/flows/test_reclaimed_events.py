@@ -456,3 +456,37 @@ def test_a_cancel_that_is_due_comes_before_the_errors_of_items_of_an_inner_group
     driver = event(Driver(code, position).start(BEGIN), "n", "wrong")
     driver.apply(Cancel("enough", BEGIN)).apply(done(driver, "0"))
     assert (list(driver.pending), kept(driver)) == (["1.0"], {} if is_replayed else {"n": ["wrong"]})
+
+
+def gives_back() -> Any:
+    """Return a group that a wrong event b ends: it gives an event a back, which goes to its own shield."""
+    return flow.all(flow.settled(flow.event("a"), step("s")), flow.shield(flow.event("a")), flow.event("b", int))
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_a_first_that_is_decided_by_an_event_given_back_begins_no_step_and_takes_no_event(is_replayed: bool) -> None:
+    """Logs of releases that began the step, and lost the event, are replayed as they were."""
+
+    async def code() -> Any:
+        await step("begin")
+        with suppress(Problem):
+            await flow.first(gives_back(), step("t"), flow.event("a"))
+        return await flow.event("c")
+
+    position = Position("1", committed=4 if is_replayed else 0, patches=dict.fromkeys(PATCHES_BEFORE, 1))
+    driver = event(event(Driver(code, position).start(BEGIN), "a"), "b", "wrong")
+    driver.apply(done(driver, "0"))
+    assert (list(driver.pending), kept(driver)) == ((["1.1", "2"], {}) if is_replayed else (["2"], {"a": [1]}))
+
+
+def test_a_first_success_abandons_what_begins_after_an_event_given_back_has_ended_an_item() -> None:
+    async def code() -> Any:
+        await step("begin")
+        which, _ = await flow.first_success(flow.all(gives_back(), step("u")), step("t"), step("v"))
+        return which, await flow.event("c")
+
+    driver = event(event(Driver(code, Position("1")).start(BEGIN), "a"), "b", "wrong")
+    driver.apply(done(driver, "0"))
+    assert list(driver.pending) == ["1.1", "1.2"]
+    driver.apply(done(driver, "1.1"))
+    assert list(driver.pending) == ["2"]

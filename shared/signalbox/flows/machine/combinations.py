@@ -3,6 +3,7 @@
 A `Group` decides their common outcome, and abandons the commands that no longer matter to it.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Generic
@@ -110,7 +111,7 @@ class Group:
         self._failed: int | None = None
         self._cancel: CallOutcome | None = None
         self.adds = False
-        self._items: Iterator[tuple[int, Any]] = iter(())
+        self._items: deque[tuple[int, Any]] = deque()
         self._path = self._location = ""
 
     def begin(self, items: Sequence[Any], path: str, location: str) -> "Group":
@@ -119,15 +120,20 @@ class Group:
         self._done, self._results = [False] * len(items), [None] * len(items)
         if not items:
             self._end(CallOutcome([]))
-        self._items, self._path, self._location = iter(enumerate(items)), path, location
+        self._items, self._path, self._location = deque(enumerate(items)), path, location
         self._place()
         return self
 
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
-        for number, item in self._items:
+        while self._items:
+            if self._takes_one and self.tree.reclaimed and self.tree.patched(RECLAIMED_PATCH):
+                self.tree.keep_reclaimed()  # an earlier item may receive the event, and end
+                if self._left == 0 or not self._items:
+                    return
+            number, item = self._items.popleft()
             if self._takes_one and self.tree.reclaimed and self.tree.patched(RECEIVED_PATCH):
-                self.tree.keep_reclaimed()  # an earlier item has failed
+                self.tree.keep_reclaimed()  # before the patch
             before = len(self.tree.ready)
             self.adds = True
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))

@@ -67,6 +67,7 @@ RECLAIMED_PATCH = "signalbox.reclaimed"
 """The patch for when an event that code does not receive is kept again.
 
 - It is kept before the next command looks for a kept event, also if no code has waited since.
+- If it ends an item of a `first` before the next item begins, the `first` begins no more items.
 - If a group begins while a cancel is due, the cancel comes before the errors of its items, also in a group in it.
 """
 
@@ -509,6 +510,8 @@ class Handle(Awaited[T]):
         self._node = self.tree.place(self.item, self.path, self, 0, location)
         if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
             self.tree.deliver(before)
+            self.tree.keep_reclaimed()
+        elif self.tree.reclaimed and self.tree.patched(RECLAIMED_PATCH):
             self.tree.keep_reclaimed()
 
     def got(self, _: int, outcome: CallOutcome) -> None:

@@ -35,16 +35,20 @@ class GroupNode(Node):
         super().__init__(model)
         self.group = group
         self.children: list[Node] = []
-        self.is_cancelled = False
+        self.is_cancelled = self.is_beginning = False
+        self.ended: list[Node] = []
 
     def start(self) -> None:
         """Begin the items in their order, all of them before the outcome of any counts, except in `first`."""
-        begun = len(self.children)
-        while len(self.children) < len(self.group.items) and self.may_begin():
-            item = self.group.items[len(self.children)]
-            self.children.append(self.node_of(item).begin(self))
+        self.is_beginning = True
+        while self.may_begin() and len(self.children) < len(self.group.items):
+            child = self.node_of(self.group.items[len(self.children)]).begin(self)
+            self.children.append(child)
+            if child.outcome:
+                self.ended.append(child)
+        self.is_beginning = False
         if not self.waits_for_cancel():
-            self.count(begun)
+            self.count()
 
     def node_of(self, item: Any) -> Node:
         return self.model.node_of(item)
@@ -53,17 +57,20 @@ class GroupNode(Node):
         """Return whether the group has begun while a cancel is due, which comes before the outcomes of its items."""
         return False
 
-    def count(self, begun: int = 0) -> None:
-        """Take the outcomes of items that have ended as they began."""
-        for child in self.children[begun:]:
-            if child.outcome:
-                self.took(child)
+    def count(self) -> None:
+        """Take the outcomes of items that have ended before all had begun, in the order in which they have ended."""
+        for child in self.ended:
+            self.took(child)
         self.check()
 
     def may_begin(self) -> bool:
+        """Return whether the next item may begin."""
         return True
 
     def got(self, child: Node) -> None:
+        if self.is_beginning:  # the child has received an event that a later item has looked for
+            self.ended.append(child)
+            return
         self.took(child)
         self.check()
 
@@ -171,6 +178,8 @@ class FirstOf(GroupNode):
             super().start()
 
     def may_begin(self) -> bool:
+        if 0 < len(self.children) < len(self.group.items):
+            self.model.pass_on()  # an event that an item gives back may end one of them
         return not any(map(self.wins, self.children))
 
     def wins(self, child: Node) -> bool:
@@ -186,7 +195,7 @@ class FirstOf(GroupNode):
             self.check()
 
     def check(self) -> None:
-        if not self.is_open:
+        if not self.is_open or self.is_beginning:
             return
         if self.winner is not None:
             at, won = self.children.index(self.winner), self.winner.outcome

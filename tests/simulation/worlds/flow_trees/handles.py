@@ -27,6 +27,7 @@ class Handle(Node, Item):
     def start(self) -> None:
         if self.child.begin(self).outcome:
             self.got(self.child)
+        self.model.pass_on()
 
     def got(self, child: Node) -> None:
         assert child.outcome is not None

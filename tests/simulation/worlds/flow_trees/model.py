@@ -99,9 +99,10 @@ class Model:
 
     def pass_on(self) -> None:
         """Pass events that have been kept again on to commands that wait for them already, in order of arrival."""
-        while leaf := next(filter(None, (self.wait_for(name) for name, _ in self.kept)), None):
-            self.pending.remove(leaf)
-            leaf.receive(self.taken(leaf.command.label)[0])
+        with self.refusing(False):
+            while leaf := next(filter(None, (self.wait_for(name) for name, _ in self.kept)), None):
+                self.pending.remove(leaf)
+                leaf.receive(self.taken(leaf.command.label)[0])
 
     def wait_for(self, name: str) -> Leaf | None:
         """Return the longest wait for an event, or None."""

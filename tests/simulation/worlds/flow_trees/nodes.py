@@ -148,6 +148,8 @@ class Leaf(Node):
         self.received: Any = None
 
     def start(self) -> None:
+        if self.command.kind == "event":
+            self.model.pass_on()  # an event that was given back goes to the commands that wait already
         if self.command.kind == "event" and (kept := self.model.taken(self.command.label)):
             self.received, self.outcome = kept[0], self.model.received(kept[0])
         else:
