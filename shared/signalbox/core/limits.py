@@ -45,8 +45,8 @@ class CoreLimits(Limits):
     """Attempts of a guarded commit or of a page, if each loses a race, before the request fails with 503."""
 
     pause_seconds: float = 0.05
-    """The first pause before a retry; it doubles each time, with jitter. After a lost race it is shorter if the attempt
-    took less time."""
+    """The first pause before a retry; it doubles each time, with jitter. The first two after lost races are shorter if
+    the attempts took less time."""
 
     outbox_tasks_max: int = 100
     """Tasks in one outbox record: as many as Cloud Tasks accepts in one batch call. A commit with more tasks has

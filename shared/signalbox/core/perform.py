@@ -108,14 +108,18 @@ def perform(
 PAUSE_SECONDS_MIN = 0.001
 """The least first pause: a store in memory may lose a race in no time."""
 
+SHORT_PAUSES = 2
+"""The pauses that are shorter after short attempts. With more of them, an operation that keeps losing would use up its
+attempts while the others still collide: twice as many would fail."""
+
 
 def pause(ports: Ports, attempt: int, attempt_seconds: float = inf) -> None:
     """Sleep before the next attempt: twice as long each time, with jitter to keep colliding operations apart.
 
-    With `attempt_seconds`, the time that the lost attempt took, the first pause is about as long, and each further one
-    four times as long, until it is the usual pause. Operations collide while their attempts overlap, so a longer pause
+    With `attempt_seconds`, the time that the lost attempt took, the first pause is about as long, and the second one
+    four times as long, but at most the usual pause. Operations collide while their attempts overlap, so a longer pause
     would only leave the record unused.
     """
     usual = LIMITS.pause_seconds * 2**attempt
-    seconds = min(usual, max(attempt_seconds, PAUSE_SECONDS_MIN) * 4**attempt)
-    ports.clock.sleep(seconds * (0.5 + ports.clock.jitter()))
+    short = max(attempt_seconds, PAUSE_SECONDS_MIN) * 4**attempt if attempt < SHORT_PAUSES else inf
+    ports.clock.sleep(min(usual, short) * (0.5 + ports.clock.jitter()))

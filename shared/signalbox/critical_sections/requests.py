@@ -9,19 +9,12 @@ from signalbox.core.keys import IdSpace, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
-from signalbox.core.surface.field_rules import KIT_ONLY, Checked, Described, RequestBody, Seconds, key_schema, parsed
+from signalbox.core.surface.field_rules import KIT_ONLY, Described, RequestBody, Seconds, Text, key_schema, parsed
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.problems import BadCriticalSection
 
 CALL_IDS = IdSpace("call")
-
-
-def _check_id(id_: Any) -> str:
-    if not isinstance(id_, str) or len(id_) > CORE_LIMITS.key_bytes_max:
-        detail = f"`id` must be a string of at most {CORE_LIMITS.key_bytes_max:,} characters."
-        raise BadCriticalSection(detail, field="id")
-    return id_
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ class SectionRequest(RequestBody):
     )
     """If a run's task dies, its redelivery takes the run over after this time."""
 
-    id: Annotated[str, Checked(_check_id, {"maxLength": CORE_LIMITS.key_bytes_max})] = ""
+    id: Annotated[str, Text(lambda: CORE_LIMITS.key_bytes_max)] = ""
     """Identifies a repeat of this call among the last 100 of the key; an empty one is never recognised."""
 
     named: Annotated[bool, KIT_ONLY] = field(default=False, compare=False)

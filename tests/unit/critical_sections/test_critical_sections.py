@@ -306,7 +306,10 @@ def test_a_call_over_http_and_what_is_shown(harness: Harness) -> None:
         ({"continuation": CALL, "lease_seconds": 0}, "lease_seconds"),
         ({"continuation": CALL, "collect": "row"}, "continuation.payload.row"),
         ({"continuation": CALL, "collect": 1}, "collect"),
+        ({"continuation": CALL, "collect": "\ud800"}, "collect"),
         ({"continuation": CALL, "id": 1}, "id"),
+        ({"continuation": CALL, "id": "x" * 1_001}, "id"),
+        ({"continuation": CALL, "id": "\ud800"}, "id"),
         ({"continuation": CALL, "x": 1}, "x"),
     ],
 )

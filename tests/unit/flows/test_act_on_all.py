@@ -291,7 +291,7 @@ def test_a_second_delivery_of_a_cancel_is_the_same_cancel(harness: Harness) -> N
         ({"state": "stuck"}, "action"),
         ({"action": "cancel", "state": "tired"}, "state"),
         ({"action": "cancel", "label": "tenant"}, "label"),
-        ({"action": "cancel", "label": "tenant:\ud800"}, "labels"),
+        ({"action": "cancel", "label": "tenant:\ud800"}, "label"),
         ({"action": "cancel", "state": "stuck", "ids": []}, "ids"),
     ],
 )

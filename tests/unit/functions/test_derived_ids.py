@@ -33,6 +33,7 @@ from signalbox.core.keys import IdSpace
 from signalbox.core.problems import BadKey, Problem
 from signalbox.documents import api as documents_api
 from signalbox.flows.api import runs as runs_api
+from signalbox.semaphores import api as semaphores_api
 from signalbox.tasks import api as tasks_api
 from signalbox.testing import Harness
 from signalbox.testing.memory_store import MemoryStore
@@ -76,6 +77,12 @@ def pack_together(units: list[Unit], order: list[str]) -> list[int]:
     """Pack several orders."""
     ran.extend(order)
     return [unit.index for unit in units]
+
+
+@shop.task
+def end(lease: str) -> None:
+    """End a lease."""
+    ran.append(f"ended {semaphore('ovens').signal(lease)}")
 
 
 @shop.task
@@ -420,6 +427,33 @@ def test_a_chosen_id_meets_no_derived_name(monkeypatch: pytest.MonkeyPatch, name
     assert names
     after = outcome(monkeypatch, work, lambda harness: [take(harness, name) for name in names])
     assert [each for each in after if each != "of a caller"] == expected
+
+
+def test_a_lease_that_a_caller_ends_under_the_key_of_a_tasks_signal_is_not_ended_by_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys: list[str] = []
+    key_of = idempotency_keys.idempotency_key
+
+    def note(*call: object, leaves: Leaves | None = None) -> str:
+        keys.append(key_of(*call, leaves=leaves) or "")
+        return keys[-1]
+
+    monkeypatch.setattr(semaphores_api, "idempotency_key", note)
+    ran.clear()
+    for is_ended in (False, True):
+        with Harness() as harness:
+            harness.add(shop)
+            semaphore("ovens").ensure(permits=1)
+            lease = semaphore("ovens").acquire(id="a")
+            assert lease
+            if is_ended:
+                key = {"Idempotency-Key": keys[-1]}
+                assert harness.post("semaphore-signal/ovens", json={"lease": lease.id}, headers=key).json["released"]
+            end.call(lease=lease.id).enqueue(id="known")
+            harness.run()
+    assert ran == ["ended True", "ended False"]
+    assert len(set(keys)) == 1
 
 
 def test_what_contains_a_derived_id_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,17 @@ def test_a_signal_that_is_repeated_under_its_key_is_answered_the_same(fork: Worl
         )
 
 
+def test_the_key_of_a_signal_is_hashed_as_it_is_kept_for_each_lease_that_has_ended(fork: World) -> None:
+    lease = {"lease": fork.ask("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]}
+    for _ in range(2):
+        assert fork.ask("POST", "semaphore-signal/fork", lease, **{"Idempotency-Key": "k" * 8_000})[1]["released"]
+    assert fork.ask("POST", "semaphore-signal/fork", lease, **{"Idempotency-Key": "k" * 7_999}) == (
+        200,
+        {"released": False},
+    )
+    assert len(repr(fork.records())) < 1_000
+
+
 def test_a_wait_without_an_id_takes_its_idempotency_key_for_one(fork: World) -> None:
     first = fork.ask("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"})
     assert first[1]["acquired"]

@@ -106,21 +106,12 @@ class Text:
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
         text = fields.text(name, default)
-        if text is not default and (len(text) > self.most() or not _is_utf8(text)):
+        if text is not default and len(text) > self.most():
             raise fields.refuse(name, f"`{name}` must be a string of at most {self.most():,} characters.")
         return text
 
     def schema(self) -> Schema:
         return {"maxLength": self.most()}
-
-
-def _is_utf8(text: str) -> bool:
-    """Return whether a text can be stored: UTF-8 has no lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class Checked:

@@ -9,6 +9,7 @@ allowed values.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Self
@@ -22,6 +23,8 @@ class _Required(Enum):
 
 
 REQUIRED = _Required.REQUIRED
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,12 @@ class RequestFields:
         return default
 
     def text(self, name: str, default: Any = REQUIRED) -> Any:
-        """Return a string."""
+        """Return a string that can be stored: UTF-8 has no lone surrogates."""
         value = self.value(name, default)
         if value is not default and not isinstance(value, str):
             raise self.refuse(name, f"`{name}` must be a string.")
+        if value is not default and _SURROGATE.search(value):
+            raise self.refuse(name, f"`{name}` has a lone surrogate, which UTF-8 cannot encode.")
         return value
 
     def flag(self, name: str) -> bool:

@@ -14,6 +14,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, Answer, Parameter
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.waiting_requests import Lines
+from signalbox.core.effects import name_of
 from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody, WaitOfFlow
 from signalbox.core.surface.field_rules import Range, Seconds
@@ -115,7 +116,9 @@ def cancel_wait(ports: Ports, _: Request, name: SemaphoreName, id: WaitId) -> Re
 )
 def signal(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     """End a lease, and grant its permits to waiters."""
-    signalled = SignalRequest.from_request(request.json_object(), operation=request.caller_key)
+    key = request.caller_key
+    operation = name_of("key of a signal", key) if key else ""  # a short one, which no task's signal has
+    signalled = SignalRequest.from_request(request.json_object(), operation=operation)
     return Response(200, ReleasedShown(leases.signal(ports, name, signalled)))
 
 
