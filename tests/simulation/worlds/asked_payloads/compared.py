@@ -479,7 +479,7 @@ class Comparison:
             for run in self.model.runs.values():
                 trace(f"  the run {run.id} is {run.state} after {len(run.log)} entries")
                 for kind, value in run.log:
-                    trace(f"    {kind} {str(value)[:40]}")
+                    trace(f"    {kind} {ascii(value)[:40]}")
             for thing in self.model.things.values():
                 trace(f"  the object {thing.key} has had {thing.calls} calls")
             for hash_, number in sorted(self.kit.stored().items()):
