@@ -225,6 +225,11 @@ FAULTS_SECONDS_MAX = 600
 """Thousands of seeds for each fault whose kept seed is stale, on cores that other tests share."""
 
 
+WITH_THREADS = "asked_payloads"
+"""The world whose steps run in threads. It shares no worker of the pool with worlds that kill greenlets: on Python
+3.11.2 such a worker has crashed, after a wrong result of this world."""
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
     with ProcessPoolExecutor(os.cpu_count()) as executor:
@@ -250,7 +255,8 @@ def test_every_property_holds_in_the_first_seeds(world: str) -> None:
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_property_holds_in_every_seed(world: str, pool: ProcessPoolExecutor) -> None:
     half = SEEDS[world] // 2
-    chunks = list(pool.map(violations, [world] * 2, [range(half), range(half, SEEDS[world])]))
+    every = map if world == WITH_THREADS else pool.map
+    chunks = list(every(violations, [world] * 2, [range(half), range(half, SEEDS[world])]))
     assert [violation for found, _ in chunks for violation in found] == []
     reached = chunks[0][1] + chunks[1][1]
     assert [what for what in REACHED_IN[world] if not reached[what]] == []
@@ -273,7 +279,9 @@ def test_a_long_world_has_more_faults_and_operations() -> None:
 @pytest.mark.timeout(FAULTS_SECONDS_MAX)
 def test_every_clause_that_is_left_out_is_noticed(pool: ProcessPoolExecutor) -> None:
     """All worlds' faults share the cores, so that one that is hard to notice keeps no core idle."""
-    seeds = dict(zip(PLANTED, pool.map(partial(noticed, trusting=True), PLANTED), strict=True))
+    pooled = [name for name in PLANTED if not name.startswith(WITH_THREADS)]
+    seeds = dict(zip(pooled, pool.map(partial(noticed, trusting=True), pooled), strict=True))
+    seeds |= {name: noticed(name, trusting=True) for name in PLANTED if name not in seeds}
     assert [name for name, seed in seeds.items() if seed is None] == []
 
 
