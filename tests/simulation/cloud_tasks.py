@@ -49,7 +49,6 @@ class TaskQueue:
         self._world = world
         self.waiting: list[Effect] = []
         self.names: dict[str, datetime | None] = {}
-        self.faults_before: dict[str, int] = {}
         self.handlers: dict[str, Callable[[Ports, dict[str, Any]], None]] = {}
         self.task_handlers: dict[str, Callable[[Ports, Effect], None]] = {}
         self.refuses: Callable[[Effect], bool] = lambda _: False
@@ -113,7 +112,6 @@ class TaskQueue:
             self.on_reuse(effect)
         else:
             self._note_others(placed)
-        self.faults_before[effect.name] = self._world.faults
         self.names[self.key(placed)] = None
         self._enqueued_by[effect.name] = library_of_process()
         self.waiting.append(placed)

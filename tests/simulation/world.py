@@ -17,6 +17,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
+from signalbox.core import outbox
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import MICROSECOND
 from signalbox.core.user_code import ProcessEnded
@@ -71,6 +72,8 @@ class World:
         self.random = Random(seed)
         self.fault_rates = fault_rates or FaultRates()
         self.faults = 0
+        self.faults_before: dict[str, int] = {}
+        """The number of faults before each outbox record was written, by its path."""
         self.trace = trace
         self.epoch = EPOCH
         self._microseconds = 0
@@ -141,6 +144,8 @@ class World:
         if self.trace:
             self.log(f"  {path} is now {dict(after.data) if after.data is not None else None}")
         self.expiry.note(path, after)
+        if path.startswith(f"{outbox.COLLECTION}/"):
+            self.faults_before.setdefault(path, self.faults)
         for observer in () if self.forger else self.observers:  # what they check holds for honest records
             observer(path, before, after)
         self.events.add(path, before, after)
