@@ -3,6 +3,7 @@
 From the first release on this is the gate of each change of a record, of a task's payload or of a task's name.
 """
 
+import gc
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import make_dataclass, replace
@@ -21,6 +22,9 @@ from tests.simulation.__main__ import OF_DRIVER, OF_NEW_OPTIONS, WORLDS, violati
 from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY
 from tests.simulation.versions import Crossings, Entry, Lacking, Versions, two_versions, version_now
 from tests.simulation.world import World
+
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+"""A coroutine that a flow drops before it begins was wrapped, and is not closed."""
 
 SEEDS = 20
 """Of each world; `make simulate VERSIONS=1 SEEDS=5000` runs more."""
@@ -43,6 +47,7 @@ def test_every_property_holds_while_two_releases_run(world: str) -> None:
 def check(world: str, seeds: int) -> None:
     """Check a world's seeds. What only today's code has must be the exception, or the last release is not tested."""
     found, reached = violations(world, range(seeds), versions=True)
+    gc.collect()  # here, and not in a later test, which does not ignore them
     assert found == []
     if world in OF_TODAY:
         assert reached[CALLS_ONLY_OF_TODAY] > seeds / 2
