@@ -1,10 +1,10 @@
 """The one way in which a user's task may run twice under two creations, and the count of it.
 
-A name is free again an hour or more after its task ran. If an outbox record still asks for the task then, the next
-sweep creates it again: at least once, as the kit promises. A record asks for it that long only if a call failed or a
-process died after the record was written, so that nobody marked the task as enqueued, and no sweep came for an hour.
-Any other second creation of a user's task is a violation. The call may also have failed before the task was created:
-that of the end of a batch is created from its completion, too.
+A name is free again an hour or more after its task ran. If an outbox record still contains the task then, the next
+sweep creates it again: at least once, as the kit promises. A record lasts that long only if a call failed or a process
+died after the record was written, so that nobody deleted it, and the sweeper has not run for an hour. Any other second
+creation of a user's task is a violation. The failed call may also be the first creation of the task: the task of a
+batch's end is also created from its completion.
 """
 
 from __future__ import annotations

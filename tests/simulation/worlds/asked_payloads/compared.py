@@ -132,8 +132,13 @@ class Comparison:
             path = f"{SHOP}/flows/told/{act.of}"
             start = partial_post(self.kit.harness, path, {"arguments": arguments})
         else:
-            start = lambda: [shop.told.start(act.of, **arguments) for _ in range(2)]  # noqa: E731  a name for each of two, in one place
-        with_code = lambda: self.model.start(act.of, arguments)  # noqa: E731  a name for each of two, in one place
+
+            def start() -> Any:
+                return [shop.told.start(act.of, **arguments) for _ in range(2)]
+
+        def with_code() -> Any:
+            return self.model.start(act.of, arguments)
+
         if self.both(f"the start of {act.of}", with_code, start):
             self.model.runs.pop(act.of, None)
 
@@ -144,10 +149,16 @@ class Comparison:
         value, run = act.values[0].json, flows("told", act.of)
         if act.how == "update":
             key = f"u{number}"
-            send = lambda: self._hold(key, run.update("asked", value, id=key))  # noqa: E731  a name for each of two, in one place
+
+            def send() -> Any:
+                return self._hold(key, run.update("asked", value, id=key))
+
         else:
             key = f"e{number}"
-            send = lambda: self._hold(key, run.event("told", value, id=key), run.event("told", value, id=key))  # noqa: E731  a name for each of two, in one place
+
+            def send() -> Any:
+                return self._hold(key, run.event("told", value, id=key), run.event("told", value, id=key))
+
         self.kit.settle()
         self.both(f"a message to {act.of}", lambda: self.model.message(act.of, act.how, key, value), send)
         self.kit.settle()
@@ -216,7 +227,10 @@ class Comparison:
             arguments["other"] = act.values[1].json
         if method == "hand":
             arguments["key"] = f"handed by {act.of}"
-        ours = lambda: self.model.call(act.of, method, arguments)  # noqa: E731  a name for each of two, in one place
+
+        def ours() -> Any:
+            return self.model.call(act.of, method, arguments)
+
         if how == "http":
             path = f"{SHOP}/objects/Box/{act.of}/{method}"
             if method == "refuse":
@@ -281,14 +295,18 @@ class Comparison:
             theirs = partial_post(self.kit.harness, "batches", body)
         elif act.how == "made":
             added = [{"spec": [*astuple(value)]} for value in act.values]
-            theirs = lambda: batch(act.of).populate([shop.make.call(**unit) for unit in added])  # noqa: E731  a name for each of two, in one place
+
+            def theirs() -> Any:
+                return batch(act.of).populate([shop.make.call(**unit) for unit in added])
+
         else:
             fails = {"fails": True} if act.how == "failing" else {}
             added = [{"value": value.json, **fails} for value in act.values]
             options: dict[str, Any] = {"per_task": 2} if act.how == "grouped" else {}
-            theirs = lambda: batch(act.of).populate(  # noqa: E731  a name for each of two, in one place
-                [shop.give.call(**unit) for unit in added], **options
-            )
+
+            def theirs() -> Any:
+                return batch(act.of).populate([shop.give.call(**unit) for unit in added], **options)
+
         if act.how == "http" and is_large(units.common):
             raise Open
         if self.both(f"the batch {act.of}", lambda: units.add(added, is_task=act.how != "outside"), theirs):
@@ -350,21 +368,33 @@ class Comparison:
         arguments = {"value": act.values[0].json}
         if len(act.values) > 1:
             arguments["other"] = act.values[1].json
-        ours = lambda: self.model.send(("month",), arguments)  # noqa: E731  a name for each of two, in one place
+
+        def ours() -> Any:
+            return self.model.send(("month",), arguments)
+
         if act.how == "http":
             body = {"function": SHOP, "task": "take", "payload": arguments}
             theirs: Callable[[], object] = partial_post(self.kit.harness, "tasks", body)
         elif act.how == "transaction":
-            theirs = lambda: transaction(shop.transacted(arguments), id=str(next(self.ids)))  # noqa: E731  a name for each of two, in one place
+
+            def theirs() -> Any:
+                return transaction(shop.transacted(arguments), id=str(next(self.ids)))
+
         else:
-            theirs = lambda: shop.take.call(**arguments).enqueue()  # noqa: E731  a name for each of two, in one place
+
+            def theirs() -> Any:
+                return shop.take.call(**arguments).enqueue()
+
         self.both("a task", ours, theirs)
 
     def refused(self, act: Act) -> None:
         """Enqueue a task that fails, look at its failure, and retry it."""
         arguments = {"value": act.values[0].json}
         MENDED.discard("task")
-        ours = lambda: enqueue(self.model.bucket, ("month",), arguments, self.kit.now)  # noqa: E731  a name for each of two, in one place
+
+        def ours() -> Any:
+            return enqueue(self.model.bucket, ("month",), arguments, self.kit.now)
+
         if self.both("a task", ours, lambda: shop.refuse.call(**arguments).enqueue()):
             return
         self.kit.settle()

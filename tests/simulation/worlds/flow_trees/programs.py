@@ -278,7 +278,7 @@ class Drawing:
     def late_program(self) -> Tree:
         """Return a program that begins a group after a step, before whose end events are kept, and then awaits events.
 
-        The step may be in a shield, behind which a cancel is due, and the group may be begun beside another branch.
+        The step may be shielded, so that a cancel is due behind it, and another branch may run beside the group.
         """
         step = Tree("step", self.label("step"))
         late = Tree("shield", "", (step,)) if self.rng.random() < self.shields else step
