@@ -287,7 +287,7 @@ class Comparison:
         run = self.model.run
         ours: tuple[Any, ...] = (run.state, run.execution.trace) if run else ("", None)
         theirs: tuple[Any, ...] = self.kit.seen()
-        if run and run.state == STUCK:  # the progress is that of the last turn
+        if run and (run.state == STUCK or run.is_last_turn_open):  # the progress is that of the last turn
             ours, theirs = ours[:1], theirs[:1]
         if ours != theirs:
             return "state and progress", ours, theirs

@@ -147,6 +147,8 @@ class Run:
     """Updates whose answers are sent once a stuck run continues, or have been sent before it was stuck."""
     stuck_by_message: bool = False
     """Whether the run may be stuck because of a message, before which a cancel comes."""
+    is_last_turn_open: bool = False
+    """Whether the run was ended while it was stuck: its progress is that of an earlier turn."""
     gives_back: bool = False
     """Whether a retry gives messages back, and has not yet: it does so before it reads the mailbox."""
 
@@ -316,6 +318,7 @@ class Address:
             case "terminate" if not run.has_ended:
                 if run.unsure:
                     raise Open
+                run.is_last_turn_open = run.state == STUCK
                 run.state = CANCELLED
             case "suspend":
                 if run.has_ended:
