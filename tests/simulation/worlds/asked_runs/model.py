@@ -43,6 +43,8 @@ class Message:
 
 
 CANCEL = Message("cancel", "", None, "")
+STEP = Message("step", "", None, "")
+"""The result of a step that ends while its run is suspended."""
 
 
 @dataclass
@@ -116,6 +118,8 @@ class Run:
 
     def settle(self, mended: bool) -> None:
         """Apply what has arrived, until the run waits for its callers."""
+        if self.state == SUSPENDED and self.has_begun and self.execution.op == ("step",) and STEP not in self.inbox:
+            self.inbox.append(STEP)
         if self.state != RUNNING and not (self.state == STUCK and mended):
             return
         rested, received = dict(self.replies), len(self.received)
@@ -155,6 +159,9 @@ class Run:
     def _apply(self, message: Message) -> None:
         if message.kind == "cancel":
             self.state = CANCELLED
+            return
+        if message == STEP:
+            self.execution.at += 1
             return
         if message.kind == "update" and message.key not in self.counted and self.has_enough():
             self.replies[message.key] = TOO_MANY
@@ -273,8 +280,8 @@ class Address:
             self.run.begin(self.is_mended)
         run = self._present()
         if message.kind == "update":
-            if run.state == STUCK and len(run.unanswered()) >= UPDATES_MAX:
-                raise Open  # what its last turn has received is not known
+            if run.state == STUCK and len(run.unanswered()) + len(run.unsure) >= UPDATES_MAX:
+                raise Open  # what its last turn has received and answered is not known
             if run.has_enough():
                 raise Refused(TOO_MANY)
         run.put(message)
