@@ -19,10 +19,8 @@ from pathlib import Path
 from aiohttp import web
 
 from signalbox.adapters.sqlite.file import SYNCHRONOUS_LEVELS, Synchronous
-from signalbox_tools.local.cloud_tasks import function_processes
 from signalbox_tools.local.cloud_tasks.api_errors import RpcError
 from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
-from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.grpc_server import methods_of, serve
 from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.http_endpoints import application
@@ -35,6 +33,8 @@ from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.rest_api import RestApi
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, StoreFile, TaskStorage
+from signalbox_tools.local.cloud_tasks.task_creation import creating
+from signalbox_tools.local.function_processes import FunctionProcesses, listen
 from signalbox_tools.local.injected_faults import Chaos, parse
 
 HOUSEKEEPING_SECONDS = 60
@@ -104,8 +104,8 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
     clock = MovableClock(storage.ahead_seconds())
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)
-    processes = FunctionProcesses(options.functions_url) if options.functions_port else None
-    dispatcher = await closing.enter_async_context(Dispatcher(identity, processes))
+    processes = FunctionProcesses()
+    dispatcher = await closing.enter_async_context(Dispatcher(identity, processes, options.functions_url))
     registry = QueueRegistry(
         QueueContext(
             storage=storage,
@@ -123,8 +123,9 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRe
     methods, operations = methods_of(registry)
     server = await serve(methods, operations, options.port)
     closing.push_async_callback(server.stop, None)
-    if processes:
-        await function_processes.serve(processes, TaskMethods(registry).create, options.functions_port, closing)
+    if options.functions_port:
+        listening = await listen(processes, options.functions_port, creating(TaskMethods(registry).create))
+        closing.callback(listening.close)
     if options.keys_port:
         await serve_http(application(registry, identity), options.keys_port, closing)
     if options.rest_port:

@@ -51,7 +51,7 @@ def serve(
         raise WrongOption(f"--chaos {chaos}: {error}") from error
     _check_free({"--port": port, "--rest-port": rest_port})
     data.parent.mkdir(parents=True, exist_ok=True)
-    ports = {"port": port, "rest_port": rest_port, "keys_port": None, "functions_port": None}
+    ports = {"port": port, "rest_port": rest_port, "keys_port": None, "functions_port": None, "functions_url": ""}
     options = argparse.Namespace(
         **ports, database=data, store=None, queues=[], targets=queues, chaos=faults, tombstone_seconds=TOMBSTONE_SECONDS
     )

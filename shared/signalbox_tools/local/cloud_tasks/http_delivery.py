@@ -7,18 +7,19 @@ followed: like every response outside 200 to 299, they are failures.
 
 import logging
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 import aiohttp
 from yarl import URL
 
-from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, seconds_of
 from signalbox_tools.local.cloud_tasks.queue_rules import retry_after_seconds
 from signalbox_tools.local.cloud_tasks.request_validation import METHODS
 from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Progress
-from signalbox_tools.local.task_channel import task_frame
+from signalbox_tools.local.function_channel import delivery_frame
+from signalbox_tools.local.function_processes import FunctionProcesses, Response
 
 USER_AGENT = "Google-Cloud-Tasks"
 KEEP_ALIVE_SECONDS = 1.0
@@ -33,9 +34,11 @@ REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudtasks-")
 class Dispatcher:
     """Delivers tasks. Use as an asynchronous context manager."""
 
-    def __init__(self, identity: Identity, processes: FunctionProcesses | None = None) -> None:
+    def __init__(self, identity: Identity, processes: FunctionProcesses, functions_url: str) -> None:
+        """Send the tasks of addresses that begin with `functions_url` to the processes, as long as there are any."""
         self._identity = identity
         self._processes = processes
+        self._functions_url = functions_url
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> "Dispatcher":
@@ -53,26 +56,11 @@ class Dispatcher:
 
     async def deliver(self, spec: Message, progress: Progress) -> DispatchResult:
         """Send a task to its worker. `progress` includes this attempt."""
-        request = spec.http_request
         try:
-            headers = headers_of(spec, progress) | self._authorization(request)
-            if self._processes and self._processes.serve(request.url):
-                sent = task_frame(METHODS[request.http_method], request.url, headers, request.body)
-                result = await self._processes.deliver(sent, seconds_of(spec.dispatch_deadline))
-                if result is not None:
-                    return result
-            async with self._session.request(
-                METHODS[request.http_method],
-                _as_written(request.url),
-                data=request.body or None,
-                headers=headers,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=seconds_of(spec.dispatch_deadline)),
-            ) as response:
-                async for _ in response.content.iter_any():  # an endless answer takes no memory
-                    continue
-                retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), time.time())
-                return DispatchResult(response.status, f"HTTP status code {response.status}", retry_after)
+            headers = headers_of(spec, progress) | self._authorization(spec.http_request)
+            status, retry_after = await self._sent_to_a_process(spec, headers) or await self._sent(spec, headers)
+            seconds = retry_after_seconds(retry_after, time.time()) if retry_after else 0.0
+            return DispatchResult(status, f"HTTP status code {status}", seconds)
         except TimeoutError:
             return DispatchResult(None, DEADLINE_EXCEEDED)
         except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
@@ -80,6 +68,31 @@ class Dispatcher:
         except Exception:  # the task would leave its queue without a result
             log.exception("delivery failed: %s", spec.name)
             return DispatchResult(None, UNAVAILABLE)
+
+    async def _sent_to_a_process(self, spec: Message, headers: Mapping[str, str]) -> Response | None:
+        """Send a task of the stack's functions to a process of theirs. Return None if it has none, or another address.
+
+        HTTP encodes an address with other characters than those of ASCII.
+        """
+        request = spec.http_request
+        if not self._processes or not request.url.startswith(self._functions_url) or not request.url.isascii():
+            return None
+        sent = delivery_frame(METHODS[request.http_method], request.url, headers, request.body)
+        return await self._processes.deliver(sent, seconds_of(spec.dispatch_deadline))
+
+    async def _sent(self, spec: Message, headers: Mapping[str, str]) -> Response:
+        request = spec.http_request
+        async with self._session.request(
+            METHODS[request.http_method],
+            _as_written(request.url),
+            data=request.body or None,
+            headers=headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=seconds_of(spec.dispatch_deadline)),
+        ) as response:
+            async for _ in response.content.iter_any():  # an endless answer takes no memory
+                continue
+            return response.status, response.headers.get("Retry-After", "")
 
     def _authorization(self, request: Message) -> dict[str, str]:
         account = request.oidc_token.service_account_email

@@ -1,11 +1,12 @@
 """Run one half of the event bridge until SIGTERM.
 
     python -m signalbox_tools.local.event_bridge receive --port P --database FILE --route TRIGGER=URL
-    python -m signalbox_tools.local.event_bridge deliver --port P --database FILE --route TRIGGER=URL \
-        [--chaos twice=0.1,late=0.1]
-    python -m signalbox_tools.local.event_bridge deliver --port P --store FILE --route TRIGGER=URL
+    python -m signalbox_tools.local.event_bridge deliver --port P --functions-port Q --database FILE \
+        --route TRIGGER=URL [--chaos twice=0.1,late=0.1]
+    python -m signalbox_tools.local.event_bridge deliver --port P --functions-port Q --store FILE --route TRIGGER=URL
 
 The halves share the database file. The events of a SQLite store are in the store's file, so there is no receiving half.
+The processes of the functions connect to the delivering half.
 Each half serves its counters at ``/stats``.
 """
 
@@ -33,6 +34,7 @@ def arguments() -> argparse.ArgumentParser:
     listen = parser.add_mutually_exclusive_group(required=True)
     listen.add_argument("--port", type=int, help="listen on this port of 127.0.0.1")
     listen.add_argument("--listening-fd", type=int, help="serve this inherited listening socket")
+    parser.add_argument("--functions-port", type=int, default=0, help="port for the processes of the functions")
     events = parser.add_mutually_exclusive_group(required=True)
     events.add_argument("--database", type=Path, help="the SQLite file of received events, created if missing")
     events.add_argument("--store", type=Path, help="the SQLite store whose events are delivered, created if missing")
@@ -52,16 +54,16 @@ def listening_socket(port: int | None, listening_fd: int | None) -> socket.socke
 
 
 async def application(
-    half: str, database: Path | None, store: Path | None, routes: dict[str, str], faults: str
+    half: str, database: Path | None, store: Path | None, routes: dict[str, str], faults: str, functions_port: int
 ) -> web.Application:
     if database is None:
         assert store is not None, "one of the two is given"
         kept_thread("checkpoints", partial(checkpoint_for_ever, store)).start()
-        return Deliverer(StoredEvents(store, settings()), routes, parse(faults)).application()
+        return Deliverer(StoredEvents(store, settings()), routes, parse(faults), functions_port).application()
     inbox = Inbox(database)
     if half == "receive":
         return Receiver(inbox, routes).application()
-    return Deliverer(inbox, routes, parse(faults)).application()
+    return Deliverer(inbox, routes, parse(faults), functions_port).application()
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     routes = dict(route.split("=", 1) for route in given.route)
     web.run_app(
-        application(given.half, given.database, given.store, routes, given.chaos),
+        application(given.half, given.database, given.store, routes, given.chaos, given.functions_port),
         sock=listening_socket(given.port, given.listening_fd),
         access_log=None,
         print=None,

@@ -3,7 +3,8 @@
 Events are delivered unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming). An
 event is deleted after its function has responded 2xx, so a crash in between delivers it again. With a backlog, the
 newest and the oldest event are delivered alternately: a developer's latest change does not wait for a bulk load, and no
-event starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of
+event starves. The processes of the functions keep connections open, over which they receive events (`function_processes`);
+without a process, events wait for one. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of
 the cloud's 10, because a developer waits for it.
 """
 
@@ -15,14 +16,15 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
-import aiohttp
 from aiohttp import web
 
 from signalbox_tools.local.event_bridge.cloudevent import Event
 from signalbox_tools.local.event_bridge.inbox import Inbox
 from signalbox_tools.local.event_bridge.stored_events import StoredEvents
+from signalbox_tools.local.function_channel import delivery_frame
+from signalbox_tools.local.function_processes import FunctionProcesses, listen
 from signalbox_tools.local.injected_faults import Chaos
 from signalbox_tools.local.loopback import programs_only
 
@@ -44,12 +46,19 @@ log = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """Delivers the events of an inbox or a store; `routes` maps each trigger to its function's address."""
+    """Delivers the events of an inbox or a store; `routes` maps each trigger to its function's address.
 
-    def __init__(self, inbox: Inbox | StoredEvents, routes: Mapping[str, str], chaos: Chaos) -> None:
+    The processes of the functions open their connections at `functions_port`.
+    """
+
+    def __init__(
+        self, inbox: Inbox | StoredEvents, routes: Mapping[str, str], chaos: Chaos, functions_port: int
+    ) -> None:
         self._inbox = inbox
         self._routes = routes
         self._chaos = chaos
+        self._functions_port = functions_port
+        self._processes = FunctionProcesses()
         self._later: list[tuple[float, int]] = []  # a heap of (monotonic seconds, event id)
         self._due: deque[int] = deque()  # in the order in which they became due
         self._newest_next = True
@@ -71,25 +80,23 @@ class Deliverer:
         totals = {"received": counts.received, "delivered": counts.delivered, "given_up": counts.given_up}
         return web.json_response({"waiting": max(0, counts.left - running), "running": running, **totals})
 
-    async def run(self, session: aiohttp.ClientSession) -> None:
+    async def run(self) -> None:
         """Deliver until cancelled."""
-        with self._inbox.on_notice(self._woken.set):
+        listening = await listen(self._processes, self._functions_port)
+        with closing(listening), self._inbox.on_notice(self._woken.set):
             while True:
                 self._woken.clear()
                 try:
                     self._read_new_events()
-                    self._start_due_deliveries(session)
+                    self._start_due_deliveries()
                 except Exception:  # such as a locked database: the next turn reads again
                     log.exception("reading events failed, retrying")
                 await self._pause()
 
     async def _delivering(self, _: web.Application) -> AsyncIterator[None]:
-        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX)
-        connections = aiohttp.TCPConnector(limit=CONCURRENT_MAX)
-        async with aiohttp.ClientSession(connector=connections, timeout=timeout) as session:
-            delivering = asyncio.create_task(self.run(session))
-            yield
-            delivering.cancel()
+        delivering = asyncio.create_task(self.run())
+        yield
+        delivering.cancel()
 
     def _may_start(self) -> bool:
         now = time.monotonic()
@@ -103,14 +110,14 @@ class Deliverer:
             heapq.heappush(self._later, (time.monotonic() + self._chaos.delay_seconds(), event_id))
             self._last_id = event_id
 
-    def _start_due_deliveries(self, session: aiohttp.ClientSession) -> None:
+    def _start_due_deliveries(self) -> None:
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
             self._due.append(heapq.heappop(self._later)[1])
         while self._due and self._may_start():
             event_id = self._due.pop() if self._newest_next else self._due.popleft()
             self._newest_next = not self._newest_next
-            task = asyncio.create_task(self._deliver(session, event_id))
+            task = asyncio.create_task(self._deliver(event_id))
             self._running[task] = time.monotonic()
             task.add_done_callback(functools.partial(self._free, event_id))
 
@@ -123,13 +130,13 @@ class Deliverer:
             async with asyncio.timeout(min(max(seconds, 0), POLL_SECONDS)):
                 await self._woken.wait()
 
-    async def _deliver(self, session: aiohttp.ClientSession, event_id: int) -> None:
+    async def _deliver(self, event_id: int) -> None:
         event, received_at = self._inbox.event(event_id)
         if event.trigger not in self._routes:  # the catalogue no longer has it: the cloud also drops its events
             await self._inbox.forget(event_id)
-        elif await self._accepted(session, event):
+        elif await self._accepted(event):
             if self._chaos.delivers_again():
-                await self._accepted(session, event)
+                await self._accepted(event)
             await self._inbox.forget(event_id)
             self._attempts.pop(event_id, None)
         elif time.time() - received_at > KEPT_SECONDS:
@@ -138,14 +145,15 @@ class Deliverer:
         else:
             self._retry(event_id)
 
-    async def _accepted(self, session: aiohttp.ClientSession, event: Event) -> bool:
-        headers = {"User-Agent": USER_AGENT, **event.headers}
+    async def _accepted(self, event: Event) -> bool:
+        sent = delivery_frame(
+            "POST", self._routes[event.trigger], {"User-Agent": USER_AGENT, **event.headers}, event.body
+        )
         try:
-            async with session.post(self._routes[event.trigger], data=event.body, headers=headers) as answer:
-                await answer.read()
-                return 200 <= answer.status < 300
-        except (aiohttp.ClientError, TimeoutError):
+            response = await self._processes.deliver(sent, ANSWER_SECONDS_MAX)
+        except OSError:  # the time-out has passed, or the connection has ended
             return False
+        return response is not None and 200 <= response[0] < 300
 
     def _retry(self, event_id: int) -> None:
         attempts = self._attempts[event_id] = self._attempts.get(event_id, 0) + 1

@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from signalbox_tools.local import task_channel
+from signalbox_tools.local import function_channel
 
 VARIABLE = "SIGNALBOX_LOADED"
 EXIT_CODE = 3
@@ -52,26 +52,27 @@ def post_fork(_: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Receive tasks over connections to the local Cloud Tasks, until the worker is told to end."""
-    address = os.environ.get(task_channel.VARIABLE)
-    if not address:
+    """Receive tasks and events over connections to what delivers them, until the worker is told to end."""
+    channels = (function_channel.TASKS, function_channel.EVENTS)
+    addresses = [os.environ[name] for name in channels if name in os.environ]
+    if not addresses:
         return
-    from signalbox_tools.local.functions.task_threads import TaskThreads
+    from signalbox_tools.local.functions.channel_threads import DeliveryThreads
 
-    worker.task_threads = TaskThreads(address, worker.wsgi, worker.cfg.threads)
+    worker.delivery_threads = DeliveryThreads(addresses, worker.wsgi, worker.cfg.threads)
 
     def leave(number: int, frame: Any) -> None:
-        worker.task_threads.leave()
+        worker.delivery_threads.leave()
         worker.handle_exit(number, frame)
 
     signal.signal(signal.SIGTERM, leave)
     signal.siginterrupt(signal.SIGTERM, False)
-    worker.task_threads.start()
+    worker.delivery_threads.start()
 
 
 def worker_exit(_: Any, worker: Any) -> None:
-    """Finish the tasks that run, as gunicorn finishes the requests."""
-    if threads := getattr(worker, "task_threads", None):
+    """Finish the tasks and events that run, as gunicorn finishes the requests."""
+    if threads := getattr(worker, "delivery_threads", None):
         threads.leave()
         threads.join(worker.cfg.graceful_timeout)
 

@@ -34,14 +34,14 @@ from signalbox.core.problems import NotFound
 from signalbox.testing import simulated_cloud
 from signalbox_tools.console.routes import own_answer
 from signalbox_tools.function_deployments import Deployment, deployments_of
-from signalbox_tools.local import task_channel
+from signalbox_tools.local import function_channel
 from signalbox_tools.local.functions import spans
 from signalbox_tools.local.functions.api_pages import OwnRoutes, api_page
+from signalbox_tools.local.functions.channel_threads import ChannelCreator
 from signalbox_tools.local.functions.console import actions_logged, local_console
 from signalbox_tools.local.functions.iam import AuthorizedQueue, check_may_invoke, invokers_enforced
 from signalbox_tools.local.functions.other_sites import guarded
 from signalbox_tools.local.functions.request_labels import LabelledLog, labelled
-from signalbox_tools.local.functions.task_threads import ChannelCreator
 from signalbox_tools.local.functions.time_outs import TimeOuts
 from signalbox_tools.local.functions.unread_bodies import read_to_their_end
 from signalbox_tools.local.store.local_store import local_store
@@ -93,7 +93,7 @@ def connect() -> None:
     with _connecting:
         if not _connected:
             chosen = settings()
-            address = os.environ.get(task_channel.VARIABLE)
+            address = os.environ.get(function_channel.TASKS)
             ports = runtime.connect(chosen, local_store(chosen), ChannelCreator(address) if address else None)
             if (file := os.environ.get(spans.VARIABLE)) and not chosen.spans_endpoint:
                 tracing.bind(spans.SpanFile(Path(file)))

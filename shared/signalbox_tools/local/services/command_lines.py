@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import quote
 
 from signalbox.catalogue.project import KIT
 from signalbox_tools import http_client
-from signalbox_tools.local import task_channel
+from signalbox_tools.local import function_channel
 from signalbox_tools.local.folder.running_stack import FILE_OF_THE_STORE, SYNCHRONOUS
 from signalbox_tools.local.functions import gunicorn_hooks, spans
 from signalbox_tools.local.services.function_settings import environment_of
@@ -130,7 +131,8 @@ def _events_receive(layout: StackLayout, listening_fd: int) -> Service:
 
 
 def _events_deliver(layout: StackLayout) -> Service:
-    command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
+    ports = (f"--port={layout.ports['events-deliver']}", f"--functions-port={layout.ports['event-channel']}")
+    command = _bridge(layout, "deliver", *ports, f"--chaos={layout.chaos}")
     ready = _answers(layout.url("events-deliver"))
     environment = {name: text for name, text in functions_environment(layout).items() if name in OF_EVENTS}
     after, is_needed = _store_name(layout), bool(layout.catalogue.triggers)
@@ -139,7 +141,7 @@ def _events_deliver(layout: StackLayout) -> Service:
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
     triggers = layout.catalogue.triggers.values()
-    routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{each.path}" for each in triggers]
+    routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{quote(each.path)}" for each in triggers]
     inbox = layout.databases / "events.sqlite"
     events = f"--database={inbox}" if layout.emulator else f"--store={layout.store_file}"
     return _module("signalbox_tools.local.event_bridge", half, events, *routes, *more)
@@ -152,6 +154,8 @@ def _functions(layout: StackLayout) -> Service:
     application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r}"
     application += "" if layout.catalogue.examples else ", examples=False"
     application += f", database={layout.catalogue.database!r})" if layout.catalogue.database else ")"
+    channels = {function_channel.TASKS: "task-channel"}
+    channels |= {function_channel.EVENTS: "event-channel"} if layout.catalogue.triggers else {}
     return Service(
         "functions",
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
@@ -160,7 +164,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
-            task_channel.VARIABLE: f"127.0.0.1:{layout.ports['task-channel']}",
+            **{variable: f"127.0.0.1:{layout.ports[name]}" for variable, name in channels.items()},
             spans.VARIABLE: str(layout.folder / spans.FILE),
             "SIGNALBOX_ARCHIVES": str(layout.databases / "archives"),
             **own_environment(layout.catalogue),

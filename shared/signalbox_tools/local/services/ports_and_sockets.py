@@ -15,7 +15,7 @@ from signalbox_tools.local.services.function_settings import declared_by
 from signalbox_tools.local.store.firestore_emulator import Emulator
 
 BACKLOG = 1_024
-CHOSEN = ("firestore", "cloud-tasks", "keys", "task-channel", "events-deliver")
+CHOSEN = ("firestore", "cloud-tasks", "keys", "task-channel", "events-deliver", "event-channel")
 """The servers that open their ports themselves."""
 
 

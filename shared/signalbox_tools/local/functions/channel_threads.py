@@ -1,7 +1,7 @@
-"""The tasks of a function process: created over connections to the local Cloud Tasks, and received over others.
+"""The tasks and events of a function process: received over connections that it keeps open, and tasks also created so.
 
-Each of `TaskThreads` has a connection, over which it receives one task after another. It calls the functions as the
-server does with a request over HTTP, with the same headers, and responds with the status.
+Each of `DeliveryThreads` has a connection, over which it receives one delivery after another. It calls the functions as
+the server does with a request over HTTP, with the same headers, and responds with the status.
 """
 
 import io
@@ -9,7 +9,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -17,14 +18,14 @@ from urllib.parse import unquote, urlsplit
 from google.api_core import exceptions as google
 
 from signalbox.adapters.cloud_tasks import CREATE_SECONDS_MAX
+from signalbox_tools.local.function_channel import CREATES, LEAVING, BadFrame, Channel, frame
 from signalbox_tools.local.kept_threads import kept_thread
-from signalbox_tools.local.task_channel import CREATES, LEAVING, BadFrame, Channel, frame
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
 PAUSE_SECONDS = 0.1
-"""The pause before a lost connection is opened again. Meanwhile the tasks arrive over HTTP."""
+"""The pause before a lost connection is opened again. Meanwhile tasks arrive over HTTP, and events wait."""
 
 
 class ChannelCreator:
@@ -87,38 +88,38 @@ def _request_frame(number: int, request: Mapping[str, Any]) -> bytes:
     return frame((number, request["parent"], fields), body)
 
 
-class TaskThreads:
-    """Threads that run the tasks of the functions in `app`."""
+class DeliveryThreads:
+    """Threads that run the tasks and events of the functions in `app`: `count` for each of the addresses."""
 
-    def __init__(self, address: str, app: "WSGIApplication", count: int) -> None:
-        self._address = address
+    def __init__(self, addresses: Iterable[str], app: "WSGIApplication", count: int) -> None:
         self._app = app
         self._leaving = threading.Event()
         self._channels: set[Channel] = set()
-        self._threads = [kept_thread("tasks", self._run) for _ in range(count)]
+        runs = [partial(self._run, address) for address in addresses]
+        self._threads = [kept_thread("deliveries", run) for run in runs for _ in range(count)]
 
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
     def leave(self) -> None:
-        """Receive no more tasks. Those that run are finished."""
+        """Receive nothing more. What runs is finished."""
         self._leaving.set()
         for channel in list(self._channels):
             _send(channel, frame(LEAVING))
 
     def join(self, seconds_max: float) -> None:
-        """Wait until the tasks that run have ended, or for `seconds_max`."""
+        """Wait until what runs has ended, or for `seconds_max`."""
         until = time.monotonic() + seconds_max
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _run(self) -> None:
+    def _run(self, address: str) -> None:
         process = os.getpid()
         hello = frame({"process": process})
-        while not self._leaving.is_set() and os.getpid() == process:  # a process that a function forks serves no tasks
+        while not self._leaving.is_set() and os.getpid() == process:  # a process that a function forks receives nothing
             try:
-                channel = Channel(self._address, None)
+                channel = Channel(address, None)
             except OSError:
                 self._leaving.wait(PAUSE_SECONDS)
                 continue
@@ -129,18 +130,18 @@ class TaskThreads:
                     channel.send(frame(LEAVING))
                 while received := channel.receive():
                     channel.send(frame(self._response(*received, channel.ended)))
-            except BaseException:  # noqa: BLE001  as with HTTP: the task has no response, and this thread continues
+            except BaseException:  # noqa: BLE001  as with HTTP: there is no response, and this thread continues
                 self._leaving.wait(PAUSE_SECONDS)
             finally:
                 self._channels.discard(channel)
                 channel.close()
 
     def _response(
-        self, task: tuple[str, str, Mapping[str, str]], body: bytes, ended: Callable[[], bool]
+        self, request: tuple[str, str, Mapping[str, str]], body: bytes, ended: Callable[[], bool]
     ) -> tuple[int, str]:
-        """Call a function with a task; return the status of its response and `Retry-After`.
+        """Call a function with a task or an event; return the status of its response and `Retry-After`.
 
-        An answer is read to its end, or until the queue gives it up and the connection has `ended`.
+        An answer is read to its end, or until the other side gives it up and the connection has `ended`.
         """
         responses: list[tuple[int, str]] = []
 
@@ -149,7 +150,7 @@ class TaskThreads:
             responses.append((int(status[:3]), after))
             return lambda _: None
 
-        chunks = self._app(environ_of(*task, body), start_response)
+        chunks = self._app(environ_of(*request, body), start_response)
         try:
             for _ in chunks:
                 if ended():
@@ -168,7 +169,7 @@ def _send(channel: Channel, sent: bytes) -> None:
 
 
 def environ_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -> "WSGIEnvironment":
-    """Return the WSGI environment of a task, as gunicorn makes it of a request over HTTP.
+    """Return the WSGI environment of a delivery, as gunicorn makes it of a request over HTTP.
 
     A header whose name has an underscore is dropped: it would be taken for the one with a hyphen.
     """

@@ -1,14 +1,15 @@
-"""The frames of the connections between the local Cloud Tasks and the functions of the same stack.
+"""The frames of the connections between the functions of a stack and what delivers to them: local Cloud Tasks, events.
 
 A frame is a length of four bytes, a value as one line of JSON, and a body. The functions open the connections:
 
     first frame          the following frames
     -------------------  -----------------------------------------------------------------------------------------
-    ``{"process": PID}`` a task from the queue, its response from the function, and so on; the function may send
-                         ``"leaving"`` in between: then the queue sends no other task, and closes the connection
+    ``{"process": PID}`` a delivery (a task or an event), its response from the function, and so on; the function may
+                         send ``"leaving"`` in between: then it is sent no other delivery, and its connection is closed
     ``"creates"``        requests to create tasks, several at once; a response for each, in any order
 
-A connection to a function has one task at a time, so a connection that ends is the end of one delivery, as with HTTP.
+A connection to a function has one delivery at a time, so a connection that ends is the end of one delivery, as with
+HTTP.
 """
 
 import json
@@ -19,8 +20,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
-VARIABLE = "SIGNALBOX_TASK_CHANNEL"
-"""The address of the local Cloud Tasks' channel, ``HOST:PORT``, in the environment of the functions."""
+TASKS = "SIGNALBOX_TASK_CHANNEL"
+"""The variable of the functions with the address, ``HOST:PORT``, at which local Cloud Tasks awaits them."""
+
+EVENTS = "SIGNALBOX_EVENT_CHANNEL"
+"""The variable with the address at which events await them, if the catalogue has triggers."""
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 LEAVING = "leaving"
@@ -69,9 +73,9 @@ class FrameReader:
 
 
 class Channel:
-    """A connection of the functions to the queue, for one thread at a time.
+    """A connection of the functions, for one thread at a time.
 
-    A forked process closes its copies: the connection of a process that ended would stay open, and receive tasks.
+    A forked process closes its copies: the connection of a process that ended would stay open, and receive deliveries.
     """
 
     def __init__(self, address: str, seconds_max: float | None) -> None:
@@ -100,7 +104,7 @@ class Channel:
         """Wait for a frame, and return its value. Raises `ConnectionError` if the connection has ended."""
         received = self.receive()
         if received is None:
-            raise ConnectionError("the local Cloud Tasks has closed the connection")
+            raise ConnectionError("the other side has closed the connection")
         return received[0]
 
     def ended(self) -> bool:
@@ -125,6 +129,6 @@ def _close_copies() -> None:
 os.register_at_fork(after_in_child=_close_copies)
 
 
-def task_frame(method: str, url: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Return the frame of a task, for a function."""
+def delivery_frame(method: str, url: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return the frame of a task or an event, for a function."""
     return frame((method, url, dict(headers)), body)
