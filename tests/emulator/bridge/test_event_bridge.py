@@ -1,23 +1,22 @@
-"""The event bridge as the emulator and a function see it: two real processes, a real SIGKILL, a tiny target."""
+"""The event bridge as the emulator and a function see it: real processes, real SIGKILLs, a tiny target."""
 
 import asyncio
 import base64
 import http.client
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
 from signalbox_tools.local import child_processes
@@ -25,11 +24,18 @@ from signalbox_tools.local.event_bridge import cloudevent, deliver
 from signalbox_tools.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
 from signalbox_tools.local.event_bridge.inbox import COUNT, SCHEMA, Inbox
 from signalbox_tools.local.event_bridge.markers import MARKER_FIELD, MARKER_TRIGGER
+from signalbox_tools.local.function_processes import FunctionProcesses, listen
+from signalbox_tools.local.functions.channel_threads import DeliveryThreads
 from signalbox_tools.local.injected_faults import parse
 from tests.emulator.polling_until import eventually
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
 SECONDS_MAX = 15.0
 HALVES = ("receive", "deliver")
+THREADS = 16
+URL = "http://127.0.0.1:9/function"
 DOCUMENT = "projects/demo/databases/(default)/documents/documents/"
 EMULATORS_HEADERS = {
     "ce-specversion": "1.0",
@@ -49,6 +55,20 @@ EMULATORS_HEADERS = {
 }
 
 
+KILLED = """
+import os, signal, sys, threading
+from signalbox_tools.local.functions.channel_threads import DeliveryThreads
+
+def killed(environ, start_response):
+    os.write(1, b".")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+DeliveryThreads([sys.argv[1]], killed, int(sys.argv[2])).start()
+threading.Event().wait()
+"""
+"""A function process that is killed in the middle of its first event."""
+
+
 def message(key: str = "a", before: int | None = None, after: int | None = 1) -> bytes:
     data: Any = DOCUMENT_EVENT_DATA()
     for side, number in (("old_value", before), ("value", after)):
@@ -64,35 +84,25 @@ class Target:
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, str], bytes]] = []
         self.answers: Callable[[str], int] = lambda _: 200
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_port}/function"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self.port = child_processes.free_port()
+        self.open()
 
     @property
     def ids(self) -> Counter[str]:
         return Counter(headers["ce-id"] for headers, _ in list(self.calls))
 
+    def open(self) -> None:
+        self._threads = DeliveryThreads([f"127.0.0.1:{self.port}"], self._called, THREADS)
+        self._threads.start()
+
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._threads.leave()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        target = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                target.calls.append(({name.lower(): value for name, value in self.headers.items()}, body))
-                self.send_response(target.answers(self.headers["ce-id"]))
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Log nothing."""
-
-        return Handler
+    def _called(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        headers = {name.removeprefix("HTTP_").lower().replace("_", "-"): value for name, value in environ.items()}
+        self.calls.append((headers, environ["wsgi.input"].read()))
+        start_response(f"{self.answers(headers['ce-id'])} So", [])
+        return []
 
 
 @dataclass
@@ -115,7 +125,8 @@ class Bridge:
         self.wait(half)
 
     def launch(self, half: str, *more: str) -> None:
-        where = (f"--port={self.ports[half]}", f"--database={self.database}", f"--route=docs={self.target.url}")
+        ports = (f"--port={self.ports[half]}", f"--functions-port={self.target.port}")
+        where = (*ports, f"--database={self.database}", f"--route=docs={URL}")
         command = [sys.executable, "-m", "signalbox_tools.local.event_bridge", half, *where, *more]
         self.running[half] = child_processes.start(command, output=subprocess.DEVNULL)
 
@@ -175,6 +186,8 @@ def test_a_function_gets_the_headers_and_the_bytes_that_eventarc_sends(bridge: B
     eventually(lambda: len(bridge.target.calls) == 1)
     headers, body = bridge.target.calls[0]
     assert body == message("ü x")
+    assert (headers["request-method"], headers["raw-uri"]) == ("POST", "/function")
+    assert headers["user-agent"].startswith("APIs-Google")
     assert {name: value for name, value in headers.items() if name.startswith(("ce-", "content-type"))} == {
         "ce-specversion": "1.0",
         "ce-type": "google.cloud.firestore.document.v1.written",
@@ -252,6 +265,22 @@ def test_no_acknowledged_event_is_lost_when_either_half_is_killed(bridge: Bridge
     assert set(bridge.target.ids) == {*first, *second, *third}
 
 
+def test_an_event_whose_function_process_is_killed_is_delivered_to_the_next_one(bridge: Bridge) -> None:
+    bridge.target.close()
+    bridge.start_both()
+    command = [sys.executable, "-c", KILLED, f"127.0.0.1:{bridge.target.port}", str(THREADS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as killed:
+        ids = [f"event-{number}" for number in range(40)]
+        bridge.send_many(ids)
+        assert killed.stdout
+        assert killed.stdout.read(1) == b"."
+        assert killed.wait(SECONDS_MAX) == -signal.SIGKILL
+    assert bridge.stats("deliver")["delivered"] == 0
+    bridge.target.open()
+    eventually(lambda: bridge.stats("deliver")["delivered"] == 40)
+    assert bridge.target.ids == Counter(ids)
+
+
 def test_chaos_delivers_every_event_twice(bridge: Bridge) -> None:
     bridge.start("receive")
     bridge.start("deliver", "--chaos=twice=1,reorder=0.5,seed=3")
@@ -315,9 +344,9 @@ async def add(inbox: Inbox, name: str) -> None:
 @asynccontextmanager
 async def delivering(bridge: Bridge) -> AsyncIterator[Inbox]:
     inbox = Inbox(bridge.database)
-    deliverer = deliver.Deliverer(inbox, {"docs": bridge.target.url}, parse(""))
-    async with aiohttp.ClientSession() as session:
-        running = asyncio.create_task(deliverer.run(session))
+    processes = FunctionProcesses()
+    with closing(await listen(processes, bridge.target.port)):
+        running = asyncio.create_task(deliver.Deliverer(inbox, {"docs": URL}, processes, parse("")).run())
         try:
             yield inbox
         finally:

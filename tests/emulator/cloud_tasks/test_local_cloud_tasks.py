@@ -16,6 +16,7 @@ from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Task
 from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
+from signalbox_tools.local.function_processes import FunctionProcesses
 from tests.emulator.cloud_tasks.local_cloud_tasks import LOCATION, QUICK, Server, Worker, serving
 from tests.emulator.cloud_tasks.local_cloud_tasks import queue as queue
 from tests.emulator.cloud_tasks.local_cloud_tasks import server as server
@@ -182,7 +183,7 @@ def test_a_deadline_that_passes_and_a_worker_that_is_away_are_no_answers(worker:
     async def reasons() -> list[tuple[int | None, str]]:
         urls = [worker.url("slow"), f"http://127.0.0.1:{free_port()}/", "http://in valid/"]
         specs = [Task(http_request={"url": url, "http_method": 1}, dispatch_deadline={"nanos": 10**8}) for url in urls]
-        async with Dispatcher(Identity(new_private_key())) as dispatcher:
+        async with Dispatcher(Identity(new_private_key()), FunctionProcesses(), "") as dispatcher:
             answers = [await dispatcher.deliver(spec, Progress(0).dispatched(0)) for spec in specs]
         return [(answer.status, answer.reason) for answer in answers]
 

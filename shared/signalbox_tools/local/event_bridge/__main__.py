@@ -24,6 +24,7 @@ from signalbox_tools.local.event_bridge.deliver import Deliverer
 from signalbox_tools.local.event_bridge.inbox import Inbox
 from signalbox_tools.local.event_bridge.receive import Receiver
 from signalbox_tools.local.event_bridge.stored_events import StoredEvents, checkpoint_for_ever
+from signalbox_tools.local.function_processes import FunctionProcesses, listen
 from signalbox_tools.local.injected_faults import parse
 from signalbox_tools.local.kept_threads import kept_thread
 
@@ -53,25 +54,23 @@ def listening_socket(port: int | None, listening_fd: int | None) -> socket.socke
     return socket.create_server(("127.0.0.1", port or 0), backlog=128)
 
 
-async def application(
-    half: str, database: Path | None, store: Path | None, routes: dict[str, str], faults: str, functions_port: int
-) -> web.Application:
-    if database is None:
-        assert store is not None, "one of the two is given"
-        kept_thread("checkpoints", partial(checkpoint_for_ever, store)).start()
-        return Deliverer(StoredEvents(store, settings()), routes, parse(faults), functions_port).application()
-    inbox = Inbox(database)
-    if half == "receive":
-        return Receiver(inbox, routes).application()
-    return Deliverer(inbox, routes, parse(faults), functions_port).application()
+async def application(given: argparse.Namespace) -> web.Application:
+    routes = dict(route.split("=", 1) for route in given.route)
+    if given.half == "receive":
+        return Receiver(Inbox(given.database), routes).application()
+    if given.store:
+        kept_thread("checkpoints", partial(checkpoint_for_ever, given.store)).start()
+    processes = FunctionProcesses()
+    await listen(processes, given.functions_port)
+    events = StoredEvents(given.store, settings()) if given.store else Inbox(given.database)
+    return Deliverer(events, routes, processes, parse(given.chaos)).application()
 
 
 def main() -> None:
     given = arguments().parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    routes = dict(route.split("=", 1) for route in given.route)
     web.run_app(
-        application(given.half, given.database, given.store, routes, given.chaos, given.functions_port),
+        application(given),
         sock=listening_socket(given.port, given.listening_fd),
         access_log=None,
         print=None,

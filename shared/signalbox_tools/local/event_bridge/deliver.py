@@ -1,11 +1,11 @@
 """The delivering half: deliver stored events to their functions, as Eventarc does.
 
-Events are delivered unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming). An
-event is deleted after its function has responded 2xx, so a crash in between delivers it again. With a backlog, the
-newest and the oldest event are delivered alternately: a developer's latest change does not wait for a bulk load, and no
-event starves. The processes of the functions keep connections open, over which they receive events (`function_processes`);
-without a process, events wait for one. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of
-the cloud's 10, because a developer waits for it.
+The processes of the functions open connections, over which they receive the events (`function_processes`): unordered,
+at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming). Without a process, events wait for
+one. An event is deleted after its function has responded 2xx, so a crash in between delivers it again. With a backlog,
+the newest and the oldest event are delivered alternately: a developer's latest change does not wait for a bulk load,
+and no event starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds
+instead of the cloud's 10, because a developer waits for it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -24,7 +24,7 @@ from signalbox_tools.local.event_bridge.cloudevent import Event
 from signalbox_tools.local.event_bridge.inbox import Inbox
 from signalbox_tools.local.event_bridge.stored_events import StoredEvents
 from signalbox_tools.local.function_channel import delivery_frame
-from signalbox_tools.local.function_processes import FunctionProcesses, listen
+from signalbox_tools.local.function_processes import FunctionProcesses
 from signalbox_tools.local.injected_faults import Chaos
 from signalbox_tools.local.loopback import programs_only
 
@@ -46,19 +46,15 @@ log = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """Delivers the events of an inbox or a store; `routes` maps each trigger to its function's address.
-
-    The processes of the functions open their connections at `functions_port`.
-    """
+    """Delivers the events of an inbox or a store; `routes` maps each trigger to its function's address."""
 
     def __init__(
-        self, inbox: Inbox | StoredEvents, routes: Mapping[str, str], chaos: Chaos, functions_port: int
+        self, inbox: Inbox | StoredEvents, routes: Mapping[str, str], processes: FunctionProcesses, chaos: Chaos
     ) -> None:
         self._inbox = inbox
         self._routes = routes
+        self._processes = processes
         self._chaos = chaos
-        self._functions_port = functions_port
-        self._processes = FunctionProcesses()
         self._later: list[tuple[float, int]] = []  # a heap of (monotonic seconds, event id)
         self._due: deque[int] = deque()  # in the order in which they became due
         self._newest_next = True
@@ -82,8 +78,7 @@ class Deliverer:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        listening = await listen(self._processes, self._functions_port)
-        with closing(listening), self._inbox.on_notice(self._woken.set):
+        with self._inbox.on_notice(self._woken.set):
             while True:
                 self._woken.clear()
                 try:

@@ -1,4 +1,4 @@
-"""Tasks are created and delivered over connections that function processes keep open."""
+"""Tasks are created and delivered, and events delivered, over connections that function processes keep open."""
 
 import asyncio
 import os
@@ -22,9 +22,7 @@ from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
 from signalbox_tools.local.child_processes import free_port
-from signalbox_tools.local.cloud_tasks import function_processes
 from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
-from signalbox_tools.local.cloud_tasks.function_processes import FunctionProcesses
 from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Queue
@@ -33,9 +31,11 @@ from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
 from signalbox_tools.local.cloud_tasks.request_validation import validate_queue
 from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
 from signalbox_tools.local.cloud_tasks.sqlite_storage import SeparateFile, StoreFile, TaskStorage
-from signalbox_tools.local.functions.task_threads import ChannelCreator, TaskThreads, environ_of
+from signalbox_tools.local.cloud_tasks.task_creation import creating
+from signalbox_tools.local.function_channel import LEAVING, BadFrame, Channel, FrameReader, frame
+from signalbox_tools.local.function_processes import FunctionProcesses, listen
+from signalbox_tools.local.functions.channel_threads import ChannelCreator, DeliveryThreads, environ_of
 from signalbox_tools.local.injected_faults import Chaos
-from signalbox_tools.local.task_channel import LEAVING, BadFrame, Channel, FrameReader, frame
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -79,7 +79,7 @@ class Queues:
     def __init__(self, registry: QueueRegistry, processes: FunctionProcesses, port: int) -> None:
         self.processes, self.address = processes, f"127.0.0.1:{port}"
         self.queue = registry.find(QUEUE)
-        self.threads: list[TaskThreads] = []
+        self.threads: list[DeliveryThreads] = []
 
     async def create(self, *names: str) -> list[Exception | None]:
         return await asyncio.to_thread(ChannelCreator(self.address).attempts, [request(name) for name in names])
@@ -94,7 +94,7 @@ class Queues:
         await self.until(lambda: not self.queue.tasks and not self.queue.running)
 
     async def until_served(self) -> None:
-        await self.until(lambda: self.processes.serve(FUNCTIONS))
+        await self.until(lambda: bool(self.processes))
 
 
 @asynccontextmanager
@@ -102,8 +102,8 @@ async def queues(file: SeparateFile | StoreFile, port: int = 0) -> AsyncIterator
     async with AsyncExitStack() as closing:
         storage = TaskStorage(file)
         closing.push_async_callback(storage.close)
-        processes = FunctionProcesses(FUNCTIONS)
-        dispatcher = await closing.enter_async_context(Dispatcher(IDENTITY, processes))
+        processes = FunctionProcesses()
+        dispatcher = await closing.enter_async_context(Dispatcher(IDENTITY, processes, FUNCTIONS))
         registry = QueueRegistry(QueueContext(storage, dispatcher.deliver, Tombstones(), time.time, Chaos(), 3600))
         registry.restore()
         quick = Queue(name=QUEUE, retry_config={"min_backoff": {"nanos": 20_000_000}})
@@ -111,7 +111,8 @@ async def queues(file: SeparateFile | StoreFile, port: int = 0) -> AsyncIterator
         await registry.configure([quick])
         closing.callback(registry.stop)
         port = port or free_port()
-        await function_processes.serve(processes, TaskMethods(registry).create, port, closing)
+        listening = await listen(processes, port, creating(TaskMethods(registry).create))
+        closing.callback(listening.close)
         registry.begin()
         running = Queues(registry, processes, port)
         yield running
@@ -120,8 +121,8 @@ async def queues(file: SeparateFile | StoreFile, port: int = 0) -> AsyncIterator
             await asyncio.to_thread(threads.join, WAIT_SECONDS_MAX)
 
 
-def threads_of(running: Queues, functions: Functions, count: int = 2) -> TaskThreads:
-    threads = TaskThreads(running.address, functions, count)
+def threads_of(running: Queues, functions: Functions, count: int = 2) -> DeliveryThreads:
+    threads = DeliveryThreads([running.address], functions, count)
     threads.start()
     running.threads.append(threads)
     return threads
