@@ -58,8 +58,9 @@ def test_a_machine_that_has_only_127_0_0_1_gives_that(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("half", ["receive", "deliver"])
 def test_both_halves_of_the_bridge_answer_programs_only(half: str) -> None:
     inbox: Any = None
+    processes: Any = None
     chaos: Any = None
     application: web.Application = (
-        Receiver(inbox, ()).application() if half == "receive" else Deliverer(inbox, {}, chaos).application()
+        Receiver(inbox, ()).application() if half == "receive" else Deliverer(inbox, {}, processes, chaos).application()
     )
     assert programs_only in application.middlewares
