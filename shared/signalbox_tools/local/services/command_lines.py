@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
-from urllib.parse import quote
 
 from signalbox.catalogue.project import KIT
 from signalbox_tools import http_client
@@ -141,7 +140,7 @@ def _events_deliver(layout: StackLayout) -> Service:
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
     triggers = layout.catalogue.triggers.values()
-    routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{quote(each.path)}" for each in triggers]
+    routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{each.path}" for each in triggers]
     inbox = layout.databases / "events.sqlite"
     events = f"--database={inbox}" if layout.emulator else f"--store={layout.store_file}"
     return _module("signalbox_tools.local.event_bridge", half, events, *routes, *more)

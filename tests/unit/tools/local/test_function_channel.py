@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
@@ -240,6 +240,22 @@ def test_tasks_wait_while_all_threads_are_busy_and_each_runs_once(file: Separate
 
     asyncio.run(run())
     assert sorted(functions.seen("HTTP_X_CLOUDTASKS_TASKNAME")) == sorted(f"t-{number}" for number in range(40))
+
+
+def test_a_delivery_waits_for_a_process_and_ends_without_a_response_when_the_last_one_leaves() -> None:
+    async def run() -> list[tuple[int, str] | None]:
+        processes, port = FunctionProcesses(), free_port()
+        with closing(await listen(processes, port)):
+            waiting = [asyncio.create_task(processes.deliver(frame(number), WAIT_SECONDS_MAX)) for number in range(2)]
+            process = await asyncio.to_thread(Channel, f"127.0.0.1:{port}", WAIT_SECONDS_MAX)
+            process.send(frame({"process": 1}))
+            assert await asyncio.to_thread(process.receive) == (0, b"")
+            process.send(frame(LEAVING) + frame((204, "")))
+            outcomes = await asyncio.gather(*waiting)
+            process.close()
+            return outcomes
+
+    assert asyncio.run(run()) == [(204, ""), None]
 
 
 def test_a_connection_of_a_queue_that_was_restarted_is_an_unconfirmed_task_and_then_a_new_connection(

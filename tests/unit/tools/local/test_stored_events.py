@@ -2,10 +2,11 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from cloudevents.http import from_http
@@ -15,9 +16,17 @@ from signalbox.adapters.settings import from_environment
 from signalbox.adapters.sqlite.events import EventLog
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Delete, DocumentEvent, Put
+from signalbox_tools.local.child_processes import free_port
 from signalbox_tools.local.event_bridge import stored_events
 from signalbox_tools.local.event_bridge.cloudevent import Event
+from signalbox_tools.local.event_bridge.deliver import Deliverer
 from signalbox_tools.local.event_bridge.stored_events import StoredEvents
+from signalbox_tools.local.function_processes import FunctionProcesses, listen
+from signalbox_tools.local.functions.channel_threads import DeliveryThreads
+from signalbox_tools.local.injected_faults import Chaos
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 SETTINGS = replace(
     from_environment({"SIGNALBOX_PROJECT": "p", "SIGNALBOX_LOCATION": "europe-west1"}),
@@ -91,6 +100,34 @@ def test_events_that_end_in_one_turn_are_deleted_or_marked_together(store: Sqlit
     asyncio.run(end())
     counts = events.counts()
     assert (events.ids_after(0), counts.received, counts.delivered, counts.given_up) == ([4], 4, 2, 1)
+
+
+def test_an_event_is_delivered_over_the_connections_of_a_process_until_it_is_accepted(
+    store: SqliteStore, events: StoredEvents
+) -> None:
+    statuses, requests = ["500 Broken", "204 No Content"], []
+
+    def function(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        requests.append((environ["PATH_INFO"], environ["HTTP_CE_DOCUMENT"], environ["wsgi.input"].read()))
+        start_response(statuses.pop(0), [])
+        return []
+
+    async def run() -> None:
+        port, processes = free_port(), FunctionProcesses()
+        deliverer = Deliverer(events, {"orders": "http://127.0.0.1:9/packed"}, processes, Chaos())
+        threads = DeliveryThreads([f"127.0.0.1:{port}"], function, count=1)
+        with closing(await listen(processes, port)):
+            delivering = asyncio.create_task(deliverer.run())
+            threads.start()
+            while events.counts().left:
+                await asyncio.sleep(0.005)
+            threads.leave()
+            delivering.cancel()
+
+    store.commit([Put("orders/é", {"n": 1})])
+    body = events.event(1)[0].body
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert requests == [("/packed", "orders/%C3%A9", body)] * 2
 
 
 def test_a_commit_of_another_process_is_noticed(file: Path, store: SqliteStore, events: StoredEvents) -> None:
