@@ -1,15 +1,16 @@
 """Planted faults that a model of flows notices: the rules of shields, of groups, and of locks in results."""
 
 from dataclasses import replace
+from typing import Any
 
-from signalbox.flows.machine.driver import Driver, Position
-from signalbox.flows.machine.tree import RECLAIMED_PATCH, Branch, Parent
+from signalbox.flows.machine.driver import Driver
+from signalbox.flows.machine.tree import Branch, Node, Parent
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows import lost_messages, nested_programs
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds.flow_trees import compared
 
-patched = original("flows.Position.patched")
+place = original("flows.Driver.place")
 
 NOTICED = ("flow-27", str(lost_messages.LOCKS_IN_RESULTS))
 
@@ -22,9 +23,12 @@ def _after_code(_: Driver, __: int) -> None:
     """Let code run that is ready before the outcomes pass through their groups."""
 
 
-def _reclaimed_later(position: Position, name: str) -> bool:
-    """Keep reclaimed events when the code waits, as before the patch."""
-    return name != RECLAIMED_PATCH and bool(patched(position, name))
+def _reclaimed_later(driver: Driver, item: Any, *around: Any) -> Node:
+    """Keep reclaimed events when the code waits."""
+    aside, driver.reclaimed = driver.reclaimed, []
+    node: Node = place(driver, item, *around)
+    driver.reclaimed = [*aside, *driver.reclaimed]
+    return node
 
 
 def _later(_: Driver, __: int, ___: Parent | None = None) -> None:
@@ -42,7 +46,7 @@ FAULTS = (
         for clause, without, replacement in (
             ("flow-5", "the events of a map or a time-out", ("flows.Branch.abandon", _keeps_what_it_received)),
             ("flow-5", "passing through groups before code runs", ("flows.Driver.pass_groups", _after_code)),
-            ("flow-5", "keeping an event before the next command", ("flows.Position.patched", _reclaimed_later)),
+            ("flow-5", "keeping an event before the next command", ("flows.Driver.place", _reclaimed_later)),
             ("flow-27", "the outcome of a shield before its cancel", ("flows.Driver.deliver", _later)),
         )
     ),
