@@ -180,5 +180,10 @@ def refuse_for_code(detail: str, field: str) -> NoReturn:
 
 def check_seconds(name: str, value: Any, most: float) -> None:
     """Raise `BadFlow` unless an argument is a number of seconds from 0 to `most`."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+    if not is_number(value) or not 0 <= value <= most:
         raise BadFlow(f"`{name}` must be a number of seconds from 0 to {most:,}.", field=name)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether an argument is a number. `True` is none."""
+    return type(value) in (int, float) or (isinstance(value, int | float) and not isinstance(value, bool))

@@ -56,6 +56,20 @@ def test_what_was_begun_is_pending_next_to_what_is_awaited() -> None:
     assert value_of(driver) == [False, True, "B", "A", "A"]
 
 
+def test_the_place_of_a_begun_command_stays_that_of_its_begin() -> None:
+    async def code() -> Any:
+        handle = flow.begin(flow.all(step("a"), flow.shield(step("b"))))
+        await flow.all(step("c"), flow.shield(step("d")))
+        return await handle
+
+    driver, line = begun(code), code.__code__.co_firstlineno
+    places = {pending.command.signature: pending.location for pending in driver.pending.values()}
+    begin, wait = (f"test_handles.py:{line + after} in code" for after in (1, 2))
+    assert places == {"step shop.a": begin, "step shop.b": begin, "step shop.c": wait, "step shop.d": wait}
+    driver.apply(done(driver, "1.0")).apply(done(driver, "1.1"))
+    assert {pending.location for pending in driver.pending.values()} == {begin}
+
+
 def test_a_problem_of_a_handle_is_raised_at_each_await() -> None:
     async def code() -> Any:
         handle = flow.begin(step("a"))

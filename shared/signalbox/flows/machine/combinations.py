@@ -97,17 +97,22 @@ class Group:
         self._cancel: CallOutcome | None = None
         self.adds = False
         self._items: deque[tuple[int, Any]] = deque()
-        self._path = self._location = ""
+        self._path = ""
 
-    def begin(self, items: Sequence[Any], path: str, location: str) -> "Group":
+    def begin(self, items: Sequence[Any], path: str) -> "Group":
         """Add each item to the tree, under the group's path and the item's number."""
         self._left = len(items)
         self._done, self._results = [False] * len(items), [None] * len(items)
         if not items:
             self._end(CallOutcome([]))
-        self._items, self._path, self._location = deque(enumerate(items)), path, location
+        self._items, self._path = deque(enumerate(items)), path
         self._place()
         return self
+
+    @property
+    def location(self) -> str:
+        """The place in the code that waits for the group."""
+        return self.parent.location
 
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
@@ -119,7 +124,7 @@ class Group:
             number, item = self._items.popleft()
             before = len(self.tree.ready)
             self.adds = True
-            self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
+            self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number))
             if not self._takes_one and len(self.tree.ready) > before and self._delivers():
                 self.tree.deliver(before)  # up to this group, so that the outcomes of its items keep their order
             self.adds = False

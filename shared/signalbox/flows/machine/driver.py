@@ -45,7 +45,7 @@ import inspect
 import json
 import sys
 from bisect import bisect
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -336,7 +336,7 @@ class Driver:
             sys.set_asyncgen_hooks(*hooks)
 
     def _resume(self) -> "Driver":
-        resumed: Counter[int] = Counter()
+        resumed: dict[int, int] = {}
         self.pass_groups(0)
         for _ in range(BRANCHES_MAX):
             self.keep_reclaimed()
@@ -345,8 +345,8 @@ class Driver:
             parent, slot, outcome = self.ready.popleft()
             before = len(self.ready)
             if isinstance(parent, Branch):
-                resumed[id(parent)] += 1
-                if resumed[id(parent)] > LIMITS.flow_advances_max:
+                times = resumed[id(parent)] = resumed.get(id(parent), 0) + 1
+                if times > LIMITS.flow_advances_max:
                     raise self._loops(LIMITS.flow_advances_max)
             try:
                 parent.got(slot, outcome)
@@ -537,37 +537,28 @@ class Driver:
         """Whether a cancel has reached the branch whose code runs."""
         return self.runs is not None and self.runs.cancelled
 
-    def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
+    def place(self, item: Any, path: str, parent: Parent, slot: int) -> Node:
         """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
+        if (command := command_of(item)) is not None:
+            return self._add(PendingCommand(self, path, command, parent, slot))
         match item:
-            case Handle():
-                if item.tree is not self:
-                    raise misused("The code awaits a handle of another run. Begin the command in this one", location)
+            case Handle() if item.tree is self:
                 return HandleWait(item, parent, slot).begin()
             case FirstSuccessOf():
-                return Group(self, parent, slot, Mode.SUCCESS, item.keys).begin(item.items, path, location)
+                return Group(self, parent, slot, Mode.SUCCESS, item.keys).begin(item.items, path)
             case AnyOf():
-                return Group(self, parent, slot, Mode.FIRST, item.keys).begin(item.items, path, location)
+                return Group(self, parent, slot, Mode.FIRST, item.keys).begin(item.items, path)
             case SettledOf():
-                return Group(self, parent, slot, Mode.SETTLED).begin(item.items, path, location)
+                return Group(self, parent, slot, Mode.SETTLED).begin(item.items, path)
             case Shield():
-                return Shielded(self, parent, slot).begin(item.item, path, location)
+                return Shielded(self, parent, slot).begin(item.item, path)
             case AllOf():
-                return Group(self, parent, slot, Mode.ALL).begin(item.items, path, location)
-            case GeneratorType() if item.gi_code.co_name == "<genexpr>":
-                raise misused("The code waits for a generator expression. Give its items: `flow.all(*[…])`", location)
-            case GeneratorType():
-                detail = f"The code waits for the generator {item.__name__}(). Write `async def`, with `await`"
-                raise misused(detail, location)
+                return Group(self, parent, slot, Mode.ALL).begin(item.items, path)
             case CoroutineType():
-                branch = Branch(self, path, item, parent, slot, location)
+                branch = Branch(self, path, item, parent, slot)
                 self.ready.append((branch, 0, CallOutcome()))
                 return branch
-        if (command := command_of(item)) is None:
-            is_foreign = item is None or hasattr(item, "_asyncio_future_blocking")
-            advice = NO_EVENT_LOOP if is_foreign else "Await a command of `flow`, a call or a coroutine"
-            raise misused(f"The code waits for {type(item).__name__}, which is not a command. {advice}", location)
-        return self._add(PendingCommand(self, path, command, parent, slot, location))
+        raise misused(_unsuitable(item), parent.location)
 
     def _add(self, pending: PendingCommand) -> PendingCommand:
         """Add a pending command. If it waits for an event or an update that was kept, that is its result at once."""
@@ -749,12 +740,26 @@ def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
     if result is not outcome.result:
         outcome = CallOutcome(result, object=outcome.object)
     if is_plain(codec):
-        return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
+        return outcome if (copy := copied(result)) is result else CallOutcome(copy)
     try:
         return outcome if outcome.object else CallOutcome(decode(codec, result, "the result", stored=True))
     except WrongValue as error:
         detail = f"The log has a result of `{pending.command.signature}` that is not of the code's type: {error}"
         raise misused(detail, pending.location) from error
+
+
+def _unsuitable(item: Any) -> str:
+    """Return why code cannot wait for an item."""
+    match item:
+        case Handle():
+            return "The code awaits a handle of another run. Begin the command in this one"
+        case GeneratorType() if item.gi_code.co_name == "<genexpr>":
+            return "The code waits for a generator expression. Give its items: `flow.all(*[…])`"
+        case GeneratorType():
+            return f"The code waits for the generator {item.__name__}(). Write `async def`, with `await`"
+    is_foreign = item is None or hasattr(item, "_asyncio_future_blocking")
+    advice = NO_EVENT_LOOP if is_foreign else "Await a command of `flow`, a call or a coroutine"
+    return f"The code waits for {type(item).__name__}, which is not a command. {advice}"
 
 
 def waits_for(pending: PendingCommand, event: str) -> bool:

@@ -46,22 +46,22 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     """Return the header after a turn of code of this revision. The header has the old log. Raises `Stuck`."""
     written_by = max(revision, turn.header.written_by)
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
+    driver = turn.driver
+    of_each: dict[str, Any] = {
+        "written_by": written_by,
+        "progress": driver.progress,
+        "stuck": None,
+        "kept": driver.kept_count,
+        "kept_bytes": driver.kept_bytes,
+        "kept_names": tuple(names),
+        "unanswered": turn.unanswered,
+        "labels": _labels_after(turn),
+    }
+    if turn.continued is not None:
+        return _next_generation(replace(turn.header, **of_each), turn.continued, driver.due_cancel, turn.outgoing)
     header = replace(
         turn.header,
-        written_by=written_by,
-        progress=turn.driver.progress,
-        stuck=None,
-        kept=turn.driver.kept_count,
-        kept_bytes=turn.driver.kept_bytes,
-        kept_names=tuple(names),
-        unanswered=turn.unanswered,
-        labels=_labels_after(turn),
-    )
-    if turn.continued is not None:
-        return _next_generation(header, turn.continued, turn.driver.due_cancel, turn.outgoing)
-    driver = turn.driver
-    header = replace(
-        header,
+        **of_each,
         begun=True,
         start_at=turn.start_at,
         pending=turn.pending,

@@ -5,7 +5,7 @@ from typing import Any
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import GaveUp, Problem
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.problems import BadFlow, check_count, check_seconds
+from signalbox.flows.problems import BadFlow, check_count, check_seconds, is_number
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
@@ -30,13 +30,13 @@ class Retried:
         check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
         check_seconds("pause_max_seconds", self.pause_max_seconds, CORE_LIMITS.delay_seconds_max)
         factor, most = self.pause_factor, LIMITS.flow_pause_factor_max
-        if not isinstance(factor, int | float) or isinstance(factor, bool) or not 1 <= factor <= most:
+        if not is_number(factor) or not 1 <= factor <= most:
             raise BadFlow(f"`pause_factor` must be a number from 1 to {most:,}.", field="pause_factor")
         if self.pause_max_seconds < self.pause_seconds:
             raise BadFlow("`pause_max_seconds` must be at least `pause_seconds`.", field="pause_max_seconds")
         kinds: Any = self.no_retry
-        if not isinstance(kinds, tuple) or not all(
-            isinstance(kind, type) and issubclass(kind, Problem) for kind in kinds
+        if kinds != () and not (
+            isinstance(kinds, tuple) and all(isinstance(kind, type) and issubclass(kind, Problem) for kind in kinds)
         ):
             raise BadFlow("`no_retry` must be a tuple of subclasses of `Problem`.", field="no_retry")
 

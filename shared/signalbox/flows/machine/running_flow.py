@@ -112,14 +112,14 @@ def created(command: Created, name: str, frames: int = 2, instead_of: object = N
     If no flow runs, only warn about a command that the code drops.
     `instead_of` is the command that `command` wraps. Raises `CannotQuery` in a query.
     """
-    if refusal := refusal_of_query(f"creates the command {name}"):
-        raise refusal
-    if (flow := _current.get()) is not None:
-        if instead_of is not None:
-            flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
-        flow.created.append((weakref.ref(command), f"{name} at {called_at(frames + 1)}"))
-    else:
+    if (flow := _current.get()) is None:
         warn_if_dropped(name.removesuffix("()"), "only the code of a flow awaits it")
+        return command
+    if flow.answering and (refusal := refusal_of_query(f"creates the command {name}")):
+        raise refusal
+    if instead_of is not None:
+        flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
+    flow.created.append((weakref.ref(command), f"{name} at {called_at(frames + 1)}"))
     return command
 
 

@@ -52,6 +52,11 @@ class Parent(Protocol):
         """Repeat a cancel that has not reached a node, since a shield in the node has ended."""
         ...
 
+    @property
+    def location(self) -> str:
+        """The place in the code that waits for the nodes below it."""
+        ...
+
 
 class Node(Protocol):
     """A node of the tree."""
@@ -99,7 +104,7 @@ class Tree(RunningFlow, Protocol):
         """Whether an earlier turn has run the code."""
         ...
 
-    def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
+    def place(self, item: Any, path: str, parent: Parent, slot: int) -> Node:
         """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
         ...
 
@@ -136,7 +141,7 @@ def cancelled(reason: str = "") -> CallOutcome:
 class PendingCommand:
     """A command that the code waits for, under its path.
 
-    `location` is the place of its `await`, and `event` the number and the value of the event that it has received.
+    `event` has the number and the value of the event that it has received.
     """
 
     tree: Tree
@@ -144,8 +149,12 @@ class PendingCommand:
     command: Command[Any]
     parent: Parent
     slot: int
-    location: str = ""
     event: tuple[int, Any] | None = None
+
+    @property
+    def location(self) -> str:
+        """The place of its `await`, as long as it is pending."""
+        return self.parent.location
 
     def cancel(self, outcome: CallOutcome) -> bool:
         if self.tree.pending.get(self.path) is not self:
@@ -172,9 +181,9 @@ class Branch:
     It runs in its own `context`, a copy of the context of the branch that began it.
     """
 
-    def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:
+    def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int) -> None:
         self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
-        self._code, self._awaited_at = code, awaited_at
+        self._code = code
         self._waits = 0
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
@@ -196,7 +205,7 @@ class Branch:
         """Resume the code with the outcome of the item that it awaits. Raises `Stuck`."""
         if not self._waits and inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED:
             detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
-            raise misused(detail, self._awaited_at)
+            raise misused(detail, self.parent.location)
         if self.cancel_due and not self._waits and not self._is_passed_on:
             outcome, self.cancel_due = self.cancel_due, None
         self._failed, self._waits_for = self._waits_for if outcome.failed else None, None
@@ -248,7 +257,7 @@ class Branch:
             self.tree.ready.append((self, 0, due))
             return
         before = len(self.tree.ready)
-        self._waits_for = self.tree.place(item, path, self, 0, self.location)
+        self._waits_for = self.tree.place(item, path, self, 0)
         if self._received is not None and is_kits(self._code):
             self._received.append(self._waits_for)
         if due and self._waits_for.cancel(due):
@@ -399,10 +408,14 @@ class Shielded:
         self._inner: Node
         self._ended = False
 
-    def begin(self, item: Any, path: str, location: str) -> "Shielded":
+    def begin(self, item: Any, path: str) -> "Shielded":
         """Add the item to the tree, under the node's own path."""
-        self._inner = self.tree.place(item, path, self, 0, location)
+        self._inner = self.tree.place(item, path, self, 0)
         return self
+
+    @property
+    def location(self) -> str:
+        return self.parent.location
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Pass the outcome on. It may decide a group around, which a cancel that has waited then leaves as it is."""
@@ -439,11 +452,22 @@ class Handle(Awaited[T]):
     by `cancel`, or with the code of the run.
     """
 
-    __slots__ = ("__weakref__", "_node", "_outcome", "_receivers", "_waits", "item", "number", "path", "tree")
+    __slots__ = (
+        "__weakref__",
+        "_node",
+        "_outcome",
+        "_receivers",
+        "_waits",
+        "item",
+        "location",
+        "number",
+        "path",
+        "tree",
+    )
 
     def __init__(self, tree: Tree, item: Any, path: str) -> None:
         self.tree, self.item, self.path = tree, item, path
-        self.number = 0
+        self.number, self.location = 0, ""
         self._node: Node | None = None
         self._outcome: CallOutcome | None = None
         self._waits: list[HandleWait] = []
@@ -473,7 +497,8 @@ class Handle(Awaited[T]):
     def begin(self, location: str) -> None:
         """Add the item to the tree, under the handle's path."""
         before = len(self.tree.ready)
-        self._node = self.tree.place(self.item, self.path, self, 0, location)
+        self.location = location
+        self._node = self.tree.place(self.item, self.path, self, 0)
         self.tree.deliver(before)
         self.tree.keep_reclaimed()
 

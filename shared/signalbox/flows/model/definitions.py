@@ -76,7 +76,9 @@ class Flows:
     def kept(self, header: "FlowHeader") -> "FlowHeader":
         """Return a header with the retention and the archive that this code specifies, if it has the flow."""
         definition = self.definitions.get(header.address.name)
-        return replace(header, keeping=definition.keeping) if definition else header
+        if definition is None or definition.keeping == header.keeping:
+            return header
+        return replace(header, keeping=definition.keeping)
 
     def check_revision(self, written_by: int) -> None:
         """Raise `Unavailable` if newer code wrote the header: this code may not be able to replay its log."""

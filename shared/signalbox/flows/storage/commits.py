@@ -150,7 +150,8 @@ class TurnCommit:
         has_past = before.has_payloads or any(map(payload_of, turn.applied))
         has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
         has_updates = (before.has_updates and not turn.continued) or any(isinstance(entry, Update) for entry in new)
-        after = replace(after, has_payloads=has_payloads, has_updates=has_updates)
+        if (has_payloads, has_updates) != (after.has_payloads, after.has_updates):
+            after = replace(after, has_payloads=has_payloads, has_updates=has_updates)
         after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
