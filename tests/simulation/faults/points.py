@@ -224,6 +224,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.HandleWait.abandon": "signalbox.flows.machine.tree:HandleWait.abandon",
     "flows.HandleWait.cancel": "signalbox.flows.machine.tree:HandleWait.cancel",
     "flows.Driver.begin": "signalbox.flows.machine.driver:Driver.begin",
+    "flows.Driver.keep_reclaimed": "signalbox.flows.machine.driver:Driver.keep_reclaimed",
     "flows.earliest": "signalbox.flows.api.flow:earliest",
     "flows.Group.take_success": "signalbox.flows.machine.combinations:Group.take_success",
     "flows.Group.abandon": "signalbox.flows.machine.combinations:Group.abandon",

@@ -460,22 +460,6 @@ def test_an_any_that_is_decided_at_once_takes_no_other_event(decided: Callable[[
     assert [name for name, values in sorted(driver.kept.items()) if values] == kept
 
 
-def test_a_log_of_older_code_is_replayed_by_the_rule_of_that_code() -> None:
-    async def code() -> Any:
-        await step("first")
-        for _ in range(2):
-            await flow.all(flow.event("a"), flow.first(flow.event("b"), flow.sleep(60)))
-
-    driver = begun(code)
-    log: list[Message] = [Event("a", 1, BEGIN), Event("a", 2, BEGIN), done(driver, "0")]
-    old = replay(Driver(code, Position("seed", committed=4)), BEGIN, log)
-    assert waits_of(old) == ["1.1.0 event b"], "its last commit has no time-out"
-    old.apply(Event("b", 3, BEGIN))
-    assert waits_of(old) == ["2.1.0 event b", "2.1.1 sleep"]
-    again = Driver(code, Position("seed", committed=5, patches=dict(old.position.patches)))
-    assert waits_of(replay(again, BEGIN, [*log, Event("b", 3, BEGIN)])) == waits_of(old)
-
-
 # --- a driver that is dropped ---
 
 

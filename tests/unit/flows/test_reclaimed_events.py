@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from signalbox import Function, Problem, flow
-from signalbox.flows.machine.combinations import ANY_PATCH, DECIDED_PATCH
-from signalbox.flows.machine.driver import KEPT_PATCH, Driver, Position
-from signalbox.flows.machine.tree import PASSED_PATCH, RECEIVED_PATCH, SHIELD_PATCH
+from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.model.messages import Cancel, Event, Update
 from signalbox.testing import Harness, replay
 from tests.unit.flows.random_flows import BEGIN, done, step
-
-EARLIER_PATCHES = (ANY_PATCH, DECIDED_PATCH, SHIELD_PATCH, KEPT_PATCH, RECEIVED_PATCH)
-PATCHES_BEFORE = (*EARLIER_PATCHES, PASSED_PATCH)
 
 
 @pytest.fixture
@@ -196,17 +191,6 @@ def test_an_event_that_code_of_the_user_has_received_in_a_map_is_not_kept_again(
     assert kept(driver) == ({} if is_of_user else {"a": [7]})
 
 
-def test_a_log_of_a_release_that_dropped_such_an_event_is_replayed_as_it_was() -> None:
-    async def code() -> Any:
-        await flow.first(flow.all(flow.event("a"), flow.event("b")), flow.event("go"))
-        return await flow.event("a")
-
-    driver = Driver(code, Position("1", committed=3)).start(BEGIN)
-    event(event(driver, "a", 7), "go")
-    assert (driver.ended, list(driver.pending), kept(driver)) == (None, ["1"], {})
-    assert done(driver, "1").wait.signature == "event a"
-
-
 @pytest.mark.parametrize(
     "group",
     [
@@ -252,29 +236,6 @@ def test_a_wrong_event_whose_error_the_code_does_not_receive_is_kept() -> None:
     event(event(driver, "n", "first"), "n", "second")
     assert driver.ended is not None
     assert driver.ended.value == "second"
-
-
-def test_a_log_of_a_release_that_lost_an_event_of_a_map_is_replayed_as_it_was() -> None:
-    async def code() -> Any:
-        with suppress(Problem):
-            await flow.map(lambda name: flow.event(name) if name == "a" else step(name), ["a", "fails"])
-        return await flow.event("a")
-
-    driver = event(Driver(code, Position("1", committed=3)).start(BEGIN), "a", 7)
-    driver.apply(done(driver, "0.1.0", error="no"))
-    assert (driver.ended, kept(driver)) == (None, {})
-
-
-def test_a_log_of_a_release_in_which_a_first_success_began_no_time_out_is_replayed_as_it_was() -> None:
-    async def code() -> Any:
-        handle = flow.begin(step("fails"))
-        await step("a")
-        return await flow.wait_for(flow.first_success(handle, step("b")), 60)
-
-    driver = Driver(code, Position("1", committed=3)).start(BEGIN)
-    driver.apply(done(driver, "0", error="no"))
-    driver.apply(done(driver, "1"))
-    assert [pending.command.signature for pending in driver.pending.values()] == ["step shop.b"]
 
 
 def test_a_first_success_abandons_the_rest_although_an_item_failed_behind_a_shield_as_it_began() -> None:
@@ -342,9 +303,7 @@ def test_events_that_are_kept_again_are_passed_on_in_the_order_of_their_arrival(
     assert (driver.ended.value, kept(driver)) == ((1, 1), {"m": [2]})
 
 
-@pytest.mark.parametrize("is_replayed", [False, True])
-def test_an_event_of_a_time_out_goes_to_a_handle_before_the_error_ends_the_wait_for_it(is_replayed: bool) -> None:
-    """Logs of releases in which the error came first are replayed as they were."""
+def test_an_event_of_a_time_out_goes_to_a_handle_before_the_error_ends_the_wait_for_it() -> None:
     received: list[Any] = []
 
     async def reads() -> None:
@@ -353,16 +312,13 @@ def test_an_event_of_a_time_out_goes_to_a_handle_before_the_error_ends_the_wait_
     async def code() -> None:
         await flow.all(flow.wait_for(flow.settled(step("never"), flow.event("a")), 60), reads())
 
-    position = Position("1", committed=3 if is_replayed else 0, patches=dict.fromkeys(EARLIER_PATCHES, 1))
-    driver = event(Driver(code, position).start(BEGIN), "a", 7)
+    driver = event(Driver(code, Position("1")).start(BEGIN), "a", 7)
     [path] = [path for path, pending in driver.pending.items() if pending.command.kind == "sleep"]
     driver.apply(done(driver, path))
-    assert received == ([] if is_replayed else [7])
+    assert received == [7]
 
 
-@pytest.mark.parametrize("is_replayed", [False, True])
-def test_branches_are_cancelled_in_their_order_however_deep_their_waits_are_in_groups(is_replayed: bool) -> None:
-    """Logs of releases with another order are replayed as they were."""
+def test_branches_are_cancelled_in_their_order_however_deep_their_waits_are_in_groups() -> None:
     cancelled: list[str] = []
 
     async def branch(name: str, item: Any) -> None:
@@ -375,10 +331,9 @@ def test_branches_are_cancelled_in_their_order_however_deep_their_waits_are_in_g
         deep, flat = branch("deep", flow.all(flow.event("a"))), branch("flat", flow.event("a"))
         await flow.all(step("fails"), deep, flat)
 
-    position = Position("1", committed=2 if is_replayed else 0, patches=dict.fromkeys(EARLIER_PATCHES, 1))
-    driver = Driver(code, position).start(BEGIN)
+    driver = Driver(code, Position("1")).start(BEGIN)
     driver.apply(done(driver, "0.0", error="no"))
-    assert cancelled == (["flat", "deep"] if is_replayed else ["deep", "flat"])
+    assert cancelled == ["deep", "flat"]
 
 
 def decided_as_it_begins() -> Any:
@@ -411,23 +366,19 @@ async def in_a_settled() -> Any:
 
 
 @pytest.mark.parametrize("code", [on_the_next_line, in_a_next_handle, after_two, in_an_all, in_a_settled])
-@pytest.mark.parametrize("is_replayed", [False, True])
 def test_an_event_of_a_group_that_is_decided_as_it_begins_goes_to_the_next_command(
-    code: Callable[[], Any], is_replayed: bool
+    code: Callable[[], Any],
 ) -> None:
-    """Logs of releases in which the next command received a later event are replayed as they were."""
-
     async def program() -> Any:
         await step("a")
         return await code()
 
-    position = Position("1", committed=6 if is_replayed else 0, patches=dict.fromkeys(PATCHES_BEFORE, 1))
-    driver = Driver(program, position).start(BEGIN)
+    driver = Driver(program, Position("1")).start(BEGIN)
     for value in range(4):
         event(driver, "n", value)
     driver.apply(done(driver, "0"))
     assert driver.ended is not None
-    assert driver.ended.value == (0 if not is_replayed else 3 if code is after_two else 2)
+    assert driver.ended.value == 0
 
 
 def test_an_update_of_a_group_that_is_decided_as_it_begins_goes_to_the_next_command() -> None:
@@ -444,18 +395,14 @@ def test_an_update_of_a_group_that_is_decided_as_it_begins_goes_to_the_next_comm
     assert driver.ended.value == 0
 
 
-@pytest.mark.parametrize("is_replayed", [False, True])
-def test_a_cancel_that_is_due_comes_before_the_errors_of_items_of_an_inner_group(is_replayed: bool) -> None:
-    """Logs of releases in which the inner group failed first are replayed as they were."""
-
+def test_a_cancel_that_is_due_comes_before_the_errors_of_items_of_an_inner_group() -> None:
     async def code() -> Any:
         await flow.shield(step("a"))
         await flow.all(flow.shield(step("b")), flow.all(step("c"), flow.event("n", int)))
 
-    position = Position("1", committed=4 if is_replayed else 0, patches=dict.fromkeys(PATCHES_BEFORE, 1))
-    driver = event(Driver(code, position).start(BEGIN), "n", "wrong")
+    driver = event(Driver(code, Position("1")).start(BEGIN), "n", "wrong")
     driver.apply(Cancel("enough", BEGIN)).apply(done(driver, "0"))
-    assert (list(driver.pending), kept(driver)) == (["1.0"], {} if is_replayed else {"n": ["wrong"]})
+    assert (list(driver.pending), kept(driver)) == (["1.0"], {"n": ["wrong"]})
 
 
 def gives_back() -> Any:
@@ -463,20 +410,16 @@ def gives_back() -> Any:
     return flow.all(flow.settled(flow.event("a"), step("s")), flow.shield(flow.event("a")), flow.event("b", int))
 
 
-@pytest.mark.parametrize("is_replayed", [False, True])
-def test_a_first_that_is_decided_by_an_event_given_back_begins_no_step_and_takes_no_event(is_replayed: bool) -> None:
-    """Logs of releases that began the step, and lost the event, are replayed as they were."""
-
+def test_a_first_that_is_decided_by_an_event_given_back_begins_no_step_and_takes_no_event() -> None:
     async def code() -> Any:
         await step("begin")
         with suppress(Problem):
             await flow.first(gives_back(), step("t"), flow.event("a"))
         return await flow.event("c")
 
-    position = Position("1", committed=4 if is_replayed else 0, patches=dict.fromkeys(PATCHES_BEFORE, 1))
-    driver = event(event(Driver(code, position).start(BEGIN), "a"), "b", "wrong")
+    driver = event(event(Driver(code, Position("1")).start(BEGIN), "a"), "b", "wrong")
     driver.apply(done(driver, "0"))
-    assert (list(driver.pending), kept(driver)) == ((["1.1", "2"], {}) if is_replayed else (["2"], {"a": [1]}))
+    assert (list(driver.pending), kept(driver)) == (["2"], {"a": [1]})
 
 
 def test_a_first_success_abandons_what_begins_after_an_event_given_back_has_ended_an_item() -> None:

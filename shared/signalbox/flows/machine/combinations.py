@@ -11,24 +11,9 @@ from typing import Any, Generic
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
-from signalbox.flows.machine.tree import (
-    RECEIVED_PATCH,
-    RECLAIMED_PATCH,
-    SHIELD_PATCH,
-    Branch,
-    Node,
-    Parent,
-    Tree,
-    cancelled,
-)
+from signalbox.flows.machine.tree import Branch, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
-
-ANY_PATCH = "signalbox.any"
-"""The patch with which an `any` schedules all of its commands, unless one of them is already decided."""
-
-DECIDED_PATCH = "signalbox.decided"
-"""The patch with which a cancel leaves a `first` its outcome, if a kept event has decided the `first`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +112,11 @@ class Group:
     def _place(self) -> None:
         """Add the items that have not been added, until one of them decides the group."""
         while self._items:
-            if self._takes_one and self.tree.reclaimed and self.tree.patched(RECLAIMED_PATCH):
+            if self._takes_one and self.tree.reclaimed:
                 self.tree.keep_reclaimed()  # an earlier item may receive the event, and end
                 if self._left == 0 or not self._items:
                     return
             number, item = self._items.popleft()
-            if self._takes_one and self.tree.reclaimed and self.tree.patched(RECEIVED_PATCH):
-                self.tree.keep_reclaimed()  # before the patch
             before = len(self.tree.ready)
             self.adds = True
             self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
@@ -148,7 +131,7 @@ class Group:
 
         If the code that waits has a cancel that is due, it reaches them first.
         """
-        return self.tree.patched(RECEIVED_PATCH) and not (self._is_refused and self.tree.patched(RECLAIMED_PATCH))
+        return not self._is_refused
 
     @property
     def _is_refused(self) -> bool:
@@ -164,15 +147,12 @@ class Group:
     def stops(self, before: int) -> bool:
         """Return whether the item that was added last decides a `first`: its later items must not take another event.
 
-        `before` is the number of outcomes that were on their way before the item was added. Before `ANY_PATCH`, the
-        group stopped as soon as anything in the flow was decided. There was no `first_success` then.
+        `before` is the number of outcomes that were on their way before the item was added.
         """
-        if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
+        if len(self.tree.ready) > before:
             self.tree.deliver(before)
             return self._left == 0
-        if self._children[-1].decided or self._mode is Mode.SUCCESS:
-            return self._children[-1].decided
-        return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
+        return self._children[-1].decided
 
     def got(self, slot: int, outcome: CallOutcome) -> None:
         if self._left == 0 or self._done[slot]:
@@ -246,7 +226,7 @@ class Group:
     def repeat_cancel(self, node: Node) -> None:
         if self._cancel is None:
             self.parent.repeat_cancel(self)
-        elif not node.decided and self.tree.patched(SHIELD_PATCH):
+        elif not node.decided:
             node.cancel(self._cancel)
 
     def _end(self, outcome: CallOutcome) -> None:
@@ -266,7 +246,7 @@ class Group:
         """
         if self._left == 0 or (self._takes_one and self.shielded):
             return False
-        if self.decided and self.tree.patched(DECIDED_PATCH if self._takes_one else RECEIVED_PATCH):
+        if self.decided:
             return False  # its outcome is on its way to the code
         if self._takes_one:
             self._decide(outcome)
@@ -293,8 +273,7 @@ class Group:
         The code still holds a lock that the group has only renewed, and can await again a handle that has taken one.
         """
         for lock in locks_in(self._results):
-            is_handles = any(handle.has(lock) for handle in self.tree.handles)
-            if not is_handles and (lock.is_below(self._path) or not self.tree.patched(RECEIVED_PATCH)):
+            if lock.is_below(self._path) and not any(handle.has(lock) for handle in self.tree.handles):
                 lock.release()
 
 

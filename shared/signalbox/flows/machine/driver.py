@@ -95,9 +95,6 @@ from signalbox.flows.machine.stuck import (
     too_large,
 )
 from signalbox.flows.machine.tree import (
-    PASSED_PATCH,
-    RECEIVED_PATCH,
-    RECLAIMED_PATCH,
     Branch,
     Handle,
     HandleWait,
@@ -133,9 +130,6 @@ DUE_PATCH = "signalbox.due"
 
 Its position is that of the cancel, the first entry of the log.
 """
-
-KEPT_PATCH = "signalbox.kept"
-"""The patch with which an event that an abandoned group has received is kept."""
 
 BRANCHES_MAX = 2 * LIMITS.flow_advances_max
 """Outcomes that all coroutines and groups together receive in one turn without an entry of the log."""
@@ -345,8 +339,7 @@ class Driver:
         resumed: Counter[int] = Counter()
         self.pass_groups(0)
         for _ in range(BRANCHES_MAX):
-            if not self._passes_groups():
-                self.keep_reclaimed()
+            self.keep_reclaimed()
             if not self.ready:
                 break
             parent, slot, outcome = self.ready.popleft()
@@ -374,13 +367,6 @@ class Driver:
             raise too_large(detail, self.location)
         return self
 
-    def _passes_groups(self) -> bool:
-        """Return whether the next outcome goes to a group: its failure may cancel a wait for an event to keep again."""
-        goes_to_code = not self.ready or isinstance(self.ready[0][0], Branch)
-        if not self.reclaimed or goes_to_code or not self.patched(RECEIVED_PATCH):
-            return False
-        return not self.patched(PASSED_PATCH)
-
     def deliver(self, first: int) -> None:
         """Deliver the outcomes of `ready` from a position on, up to code, or a group that is still adding an item."""
         at = first
@@ -390,7 +376,7 @@ class Driver:
                 at += 1
                 continue
             del self.ready[at]
-            later = self._taken_from(at) if len(self.ready) > at and self.patched(PASSED_PATCH) else []
+            later = self._taken_from(at)
             parent.got(slot, outcome)
             self.ready.extend(later)
 
@@ -400,11 +386,14 @@ class Driver:
         return taken[::-1]
 
     def pass_groups(self, first: int) -> None:
-        """Deliver these outcomes before the code runs that is ready. Before `PASSED_PATCH`, they wait for it."""
+        """Deliver these outcomes before the code runs that is ready, however deep its groups are.
+
+        So code runs in the order in which its waits end.
+        """
         if len(self.ready) <= first:
             return
         goes_to_code = all(isinstance(parent, Branch) for parent, _, _ in islice(self.ready, first, None))
-        if not goes_to_code and (len(self.ready) > 1 or self.reclaimed) and self.patched(PASSED_PATCH):
+        if not goes_to_code and (len(self.ready) > 1 or self.reclaimed):
             self.deliver(first)
 
     def _loops(self, times: int) -> Stuck:
@@ -545,12 +534,8 @@ class Driver:
 
     @property
     def cancels(self) -> bool:
-        """Whether a cancel has reached the branch whose code runs. Before the patch, always False."""
-        return self.runs is not None and self.runs.cancelled and self.patched(RECEIVED_PATCH)
-
-    def patched(self, name: str) -> bool:
-        """Return whether the code of a patch runs at this position of the log."""
-        return self.position.patched(name)
+        """Whether a cancel has reached the branch whose code runs."""
+        return self.runs is not None and self.runs.cancelled
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
         """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
@@ -586,7 +571,7 @@ class Driver:
 
     def _add(self, pending: PendingCommand) -> PendingCommand:
         """Add a pending command. If it waits for an event or an update that was kept, that is its result at once."""
-        if self.reclaimed and isinstance(pending.command, NextEvent | NextUpdate) and self.patched(RECLAIMED_PATCH):
+        if self.reclaimed and isinstance(pending.command, NextEvent | NextUpdate):
             self.keep_reclaimed()
         self.pending[pending.path] = pending
         if isinstance(pending.command, NextUpdate):
@@ -616,7 +601,7 @@ class Driver:
         match pending.command:
             case Lock():
                 self.release(pending.path)
-            case NextEvent(event=name) if event and self.patched(KEPT_PATCH):
+            case NextEvent(event=name) if event:
                 self.reclaimed.append((event[0], name, event[1]))
             case NextUpdate(update=name) if event:
                 self.reclaimed.append((event[0], name, self.received.pop(event[0])))
@@ -656,17 +641,12 @@ class Driver:
 
     def keep_reclaimed(self) -> None:
         """Keep the reclaimed events, unless a command waits for them."""
-        if self.reclaimed and self.patched(PASSED_PATCH):
-            while self.reclaimed:
-                earliest = min(self.reclaimed, key=itemgetter(0))
-                self.reclaimed.remove(earliest)
-                before = len(self.ready)
-                self._receive(*earliest)
-                self.deliver(before)
-            return
-        reclaimed, self.reclaimed = sorted(self.reclaimed, key=itemgetter(0)), []
-        for number, name, value in reclaimed:
-            self._receive(number, name, value)
+        while self.reclaimed:
+            earliest = min(self.reclaimed, key=itemgetter(0))
+            self.reclaimed.remove(earliest)
+            before = len(self.ready)
+            self._receive(*earliest)
+            self.deliver(before)
 
     # --- for the code ---
 

@@ -41,37 +41,6 @@ UNENDING: list[Any] = []
 """Coroutines that cannot be closed. They are kept here, since Python's collector would run their code once more."""
 
 
-SHIELD_PATCH = "signalbox.shields"
-"""The patch with which a shield only delays a cancel: the cancel waits for other shields, and not for ended ones."""
-
-RECEIVED_PATCH = "signalbox.received"
-"""The patch for what a group receives.
-
-- An item that ends as soon as it begins ends its handle at once, and decides its `first` before the next item begins.
-- An outcome has passed through all groups before a kept event goes to another wait, and before a cancel is repeated.
-- A group that fails keeps the events, and releases the locks, that `flow.wait_for` and `flow.map` in it have received.
-- It releases no lock that it has only renewed.
-- A map that is cancelled begins no further call.
-- A handle that is cancelled ends at once for all groups that await it.
-- The outcome of a handle passes through all groups around one wait before the next wait receives it.
-- Outcomes of items that end as they begin reach their group in the order of the items.
-- No cancel reaches a group whose items have all ended.
-"""
-
-PASSED_PATCH = "signalbox.passed"
-"""The patch with which an outcome passes through all groups around it at once, so that code runs in the order in which
-its waits end, however deep they are in groups. A kept event that goes to another wait also passes through them at once.
-"""
-
-RECLAIMED_PATCH = "signalbox.reclaimed"
-"""The patch for when an event that code does not receive is kept again.
-
-- It is kept before the next command looks for a kept event, also if no code has waited since.
-- If it ends an item of a `first` before the next item begins, the `first` begins no more items.
-- If a group begins while a cancel is due, the cancel comes before the errors of its items, also in a group in it.
-"""
-
-
 class Parent(Protocol):
     """A node that has others below it."""
 
@@ -130,10 +99,6 @@ class Tree(RunningFlow, Protocol):
         """Whether an earlier turn has run the code."""
         ...
 
-    def patched(self, name: str) -> bool:
-        """Return whether the code of a patch runs at this position of the log."""
-        ...
-
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
         """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
         ...
@@ -147,7 +112,10 @@ class Tree(RunningFlow, Protocol):
         ...
 
     def pass_groups(self, first: int) -> None:
-        """Deliver these outcomes before the code runs that is ready. Before `PASSED_PATCH`, they wait for it."""
+        """Deliver these outcomes before the code runs that is ready, however deep its groups are.
+
+        So code runs in the order in which its waits end.
+        """
         ...
 
     def reclaim(self, pending: "PendingCommand") -> None:
@@ -274,7 +242,7 @@ class Branch:
         If the item has shielded parts, the cancel waits for them, since the code may be a clean-up.
         """
         path, due = self.next_path(), self.cancel_due
-        if due and (self._is_passed_on or not has_shield(item) or not self.tree.patched(SHIELD_PATCH)):
+        if due and (self._is_passed_on or not has_shield(item)):
             self.cancel_due, self._is_passed_on = None, False
             discard(item)
             self.tree.ready.append((self, 0, due))
@@ -312,7 +280,7 @@ class Branch:
     def repeat_cancel(self, node: Node) -> None:
         if self._waits_for is None:
             return  # not all of the item has begun: the cancel follows then
-        if self.cancel_due and not node.decided and self.tree.patched(SHIELD_PATCH) and node.cancel(self.cancel_due):
+        if self.cancel_due and not node.decided and node.cancel(self.cancel_due):
             self.cancel_due = None
 
     @property
@@ -334,10 +302,9 @@ class Branch:
 
     def _abandon_all_but(self, kept: Node | None) -> None:
         """Abandon what a function of the kit has received: it has failed, perhaps with the error of the node `kept`."""
-        if self._received and self.tree.patched(RECEIVED_PATCH):
-            for node in self._received:
-                if node is not kept:
-                    node.abandon()
+        for node in self._received or ():
+            if node is not kept:
+                node.abandon()
 
     def close(self) -> None:
         """Close the code. If the code waits in its clean-up, close it again there.
@@ -442,7 +409,7 @@ class Shielded:
         self._ended = True
         before = len(self.tree.ready)
         self.tree.ready.append((self.parent, self.slot, outcome))
-        if not isinstance(self.parent, Branch) and self.tree.patched(RECEIVED_PATCH):
+        if not isinstance(self.parent, Branch):
             self.tree.deliver(before)
         self.parent.repeat_cancel(self)
 
@@ -458,7 +425,7 @@ class Shielded:
 
     @property
     def shielded(self) -> bool:
-        return not self._ended or not self.tree.patched(SHIELD_PATCH)
+        return not self._ended
 
     def abandon(self) -> None:
         self._ended = True
@@ -498,8 +465,7 @@ class Handle(Awaited[T]):
         self.tree.keep_reclaimed()
         before = len(self.tree.ready)
         self.got(0, CallOutcome(raised=CommandCancelled("The command was cancelled by its handle.")))
-        if self.tree.patched(RECEIVED_PATCH):
-            self.tree.deliver(before)
+        self.tree.deliver(before)
         return True
 
     # --- as a node ---
@@ -508,11 +474,8 @@ class Handle(Awaited[T]):
         """Add the item to the tree, under the handle's path."""
         before = len(self.tree.ready)
         self._node = self.tree.place(self.item, self.path, self, 0, location)
-        if len(self.tree.ready) > before and self.tree.patched(RECEIVED_PATCH):
-            self.tree.deliver(before)
-            self.tree.keep_reclaimed()
-        elif self.tree.reclaimed and self.tree.patched(RECLAIMED_PATCH):
-            self.tree.keep_reclaimed()
+        self.tree.deliver(before)
+        self.tree.keep_reclaimed()
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Receive the outcome of the command, and pass it on to the nodes that await it."""
@@ -530,8 +493,7 @@ class Handle(Awaited[T]):
         """Pass the outcome through all groups around one wait before the next wait receives it."""
         before = len(self.tree.ready)
         wait.end(outcome)
-        if self.tree.patched(RECEIVED_PATCH):
-            self.tree.deliver(before)
+        self.tree.deliver(before)
 
     def repeat_cancel(self, _: Node) -> None:
         """Do nothing: no cancel reaches the command."""
