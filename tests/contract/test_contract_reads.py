@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from signalbox.core.ports import Data, Put, Query, Store
+from signalbox.core.ports import AlreadyExists, Data, Must, Put, Query, Store
 from signalbox.core.problems import NewerFormat
 from signalbox.core.records.formats import READS
 from signalbox.core.records.queries import Field
@@ -38,6 +38,21 @@ def test_all_snapshots_of_one_read_carry_one_read_time(store: Store) -> None:
 
 def test_reading_nothing_returns_nothing(store: Store) -> None:
     assert store.read() == ()
+
+
+def test_many_records_are_read_in_the_order_of_their_paths(store: Store) -> None:
+    stored = range(0, 150, 3)
+    store.commit([Put(f"many/{number}", {"number": number}) for number in stored])
+    numbers = [*reversed(range(150)), 30, 31]
+    found = [(each.id, each.data) for each in store.read(*(f"many/{number}" for number in numbers))]
+    assert found == [(str(number), {"number": number} if number in stored else None) for number in numbers]
+
+
+def test_one_guard_of_many_writes_that_does_not_hold_refuses_them_all(store: Store) -> None:
+    store.commit([Put("many/100", {})])
+    with pytest.raises(AlreadyExists):
+        store.commit([Put(f"many/{number}", {"number": number}, Must.NOT_EXIST) for number in range(130)])
+    assert [each.id for each in store.query(Query("many"))] == ["100"]
 
 
 def test_a_read_never_sees_half_a_commit(memory: MemoryStore) -> None:

@@ -6,8 +6,9 @@ thread and without a delay. This is group commit, as databases do it with their 
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import field
-from threading import Event, Lock
+from threading import Lock
 from typing import Generic, TypeVar
 
 from signalbox.core.lazy_dataclasses import dataclass
@@ -18,6 +19,24 @@ Answer = TypeVar("Answer")
 
 Handle = Callable[[Mapping[str, Item]], Mapping[str, Answer | Exception]]
 """Handle a group of items, passed by their ids. Return, by id, the answer to each item, or the error to raise."""
+
+
+class _Signal:
+    """A signal for one thread, which waits for it once. `threading.Event` takes ten times as long."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self) -> None:
+        self._sent = Lock()
+        self._sent.acquire()
+
+    def wait(self) -> None:
+        self._sent.acquire()
+
+    def send(self) -> None:
+        """Send it, also if it was sent already."""
+        with suppress(RuntimeError):
+            self._sent.release()
 
 
 ENDED = "the request that this one was handled with has failed"
@@ -35,7 +54,7 @@ class _Request(Generic[Item, Answer]):
     group: "list[_Request[Item, Answer]]" = field(default_factory=list)
     answers: Mapping[str, Answer | Exception] = field(default_factory=dict)
     answer: Answer | Exception | None = None
-    ready: Event = field(default_factory=Event)
+    ready: _Signal = field(default_factory=_Signal)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +101,7 @@ class Gathering(Generic[Item, Answer]):
                 return
             request.group = [request]
             self._lines[key] = _Line(request)
-        request.ready.set()
+        request.ready.send()
 
     def _leave(self, key: Hashable, request: _Request[Item, Answer]) -> None:
         """Let the next group begin, and answer this request's group. A request without a group stops waiting.
@@ -98,10 +117,10 @@ class Gathering(Generic[Item, Answer]):
             if line and line.first is request:
                 line = self._next_group(key, line.waiting)
         if line:
-            line.first.ready.set()
+            line.first.ready.send()
         for member in request.group:
             member.answer = request.answers.get(member.id, Unavailable(ENDED))
-            member.ready.set()
+            member.ready.send()
 
     def _next_group(self, key: Hashable, waiting: "list[_Request[Item, Answer]]") -> "_Line[Item, Answer] | None":
         """Form a key's next group from the requests that wait. The thread of its first request handles it."""

@@ -191,8 +191,9 @@ class Visits:
     def is_busy(self, key: StandingKey) -> bool:
         """Return whether a standing must not be written now: it was written recently, or two races were lost."""
         update_time = self.standings[key].update_time if key in self.standings else None
-        quiet = timedelta(seconds=LIMITS.standing_quiet_seconds)
-        return self.contended or (update_time is not None and self.now - update_time < quiet)
+        if self.contended or update_time is None:
+            return self.contended
+        return self.now - update_time < timedelta(seconds=LIMITS.standing_quiet_seconds)
 
 
 def combined(visits: Iterable[Visit]) -> Changes:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import islice
 from os import getpid
 from pathlib import Path
@@ -72,6 +72,11 @@ from signalbox.core.write_effects import after_write, check_guard, copied_map, m
 
 SELECT_ALL = "SELECT collection, id, data, created_at, updated_at FROM records ORDER BY collection, id"
 SELECT = "SELECT number, data, bytes_bound, created_at, updated_at FROM records WHERE collection = ? AND id = ?"
+SELECT_EACH = """
+WITH wanted (place, collection, id) AS (VALUES {})
+SELECT place, number, data, bytes_bound, created_at, updated_at
+FROM wanted CROSS JOIN records ON records.collection = wanted.collection AND records.id = wanted.id
+"""
 INSERT = """
 INSERT INTO records (name, collection, id, data, bytes_bound, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
@@ -90,6 +95,9 @@ SELECT_END_OF_PIECE = """
 SELECT max(number), count(*) FROM (SELECT number FROM records WHERE number > ? ORDER BY number LIMIT ?)
 """
 SELECT_PIECE = "SELECT number, collection, id, data FROM records WHERE number > ? AND number <= ? AND name = ?"
+
+ROWS_A_SELECT = 64
+"""Records that one statement looks up: SQLite keeps the statement of each number of records prepared."""
 
 GROUP_MAX = 64
 """Commits in one transaction of SQLite. They become durable, and visible to other processes, together."""
@@ -229,7 +237,8 @@ class SqliteStore:
         for path in paths:
             check_path(path)
         with self._reading() as (db, at):
-            return tuple(_snapshot(db, path, at, fields) for path in paths)
+            rows = _rows(db, paths)
+        return tuple(_snapshot(path, row, at, fields) for path, row in zip(paths, rows, strict=True))
 
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
         for path in (*needed, *others):
@@ -240,7 +249,7 @@ class SqliteStore:
             for path in dict.fromkeys((*needed, *others)):
                 if path not in needed and size >= bytes_max and any(other not in needed for other in read):
                     break
-                read[path] = _snapshot(db, path, at)
+                read[path] = _snapshot(path, _row(db, path), at)
                 size += snapshot_bytes(read[path])
         return tuple(read[path] for path in (*needed, *others) if path in read)
 
@@ -397,7 +406,7 @@ class SqliteStore:
 
     def _commit(self, db: sqlite3.Connection, pending: _Pending, time: int) -> tuple[Committed, bool]:
         """Apply one commit in the open transaction; return its result, and whether it has caused events."""
-        rows = [_row(db, write.path) for write in pending.writes]
+        rows = _rows(db, [write.path for write in pending.writes])
         for write, row in zip(pending.writes, rows, strict=True):
             check_guard(write.path, write.guard, instant(row.updated_at) if row else None)
         planned = zip(pending.writes, rows, pending.added_bytes, pending.texts, strict=True)
@@ -549,11 +558,28 @@ def _row(db: sqlite3.Connection, path: str) -> _Row | None:
     return None if found is None else _Row(*found)
 
 
-def _snapshot(db: sqlite3.Connection, path: str, at: int, fields: Sequence[Field] | None = None) -> Snapshot:
-    row = _row(db, path)
+def _rows(db: sqlite3.Connection, paths: Sequence[str]) -> list[_Row | None]:
+    """Look up records. One statement takes less time than one for each, above all if most do not exist."""
+    if len(paths) == 1:
+        return [_row(db, paths[0])]
+    found: list[_Row | None] = [None] * len(paths)
+    for first in range(0, len(paths), ROWS_A_SELECT):
+        wanted = paths[first : first + ROWS_A_SELECT]
+        names = [name for path in wanted for name in path.rsplit("/", 1)]
+        for place, *row in db.execute(_select_each(len(wanted)), names):
+            found[first + place] = _Row(*row)
+    return found
+
+
+@cache
+def _select_each(count: int) -> str:
+    return SELECT_EACH.format(", ".join(f"({place}, ?, ?)" for place in range(count)))
+
+
+def _snapshot(path: str, row: _Row | None, at: int, fields: Sequence[Field] | None = None) -> Snapshot:
     if row is None:
         return Snapshot(path, None, instant(at))
-    data = decoded(row.text)
+    data = row.data
     check_record(path, data)
     shown = data if fields is None else copied_map(masked(data, fields))
     return Snapshot(path, shown, instant(at), instant(row.updated_at), instant(row.created_at))
