@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isnan
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,21 @@ ON_LIVE_RUNS = frozenset({"cancel", "terminate", "resume"})
 
 FOLLOWED_SECONDS = 1.0
 """The interval at which the progress of a batch is read."""
+
+
+class Seconds(click.FloatRange):
+    """A time that a command waits; `inf` waits until the end."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if isnan(seconds):  # it is in every range, and would be waited for without an end
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return seconds
+
+
+SECONDS = Seconds(min=0)
 
 
 class OfARun(click.Command):
@@ -138,7 +154,7 @@ def show_run(function: str, flow: str, id: str, **place: str) -> None:
 @click.argument("flow")
 @click.argument("id")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@click.option("--wait", type=SECONDS, default=0.0, help="Seconds to wait for the result, which is printed.")
 @of_a_place
 def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
     """Start a run. A value that is JSON is that JSON, any other one is a text."""
@@ -152,7 +168,7 @@ def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wai
 @click.argument("function")
 @click.argument("flow")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@click.option("--wait", type=SECONDS, default=0.0, help="Seconds to wait for the result, which is printed.")
 @of_a_place
 def start_new_run(function: str, flow: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
     """Start a run under a drawn id, which is printed with its status."""
@@ -198,7 +214,7 @@ def send_event(
 @click.argument("id")
 @click.argument("name")
 @click.argument("value", default="null")
-@click.option("--wait", type=float, default=30.0, help="Seconds to wait for the answer (default: 30).")
+@click.option("--wait", type=SECONDS, default=30.0, help="Seconds to wait for the answer (default: 30).")
 @click.option("--key", help="A repeat under the same key gets the first answer.")
 @_with_start
 @of_a_place
@@ -226,7 +242,7 @@ def update_run(
 @click.argument("flow")
 @click.argument("id")
 @click.argument("update")
-@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the answer (default: 0).")
+@click.option("--wait", type=SECONDS, default=0.0, help="Seconds to wait for the answer (default: 0).")
 @of_a_place
 def answer_of_update(function: str, flow: str, id: str, update: str, wait: float, **place: str) -> None:
     """Print the answer to an update, also a large one. UPDATE is its id: the `--key` of the update, or in the log."""

@@ -414,3 +414,9 @@ def test_a_closed_pipe_is_not_an_error_of_a_call(monkeypatch: pytest.MonkeyPatch
 def test_logs_prints_at_least_one_line(shop: Path, capsys: pytest.CaptureFixture[str], count: str) -> None:
     assert main(["logs", "-n", count]) == 2
     assert f"{count} is not in the range" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
+def test_a_time_to_wait_that_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["flows", "start", "shop", "checkout", "order-1", "--wait", seconds]) == 2
+    assert "--wait" in capsys.readouterr().err
