@@ -234,9 +234,7 @@ class Outgoing:
                 return stored
         raise TooLarge(f"The names of the arguments' payloads have more than {bytes_max:,} bytes.")
 
-    def claimed_arguments(
-        self, arguments: Mapping[str, Any], place: Place
-    ) -> tuple[Mapping[str, Any], dict[str, bool]]:
+    def claimed_arguments(self, arguments: Mapping[str, Any], place: Place) -> tuple[Mapping[str, Any], dict[str, Any]]:
         """Return the arguments of a task, and the members that its context has if large ones are payloads.
 
         Arguments that fit are returned as they are. Raises `TooLarge`.
