@@ -96,9 +96,6 @@ OF_DRIVER = frozenset({"asked_payloads", "asked_runs", "flow_trees"})
 FORGED = frozenset({"forged_records"})
 """Worlds with records that the kit did not write."""
 
-OF_NEW_OPTIONS = frozenset({"batch_payloads", "object_payloads", "payloads"})
-"""Worlds of an option that a project turns on once all of its functions have this release."""
-
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 

@@ -18,7 +18,7 @@ from signalbox.semaphores import tasks
 from signalbox.semaphores.machine import decision_types
 from signalbox.semaphores.model.semaphore import Semaphore
 from tests.compatibility.last_release import LAST, TODAY, counterpart
-from tests.simulation.__main__ import OF_DRIVER, OF_NEW_OPTIONS, WORLDS, violations
+from tests.simulation.__main__ import OF_DRIVER, WORLDS, violations
 from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY
 from tests.simulation.versions import Crossings, Entry, Lacking, Versions, two_versions, version_now
 from tests.simulation.world import World
@@ -39,7 +39,7 @@ Change = Callable[[], Any]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", sorted(WORLDS.keys() - OF_DRIVER - OF_NEW_OPTIONS))
+@pytest.mark.parametrize("world", sorted(WORLDS.keys() - OF_DRIVER))
 def test_every_property_holds_while_two_releases_run(world: str) -> None:
     check(world, SEEDS)
 

@@ -28,7 +28,7 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.problems import BadObjectCall
-from signalbox.payloads.model import Outgoing, format_of
+from signalbox.payloads.model import Outgoing
 
 CALL_ID_BYTES_MAX = 128
 CALL_IDS = IdSpace("call")
@@ -143,7 +143,6 @@ class Message:
     def to_record(self) -> dict[str, Any]:
         """Return the record's fields, except for `since`."""
         return {
-            **format_of(*self.arguments.values()),
             "kind": self.kind.value,
             "body": json.dumps(self.body, sort_keys=True),
             "then": [call.to_record() for call in self.then],

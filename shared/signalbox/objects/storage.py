@@ -19,7 +19,6 @@ from signalbox.mailboxes.storage import SWEPT_BY, header_put, message_put, swept
 from signalbox.objects.machine.large_values import named_state, place_of_state, place_of_states, stored_state
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message
-from signalbox.payloads.model import format_of
 from signalbox.payloads.service import replacement
 
 FunctionOf = Callable[[str], str]
@@ -67,8 +66,7 @@ class TurnWrites:
         """
         before = state_of(self.header)
         state = stored_state(turn.state, before, place_of_state(turn.address, turn.revision), turn.outgoing)
-        newer = format_of(named.to_json()) if (named := named_state(state)) else {}
-        header = header_put(self.header, {**newer, "state": state}, turn.revision)
+        header = header_put(self.header, {"state": state}, turn.revision)
         replaced = [replacement(place_of_states(turn.address))] if state != before and named_state(before) else []
         posted = (
             message_put(post.address.base, post.id, post.message.to_record(), post.due_at) for post in turn.posted
@@ -123,7 +121,7 @@ def effects_of(turn: Turn, function_of: FunctionOf, function: str, *, more: bool
 
 def _done(call: CallRecord, now: datetime) -> dict[str, Any]:
     place = {"forwarded": call.forwarded.to_record()} if call.forwarded else {}
-    outcome = {**format_of(call.outcome.result), "outcome": call.outcome.to_text()} if call.outcome else {}
+    outcome = {"outcome": call.outcome.to_text()} if call.outcome else {}
     return {**place, **outcome, "expires_at": now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)}
 
 

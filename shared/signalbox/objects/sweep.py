@@ -62,12 +62,10 @@ def _between(ports: Ports, least: float, below: float) -> tuple[Snapshot, ...]:
 
 
 def _is_silent(message: Snapshot) -> bool:
-    """Return whether a message has waited for a long time.
-
-    A message that older code has applied still has the number, but no `since`.
-    """
-    since: datetime | None = (message.data or {}).get("since")
-    return since is not None and since <= message.read_time - _silent()
+    """Return whether a message has waited for a long time."""
+    assert message.data is not None, "a query finds only records that exist"
+    since: datetime = message.data["since"]
+    return since <= message.read_time - _silent()
 
 
 def _silent() -> timedelta:

@@ -27,15 +27,14 @@ from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS, are_payloads_stored
 from signalbox.core.problems import TooLarge, Unavailable
-from signalbox.core.records.formats import FORMAT
 
 MEMBER = "$payload"
 
-PAYLOADS_FORMAT = 5
-"""The format of records and tasks that name payloads: older code would take the name for the value."""
-
 NAMED = "named"
-"""The member in the context of a task, or in that of its unit or group, whose arguments are as records contain them."""
+"""The member in the context of a task, or in that of its unit or group, whose arguments are as records contain them.
+
+The record of a unit has it, too, if its result is a payload.
+"""
 
 HASH_LETTERS = 32
 
@@ -133,11 +132,6 @@ def unescaped(stored: Any) -> Any:
     """Undo `escaped`."""
     wrapped = stored.get(MEMBER) if isinstance(stored, dict) else None
     return wrapped["value"] if isinstance(wrapped, dict) else stored
-
-
-def format_of(*stored: Any) -> dict[str, int]:
-    """Return the format of a record or a task with these values, as its fields have it; empty if none is a name."""
-    return {FORMAT: PAYLOADS_FORMAT} if payloads_in(*stored) else {}
 
 
 def without_keys(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,7 +241,7 @@ class Outgoing:
         """
         if not is_large(arguments):
             return arguments, {}
-        return self.claimed_members(arguments, place), {NAMED: True, FORMAT: PAYLOADS_FORMAT}
+        return self.claimed_members(arguments, place), {NAMED: True}
 
     def claimed_task(self, task: Effect, place: Place) -> Effect:
         """Return a task whose large arguments are payloads. Raises `TooLarge`."""

@@ -31,7 +31,6 @@ from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import OtherBody, Unavailable
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import (
@@ -354,5 +353,5 @@ def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
         return effect
     record = json.loads(wait.unit)
     if wait.is_of_group:
-        return replace(effect, context={"group": record["group"] | members, FORMAT: wait.format})
-    return replace(effect, context={"unit": record | members, FORMAT: wait.format})
+        return replace(effect, context={"group": record["group"] | members})
+    return replace(effect, context={"unit": record | members})

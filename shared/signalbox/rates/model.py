@@ -7,7 +7,6 @@ The bucket is stored as one time, `full_at`, in microseconds since 1970: the tim
 Reading it rounds nothing, so the part of a permit that has come back is never lost.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -19,22 +18,12 @@ from signalbox.core.effects import Effect
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.surface.field_rules import Checked, Range, RequestBody, Text, unchecked
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 
 COLLECTION = "rates"
 WAITS = "rate_waits"
-
-PAUSED_FORMAT = 3
-"""The format of a paused rate: earlier releases would grant its permits."""
-
-UNITS_FORMAT = 3
-"""The format of a unit's wait: earlier releases would grant it as a task without a unit."""
-
-GROUPS_FORMAT = 5
-"""The format of a group's wait: earlier releases would grant it as a unit's."""
 
 State = Literal["waiting", "granted", "cancelled"]
 
@@ -124,10 +113,9 @@ class Rate:
         assert self.settings.burst >= 1, "a permit can be granted"
 
     def to_record(self) -> dict[str, Any]:
-        paused = {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
-        recent = [each.to_record() for each in self.recent]
-        times = {"full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at, sweep_at=self.sweep_at)}
-        return {**self.settings.to_record(), **times, **paused}
+        own = {"full_at": self.full_at, "recent": [each.to_record() for each in self.recent]}
+        times = given(alarm_at=self.alarm_at, sweep_at=self.sweep_at, paused_at=self.paused_at)
+        return {**self.settings.to_record(), **own, **times}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -165,15 +153,9 @@ class RateWait:
         """Whether a group of units waits."""
         return self.unit.startswith('{"group": ')
 
-    @property
-    def format(self) -> int:
-        """The format of a unit's or a group's wait and of its tasks: not older than that of the unit."""
-        of_unit: int = json.loads(self.unit).get(FORMAT, UNITS_FORMAT)
-        return GROUPS_FORMAT if self.is_of_group else of_unit
-
     def to_record(self) -> dict[str, Any]:
         """Return the fields that a wait begins with."""
-        of_unit = {"unit": self.unit, "batch": self.batch, FORMAT: self.format} if self.unit else {}
+        of_unit = {"unit": self.unit, "batch": self.batch} if self.unit else {}
         return of_unit | {
             "incarnation": self.incarnation,
             "continuation": self.continuation.to_record(),

@@ -44,8 +44,8 @@ from signalbox.payloads.model import OF_TASKS, opened, opened_members
 from signalbox.payloads.service import opening_those_of
 from signalbox.rates import service as rates_service
 from signalbox.rates import sweep as rates_sweep
+from signalbox.rates import tasks
 from signalbox.rates.model import RateSettings
-from signalbox.rates.tasks import TASKS as RATE_TASKS
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, is_named, parsed
@@ -119,7 +119,7 @@ class BatchPayloadsWorld:
         self.world.sweeper = lambda ports: (outbox.sweep(ports), rates_sweep.sweep(ports))
         self.world.task_handlers["batch_expand"] = lambda ports, task: run_batch_task(ports, task.task, task.payload)
         self.world.task_handlers[FUNCTION] = self._deliver
-        self.world.task_handlers["semaphore_admit"] = lambda ports, task: RATE_TASKS[task.task](ports, task.payload)
+        self.world.task_handlers["semaphore_admit"] = lambda ports, task: tasks.TASKS[task.task](ports, task.payload)
         self.deliveries: Counter[str] = Counter()
         self._own = Random(f"groups, rates and small values {seed}")
         rates_service.put(self.world.reliable_ports(), RATE, RateSettings(6_000.0, 4))

@@ -18,7 +18,6 @@ from signalbox.batches.service.pages import add_page
 from signalbox.batches.service.units import complete_unit
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.user_code import ProcessEnded
 from signalbox.testing import Harness
 from signalbox.testing.replaced_limits import replaced
@@ -510,25 +509,10 @@ def test_a_group_that_cannot_be_is_refused(harness: BatchHarness, options: dict[
     assert problem["field"] == "per_task"
 
 
-def test_what_grouped_units_store_has_a_format_that_earlier_releases_refuse(harness: BatchHarness) -> None:
-    populate(harness, 3, per_task=2, concurrency=1)
-    records = [data for path, data in harness.records().items() if data and (data.keys() & {"first", "state"})]
-    assert [data[FORMAT] for data in records] == [2, 2, 2]
-    harness.run_tasks()
-    assert all(data[FORMAT] == 2 for path, data in harness.records().items() if data and "/units/" in path)
-
-
-def test_what_other_batches_store_has_no_format(harness: BatchHarness) -> None:
+def test_the_records_of_other_batches_have_no_groups(harness: BatchHarness) -> None:
     populate(harness, 3)
     harness.run_tasks()
-    assert not [path for path, data in harness.records().items() if data and (FORMAT in data or "per_task" in data)]
-
-
-def test_a_batch_before_a_grouped_one_has_its_format_too(harness: BatchHarness) -> None:
-    populate(harness, 3, then={"units": [{"square": 1}], "task": body(0)["task"], "per_task": 2})
-    header = harness.records()["batches/b"]
-    assert header is not None
-    assert header[FORMAT] == 2
+    assert not [path for path, data in harness.records().items() if data and "per_task" in data]
 
 
 def test_the_same_units_in_other_groups_are_another_batch() -> None:

@@ -24,6 +24,7 @@ from signalbox.core.problems import TooLarge
 from signalbox.flows import sweep as flows_sweep
 from signalbox.payloads import sweep
 from signalbox.payloads.problems import NoPayload
+from signalbox.tasks.model.contexts import context_of, is_named
 from signalbox.testing import Harness, TaskFailed
 from tests.unit.cost_table import row_cost
 from tests.unit.operations_platform import OperationsPlatform
@@ -222,9 +223,7 @@ def test_no_unit_opens_the_payload_that_its_arguments_seem_to_name(at: Harness, 
 
 
 @pytest.mark.parametrize("options", [{"rate": "r"}, {"rate": "r", "per_task": 2}, {"semaphore": "s"}])
-def test_waits_of_units_with_large_arguments_and_their_tasks_have_the_format_of_payloads(
-    at: Harness, options: Any
-) -> None:
+def test_waits_of_units_with_large_arguments_and_their_tasks_have_named_ones(at: Harness, options: Any) -> None:
     app: Any = painter(at)
     rate("r").ensure(600, burst=2)
     semaphore("s").ensure(permits=1)
@@ -240,8 +239,8 @@ def test_waits_of_units_with_large_arguments_and_their_tasks_have_the_format_of_
         at.travel(60)
     tasks = [context for context in contexts if not context.keys().isdisjoint({"unit", "group", "lease"})]
     count = 2 if "per_task" in options else 4
-    assert [wait and wait["format"] for wait in waits] == [5] * count
-    assert [context["format"] for context in tasks] == [5] * 2 * count
+    assert ['"named": true' in (wait or {})["unit"] for wait in waits] == [True] * count
+    assert [is_named(context_of(context)) for context in tasks] == [True] * 2 * count
 
 
 def test_a_sub_batch_has_its_own_payloads(at: Harness) -> None:
@@ -399,8 +398,6 @@ def test_many_small_units_of_a_batch_that_follows_are_stored_together(at: Harnes
         [app.paint.call(text="ab")], then=sub_batch(app.paint.call(text=f"{number}" * 1_000) for number in range(300))
     )
     assert len(keys(at)) == 1
-    [header] = at.ports.store.read("batches/b")
-    assert (header.data or {})["format"] == 5
     at.travel(5)
     assert len(results(batch("b").status()["then"])) == 300
 

@@ -795,14 +795,6 @@ def test_a_deadline_that_is_over_needs_another_time_out(harness: Harness) -> Non
     assert flows("order", "7").status().state == "completed"
 
 
-def test_a_run_that_is_removed_in_several_commits_is_not_retried(harness: Harness) -> None:
-    failed_order(harness)
-    header = header_of("order", "7")
-    assert header.to_record()["format"] == 4, "a failed end is of the format whose readers mark unread events"
-    old = {name: value for name, value in header.to_record().items() if name != "format"}
-    assert not FlowHeader.from_record(header.address, old).can_rewind
-
-
 def test_what_a_retry_costs() -> None:
     async def two() -> Any:
         await step("work")

@@ -7,9 +7,6 @@ import pytest
 
 from signalbox import Function, Problem, flow, flows
 from signalbox.core.problems import OtherBody
-from signalbox.core.records.formats import FORMAT
-from signalbox.flows.model.addresses import FlowAddress
-from signalbox.flows.model.messages import UPDATES_FORMAT
 from signalbox.flows.problems import (
     BadFlow,
     CannotQuery,
@@ -20,7 +17,6 @@ from signalbox.flows.problems import (
     RunExists,
     TooManyUpdates,
 )
-from signalbox.mailboxes.model.messages import header_path
 from signalbox.testing import Harness
 from signalbox.testing.deliveries import TaskFailed
 from signalbox.testing.fixtures import harness as harness
@@ -346,23 +342,3 @@ def test_an_event_that_nothing_waits_for_warns_its_sender(harness: Harness) -> N
         "The code does not wait for the event `ende` now, so the event is kept. It waits for `end`."
     )
     assert flows("deaf", "d").event("end").warning == ""
-
-
-def test_an_older_release_refuses_a_run_whose_log_has_an_update_also_once_it_is_answered(harness: Harness) -> None:
-    def format_of(flow: str, id_: str) -> Any:
-        [read] = harness.ports.store.read(header_path(FlowAddress(flow, id_).base))
-        assert read.data is not None
-        return read.data.get(FORMAT)
-
-    cart.start("c", owner="ann")
-    harness.run()
-    assert format_of("cart", "c") is None
-    sent = flows("cart", "c").update("add", Item("tea"))
-    harness.run()
-    assert (sent.ready(), format_of("cart", "c")) == (True, UPDATES_FORMAT)
-    flows("cart", "c").update("add", Item("cake"))
-    harness.run()
-    assert format_of("cart", "c") == UPDATES_FORMAT
-    cart.fork("c", "f", from_entry=1)
-    harness.run()
-    assert format_of("cart", "f") == UPDATES_FORMAT

@@ -322,7 +322,7 @@ def test_a_task_after_a_call_receives_the_name_of_another_copy(at: Objects) -> N
     at.run_all()
     [told] = [task for task in at.world.tasks if task.task == "told"]
     [_, _, key] = told.context["outcome"]["result"]["$payload"]
-    assert (key.startswith("tasks/"), key in keys(at), told.context["format"]) == (True, True, 5)
+    assert (key.startswith("tasks/"), key in keys(at)) == (True, True)
 
 
 def test_an_object_that_looks_like_the_name_of_a_payload_arrives_as_it_is(at: Objects) -> None:
@@ -353,12 +353,6 @@ def test_without_the_setting_a_large_result_and_state_are_refused_and_the_refusa
             assert error["type"] == "too-large"
             assert "`payloads: true` in the catalogue" in error["detail"]
     assert keys(at) == []
-
-
-def test_a_record_that_names_a_payload_has_the_format_that_older_releases_refuse(at: Objects) -> None:
-    at.call("a", "1", "put", text=HUGE)
-    at.call("a", "2", "echo", text="small")
-    assert [(at.world.record(f"objects/Counter~a/mailbox/{id_}") or {}).get("format") for id_ in "!12"] == [5, 5, None]
 
 
 def test_a_delayed_call_keeps_its_large_argument_for_a_year(at: Objects) -> None:

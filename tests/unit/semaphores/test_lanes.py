@@ -9,7 +9,6 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
-from signalbox.core.problems import NewerFormat
 from signalbox.core.surface.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of, with_weights_of
@@ -162,7 +161,6 @@ def test_when_nobody_waits_the_semaphore_forgets_its_lanes() -> None:
     world.wait("a", "a")
     world.wait("b", "b", "high")
     assert {lane.id for lane in world.semaphore.lanes} == {"normal:a", "high:b"}
-    assert world.snapshot().data["format"] == 2  # type: ignore[index]  # it exists
     world.grants(2)
     leases.signal(world.ports, "s", SignalRequest(world.held))
     world.settle()
@@ -205,17 +203,8 @@ def test_the_records_of_waits_without_key_and_priority_are_those_of_a_semaphore_
     world.wait("plain", priority="normal")
     [record] = world.store.read(waiter_path("s", "plain"))
     assert record.data is not None
-    assert not {"key", "priority", "lane", "places", "format"} & record.data.keys()
-    assert not {"lanes", "weights", "format"} & (world.snapshot().data or {}).keys()
-
-
-def test_a_release_that_reads_only_format_1_refuses_both_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    world.wait("a", "a")
-    monkeypatch.setattr("signalbox.core.records.formats.READS", 1)
-    for path in (path_of("s"), waiter_path("s", "a")):
-        with pytest.raises(NewerFormat):
-            world.store.read(path)
+    assert not {"key", "priority", "lane", "places"} & record.data.keys()
+    assert not {"lanes", "weights"} & (world.snapshot().data or {}).keys()
 
 
 def test_a_lost_grant_returns_to_its_place_in_its_lane() -> None:

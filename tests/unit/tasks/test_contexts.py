@@ -38,7 +38,7 @@ LEASE = {"semaphore": "s", "id": "w~1", "token": 1, "ends_at": "2026-01-01T00:00
 GROUP = Group("b", "i", 0, 0, 0, 9, 3, 0).to_record()
 RUN = {"key": "k", "token": 1, "ends_at": "2026-01-01T00:00:00Z", "collect": "", "lease_seconds": 60}
 EXAMPLES: dict[str, dict[str, Any]] = {
-    "group": {"group": GROUP, "format": 2},
+    "group": {"group": GROUP},
     "step": {"step": {"flow": "flows/a/1"}},
     "unit": {"unit": UNIT},
     "lease, with a unit": {"lease": LEASE | {"unit": json.dumps(UNIT)}},

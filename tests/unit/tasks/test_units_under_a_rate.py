@@ -10,7 +10,6 @@ from signalbox import Function, Problem, SubBatch, Unit, batch, rate, sub_batch
 from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.api import forget_liveness
-from signalbox.batches.model.tree import RATED_GROUPS_FORMAT
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
@@ -138,8 +137,6 @@ def test_a_unit_that_is_delivered_twice_waits_once(harness: Harness, shop: Any) 
     for task in deliver_first(harness):
         harness.deliver_task(task)
     assert waiting() == 3
-    waits = harness.ids(waits_of("openai"))
-    assert {harness.record(f"{waits_of('openai')}/{id_}")["format"] for id_ in waits} == {3}
     harness.run()
     assert sorted(n for n, _ in RAN) == [0, 1, 2]
 
@@ -363,14 +360,6 @@ def test_tasks_of_units_of_a_rate_that_is_created_again_wait_for_the_new_one(har
     harness.run()
     assert units() == {n: n for n in range(4)}
     assert permits_taken(harness) == [1, 1]
-
-
-def test_a_batch_whose_units_share_tasks_and_take_permits_is_not_read_by_older_releases(
-    harness: Harness, shop: Any
-) -> None:
-    shop.questions(2, per_task=2)
-    formats = {harness.record("batches/b")["format"], *(task.context.get("format") for task in deliver_first(harness))}
-    assert formats == {RATED_GROUPS_FORMAT}
 
 
 def total_of(name: str, per_task: int | None = None) -> Cost:

@@ -92,7 +92,7 @@ from signalbox.batches.machine.pages import page_start
 from signalbox.batches.model import tree
 from signalbox.batches.model.headers import REPLACED, Counts, Header
 from signalbox.batches.model.pages import Loaded
-from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
+from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.failure_notices import FailureNotice
@@ -252,9 +252,7 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
     if header.then and has_succeeded(header):
         tasks.append(run.effect_for("then"))
     elif header.parent is not None:
-        parent = header.parent
-        child = run.effect_for("child", unit=parent.to_record())
-        tasks.append(replace(child, context=format_of(parent.per_task)))
+        tasks.append(run.effect_for("child", unit=header.parent.to_record()))
     return tuple(tasks)
 
 

@@ -34,14 +34,13 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.pages import Page
-from signalbox.batches.model.tree import RATED_FORMAT, RATED_GROUPS_FORMAT, BatchRun, format_of, rated_record, spread
+from signalbox.batches.model.tree import BatchRun, rated_record, spread
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.given import given
 from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
 
 CALLS_KEPT_MAX = 20
@@ -109,13 +108,9 @@ def unit_tasks(
 
 def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: Page, now: datetime) -> Effect:
     merged = replace(call, payload={**call.payload, **payload})
-    permit = given(semaphore=page.semaphore or None)
-    if page.rate:
-        rated = rated_record(page.rate, page.weight_of(merged.payload))
-        formats = {FORMAT: RATED_FORMAT} | page.format
-        return merged.effect(unit.operation, now, unit=unit.to_record() | rated | page.named, **formats)
-    formats = format_of(unit.per_task) | page.format
-    return merged.effect(unit.operation, now, unit=unit.to_record() | permit | page.named, **formats)
+    rated = rated_record(page.rate, page.weight_of(merged.payload))
+    limits = rated | given(semaphore=page.semaphore or None)
+    return merged.effect(unit.operation, now, unit=unit.to_record() | limits | page.named)
 
 
 def group_tasks(groups: Sequence[Group], page: Page, now: datetime, *, granted: bool = False) -> list[Effect]:
@@ -136,11 +131,11 @@ def _of_group(group: Group, call: Call, page: Page, payloads: Sequence[Any] | No
     """Return the context of a group's task."""
     context = group.context(payloads, page.named)
     if not page.rate:
-        return context | page.format
+        return context
     all_payloads = page.payloads()
     weight = page.weight_of_group([{**call.payload, **all_payloads[offset]} for offset in group.offsets])
-    rated = rated_record(page.rate, weight, page.per_task) | given(granted=granted or None)
-    return {"group": context["group"] | rated, FORMAT: RATED_GROUPS_FORMAT} | page.format
+    rated = rated_record(page.rate, weight) | given(granted=granted or None)
+    return {"group": context["group"] | rated}
 
 
 # --- retries ---
@@ -148,7 +143,7 @@ def _of_group(group: Group, call: Call, page: Page, payloads: Sequence[Any] | No
 
 def retry_task(run: BatchRun, retries: Retries, *parts: object, **payload: Any) -> Effect:
     """Return a task of the kit for retries, named after their call and `parts`."""
-    return replace(run.effect_for("retry", retries.call, *parts, **payload), context=retries.format)
+    return run.effect_for("retry", retries.call, *parts, **payload)
 
 
 def chains_of_named(chain: Retries, concurrency: int, indexes: Sequence[int]) -> list[Retries]:

@@ -9,7 +9,7 @@ counter is not written. Only parts of a group are counted in it.
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from signalbox.batches.model.tree import BatchRun, Counter, Node, format_of, offsets
+from signalbox.batches.model.tree import BatchRun, Counter, Node, offsets
 from signalbox.batches.model.units import GroupRuns, PlacedUnit
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass, replace
@@ -124,7 +124,7 @@ class Group:
         `more` are other members of the group there.
         """
         carried = {} if payloads is None else {"payloads": [payloads[unit.offset] for unit in self.units()]}
-        return {"group": self.to_record() | carried | more, **format_of(self.per_task)}
+        return {"group": self.to_record() | carried | more}
 
 
 _PLACE = ("batch", "incarnation", "page", "number", "first", "page_units", "per_task", "ordinal")

@@ -1,18 +1,16 @@
 """The header of a batch: its options, its state and its counts; and the status that callers see."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.batches.model.settings import BatchSettings
-from signalbox.batches.model.tree import RATED_FORMAT, RATED_GROUPS_FORMAT, BatchRun, format_of
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.payloads.model import MEMBER, PAYLOADS_FORMAT, payloads_in
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another sub-batch."""
@@ -39,19 +37,6 @@ class Counts:
 
 
 # --- the header ---
-
-
-def _newer_formats(settings: BatchSettings, then: str) -> Iterator[int]:
-    """Iterate over the formats that a batch, and those that follow it, have because of their rates and payloads."""
-    if settings.rate:
-        yield RATED_GROUPS_FORMAT if settings.per_task else RATED_FORMAT
-    definition = json.loads(then) if '"rate":' in then or MEMBER in then else None
-    while definition is not None:
-        if payloads_in(definition.get("units")):
-            yield PAYLOADS_FORMAT
-        if "rate" in definition:
-            yield RATED_GROUPS_FORMAT if "per_task" in definition else RATED_FORMAT
-        definition = definition.get("then")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +70,7 @@ class Header:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        own = {field.name: record[field.name] for field in fields(cls) if field.name in record}
+        own = {field.name: record[field.name] for field in fields(cls) if field.name != "settings"}
         return cls(
             **own
             | {
@@ -96,25 +81,14 @@ class Header:
         )
 
     def to_record(self) -> dict[str, Any]:
-        settings = self.settings
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "settings"}
         return {
             **own,
-            **settings.to_record(),
+            **self.settings.to_record(),
             "missing": list(self.missing),
             "parent": self.parent and self.parent.to_record(),
             "parent_run": self.parent and self.parent.run.key,
-            **format_of(settings.per_task),
-            **format_of(self._grouped_elsewhere),
-            **given(format=max(_newer_formats(settings, self.then), default=None)),
         }
-
-    @property
-    def _grouped_elsewhere(self) -> int | None:
-        """A number if the batch that follows or the parent's batch has grouped units, else None."""
-        if '"per_task":' in self.then:
-            return 1
-        return self.parent.per_task if self.parent else None
 
     @property
     def ended(self) -> bool:

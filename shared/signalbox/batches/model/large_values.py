@@ -2,7 +2,7 @@
 
     batches/{hash of the header}/{incarnation}/{sha256}
 
-A page, a task or a unit's record that names a payload has the format of payloads. If a page has one, all of its units'
+A page, a task or a unit's record that names a payload has the member `named`. If a page has one, all of its units'
 arguments are as records contain them, so that its tasks are read in one way; other pages have them as they are.
 
 The header of a batch names the units of batches that follow it, if they are large in all.

@@ -20,8 +20,7 @@ from signalbox.core.idempotency_keys import without_leases
 from signalbox.core.json_values import json_text
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.records.formats import FORMAT
-from signalbox.payloads.model import NAMED, PAYLOADS_FORMAT, escaped
+from signalbox.payloads.model import NAMED, escaped
 
 
 class PageStart(NamedTuple):
@@ -84,7 +83,7 @@ class Page:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         task = record["task"] and Call.from_record(record["task"])
         own = record["first"], record["size"], record["units"], record["digest"]
-        dispatch = record.get("concurrency"), record.get("semaphore", "")
+        dispatch = record["concurrency"], record.get("semaphore", "")
         grouped = record.get("per_task"), record.get("first_group", 0)
         return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1), NAMED in record)
 
@@ -98,19 +97,14 @@ class Page:
             "concurrency": self.concurrency,
             **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
-            **rated_record(self.rate, self.weight, self.per_task),
+            **rated_record(self.rate, self.weight),
             **self.named,
         }
 
     @property
-    def format(self) -> dict[str, int]:
-        """The format of the page and of its tasks, if they name payloads."""
-        return {FORMAT: PAYLOADS_FORMAT} if self.has_payloads else {}
-
-    @property
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, bool]:
         """The members of the page, and of its units and groups in tasks, if arguments are as records contain them."""
-        return {NAMED: True, **self.format} if self.has_payloads else {}
+        return {NAMED: True} if self.has_payloads else {}
 
     def arguments_of(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that are not of the page's units as its tasks contain them."""

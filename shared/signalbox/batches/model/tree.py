@@ -39,7 +39,6 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.keys import IdSpace
 from signalbox.core.kit_names import BATCH_EXPAND, BATCHES_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.records.formats import FORMAT
 
 PASSED = "passed"
 """The field of a node that maps the number of each propagated child to the number of failures below that child."""
@@ -127,32 +126,15 @@ def is_top(node: Node) -> bool:
 
 # --- records ---
 
-GROUPED_FORMAT = 2
-"""The format of all data of a batch with grouped units: earlier releases would count its units elsewhere."""
-
 
 def grouped_record(per_task: int | None, **more: Any) -> dict[str, Any]:
     """Return the fields of grouped units for a record. Without grouped units, there are none."""
-    return {} if per_task is None else {"per_task": per_task, **more, **format_of(per_task)}
+    return {} if per_task is None else {"per_task": per_task, **more}
 
 
-def format_of(per_task: int | None) -> dict[str, int]:
-    """Return the `format` member of a record or of a task's context; empty if all releases can read the data."""
-    return {} if per_task is None else {FORMAT: GROUPED_FORMAT}
-
-
-RATED_FORMAT = 3
-"""The format of all data of a batch with a rate: earlier releases would start its units at once."""
-
-
-RATED_GROUPS_FORMAT = 5
-"""The format of all data of a batch with a rate and grouped units: earlier releases would start its groups at once."""
-
-
-def rated_record(rate: str, weight: int | str, per_task: int | None = None) -> dict[str, Any]:
+def rated_record(rate: str, weight: int | str) -> dict[str, Any]:
     """Return the fields of a record that name a batch's rate and weight. Without a rate, there are none."""
-    number = RATED_GROUPS_FORMAT if per_task else RATED_FORMAT
-    return {"rate": rate, "weight": weight, FORMAT: number} if rate else {}
+    return {"rate": rate, "weight": weight} if rate else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import larger_values, value_bytes_max
 from signalbox.core.problems import NotFound, TooLarge
-from signalbox.core.records.formats import FORMAT
-from signalbox.payloads.model import PAYLOADS_FORMAT
+from signalbox.payloads.model import NAMED
 
 # --- chains ---
 
@@ -70,20 +69,14 @@ class Retries:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        rest, payload = record["rest"], record["payload"]
-        parsed = json.loads(payload) if isinstance(payload, str) else payload
-        return cls(**{**record, "rest": None if rest is None else tuple(rest), "payload": parsed})
+        rest = None if record["rest"] is None else tuple(record["rest"])
+        return cls(**{**record, "rest": rest, "payload": json.loads(record["payload"])})
 
     def to_record(self) -> dict[str, Any]:
         """Return the chain for a task's envelope and a sub-batch's header. The payload is text: any JSON fits."""
         rest = None if self.rest is None else list(self.rest)
         record = asdict(self) | {"rest": rest, "payload": json.dumps(self.payload)}
         return record if self.is_named else {name: value for name, value in record.items() if name != "is_named"}
-
-    @property
-    def format(self) -> dict[str, int]:
-        """The format of the kit's tasks of these retries, if they name payloads."""
-        return {FORMAT: PAYLOADS_FORMAT} if self.is_named else {}
 
     @property
     def is_chain(self) -> bool:
@@ -303,14 +296,12 @@ class UnitRecord:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        is_named = record.get(FORMAT) == PAYLOADS_FORMAT
-        outcome = UnitOutcome(record["state"], record["text"], is_named)
+        outcome = UnitOutcome(record["state"], record["text"], NAMED in record)
         return cls(PlacedUnit.from_record(record), outcome, tuple(record.get("retried_by", ())))
 
     def to_record(self) -> dict[str, Any]:
-        retried = given(retried_by=list(self.retried_by) or None)
-        newer = {FORMAT: PAYLOADS_FORMAT} if self.outcome.is_named else {}
-        return {**self.unit.place(), **newer, "state": self.outcome.state, "text": self.outcome.text, **retried}
+        more = given(named=self.outcome.is_named or None, retried_by=list(self.retried_by) or None)
+        return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text, **more}
 
 
 # --- for users' tasks ---

@@ -17,7 +17,7 @@ from typing import Any
 
 from signalbox.core.problems import NewerFormat
 
-READS = 5
+READS = 1
 """The newest format that this release reads."""
 
 FORMAT = "format"

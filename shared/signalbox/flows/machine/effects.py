@@ -12,14 +12,12 @@ from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of
 from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.core.wake_ups import wake_up
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits, Renew, Step
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.headers import FAILED, FlowHeader
 from signalbox.flows.model.waits import Wait
-from signalbox.payloads.model import PAYLOADS_FORMAT, payloads_in
 
 
 def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
@@ -50,8 +48,7 @@ def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, 
     name = step_operation(header, wait)
     context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
     context |= {"delayed": True} if call.delay_seconds else {}
-    newer = {FORMAT: PAYLOADS_FORMAT} if payloads_in(*call.payload.values()) else {}
-    return call.effect(name, now or EPOCH, step=context, **newer)  # without a delay, the time is not used
+    return call.effect(name, now or EPOCH, step=context)  # without a delay, the time is not used
 
 
 def step_operation(header: FlowHeader, wait: Wait) -> str:
@@ -148,7 +145,6 @@ def end_notice(header: FlowHeader) -> tuple[Effect, ...]:
 
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:
     payload = {"act": act, "flow": header.address.base, "function": header.function, **wait.to_json(), **members}
-    attempt = (wait.attempt,) if wait.attempt > 1 else ()  # older code has no attempt in the name
-    name = name_of(act, header.address.base, wait.execution_id, wait.path, *attempt)
+    name = name_of(act, header.address.base, wait.execution_id, wait.path, wait.attempt)
     path = f"/tasks/{FLOW_COMMAND_TASK}"
     return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)

@@ -11,7 +11,6 @@ keeps its position, so the ids that the code draws after it do not change.
     if the run                                         with `from_entry`  without it
     -------------------------------------------------  -----------------  ----------------
     is running, suspended, completed or cancelled      not-failed         not-failed
-    has failed, and its end was written by older code  ended-by-older…    ended-by-older…
     is being removed                                   being-removed      being-removed
     was retried 100 times                              too-many           too-many
     is stuck, and the code of an inline step runs      step-running       step-running
@@ -90,8 +89,6 @@ def check_state(header: FlowHeader, now: datetime, timeout_seconds: float | None
         last = f" It was retried at {header.retries[-1].at:%Y-%m-%d %H:%M:%S} UTC." if header.retries else ""
         detail = f"{run} is {header.state}: only a run that has failed, or is stuck, can be retried. Fork it.{last}"
         raise CannotRetry(detail, "not-failed", first_key=header.retries[-1].key if header.retries else "")
-    if not header.can_rewind:
-        raise CannotRetry(f"{run} ended under an older release. Fork it.", "ended-by-older-release")
     if header.rewinds >= LIMITS.flow_rewinds_max:
         raise CannotRetry(f"{run} was retried {header.rewinds} times, which is the limit. Fork it.", "too-many")
     if untils := [claim.until for claim in header.running.values() if claim.delivery and claim.until > now]:

@@ -15,16 +15,14 @@ from signalbox.core.effects import name_of
 from signalbox.core.given import given
 from signalbox.core.idempotency_keys import call_without_leases, sorted_json, without_leases
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.labels import NO_LABELS, label_entry
 from signalbox.flows.model.log import NO_ENTRIES, StoredLog, entries_from_text
-from signalbox.flows.model.messages import UPDATES_FORMAT, Blank, Message, Result
+from signalbox.flows.model.messages import Blank, Message, Result
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.payloads.model import PAYLOADS_FORMAT
 
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -33,9 +31,6 @@ ARCHIVED_ID_LETTERS = 120
 
 RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
-
-REWINDS_FORMAT = 4
-"""The format of the header of a run that has failed or was retried: older code drops events without marking them."""
 
 RETRY_REASON_LETTERS = 200
 """Letters of a retry's reason that the header keeps."""
@@ -193,9 +188,7 @@ class FlowHeader:
     - `collects` is whether events that the end left unread may have to be applied before the mailbox.
     - `adopted` has the ids of sub-flows of earlier executions that a retry adopts, by the paths of their waits.
     - `removing` is whether a removal of several commits has begun.
-    - `can_rewind` is whether the end was written by code that marks unread events.
     - `has_payloads` is whether the run's records have named payloads.
-    - `has_updates` is whether the log may have updates, which older code cannot read.
     """
 
     address: FlowAddress
@@ -236,9 +229,7 @@ class FlowHeader:
     collects: bool = False
     adopted: Mapping[str, str] = field(default_factory=dict)
     removing: bool = False
-    can_rewind: bool = True
     has_payloads: bool = False
-    has_updates: bool = False
 
     @property
     def kept_until(self) -> datetime:
@@ -326,7 +317,7 @@ class FlowHeader:
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
         waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}
-        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, can_rewind=True, trace="", **waits)
+        return replace(self._not_rewound(), end=end, stuck=None, suspended=None, trace="", **waits)
 
     def _not_rewound(self) -> Self:
         """Return the header with its whole log again, if its opening turn has not cut the log."""
@@ -390,11 +381,7 @@ class FlowHeader:
 
     def _rewinds_record(self) -> dict[str, Any]:
         """Return the fields of retries and payloads, which most runs do not have."""
-        may_be_rewound = self.end is not None and self.end.state == FAILED and self.can_rewind
-        rewinds = REWINDS_FORMAT if may_be_rewound or self.rewinds or self.removing else None
-        updates = UPDATES_FORMAT if self.unanswered or self.has_updates else None
         return given(
-            format=updates or (PAYLOADS_FORMAT if self.has_payloads else rewinds),
             payloads=self.has_payloads or None,
             rewinds=self.rewinds or None,
             deadline_rewind=self.deadline_rewind or None,
@@ -435,9 +422,9 @@ class FlowHeader:
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
-            kept=data.get("kept", 0),  # headers of older code have none of the three
-            kept_bytes=data.get("kept_bytes", 0),
-            kept_names=tuple(data.get("kept_names", ())),
+            kept=data["kept"],
+            kept_bytes=data["kept_bytes"],
+            kept_names=tuple(data["kept_names"]),
             unanswered=_stored(data, "unanswered", {}),
             labels=_stored(data, "labels", {}),
             deadline_at=data.get("deadline_at"),
@@ -458,8 +445,6 @@ class FlowHeader:
             adopted=_stored(data, "adopted", {}),
             removing=data.get("removing", False),
             has_payloads=data.get("payloads", False),
-            has_updates=data.get(FORMAT, 1) >= UPDATES_FORMAT and "payloads" not in data,
-            can_rewind=end is None or data.get(FORMAT, 1) >= REWINDS_FORMAT,
         )
 
 

@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 from signalbox.core.effects import name_of
 from signalbox.core.keys import IdSpace
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.records.formats import FORMAT
 from signalbox.flows.model.addresses import RUN_IDS, FlowAddress
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.payloads.model import PAYLOADS_FORMAT, Payload, payload_in
+from signalbox.payloads.model import Payload, payload_in
 
 SUB_FLOW = "flow"
 """The kind of a command that runs another flow."""
@@ -163,18 +162,9 @@ Message = Result | Incoming | Cancel | Blank
 """A message in the mailbox, and an entry of the log once it has its time. Only a log has a `Blank`."""
 
 
-UPDATES_FORMAT = 5
-"""The format of an update, and of the header of a run whose log has one: older code does not know updates."""
-
-
 def message_to_record(message: Message) -> dict[str, Any]:
     """Return the fields of a message's record, without those of the mailbox."""
-    newer = UPDATES_FORMAT if isinstance(message, Update) else PAYLOADS_FORMAT if payload_of(message) else None
-    return {
-        "kind": message.kind,
-        "body": json.dumps(message.body(), sort_keys=True),
-        **({FORMAT: newer} if newer else {}),
-    }
+    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True)}
 
 
 def payload_of(message: Message) -> Payload | None:

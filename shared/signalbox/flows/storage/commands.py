@@ -61,7 +61,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put
 from signalbox.objects.machine.large_values import claimed_anew
 from signalbox.objects.model import CALL_IDS, continuation_message, method_call
-from signalbox.payloads.model import Outgoing, Place, content_of, format_of, payloads_in, place_of_sent
+from signalbox.payloads.model import Outgoing, Place, content_of, payloads_in, place_of_sent
 
 
 @dataclass(slots=True)
@@ -226,4 +226,4 @@ def claimed_batch(effect: Effect, place: Place, outgoing: Outgoing, location: st
         detail = f"The calls of the batch have {size:,} bytes; the limit is {bytes_max:,}.{larger_values()}"
         raise too_large(f"{detail} A step can populate larger batches (docs/flow-waits.md).", location)
     units = outgoing.named(content, place)
-    return replace(effect, payload={**effect.payload, "units": units}, context=format_of(units))
+    return replace(effect, payload={**effect.payload, "units": units})

@@ -12,7 +12,6 @@ from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import REMOVE, Change, Delete, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.records.queries import Order
 from signalbox.core.times import EPOCH
 from signalbox.core.write_checks import check_commit
@@ -43,7 +42,7 @@ from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, collection_of, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
-from signalbox.payloads.model import PAYLOADS_FORMAT, Outgoing, Place, payload_in, place_of_tasks
+from signalbox.payloads.model import Outgoing, Place, payload_in, place_of_tasks
 from signalbox.payloads.service import removal
 
 UNREAD = "unread"
@@ -149,9 +148,8 @@ class TurnCommit:
         replies = {id_: claimed_reply(before, reply, turn.outgoing) for id_, reply in turn.replies().items()}
         has_past = before.has_payloads or any(map(payload_of, turn.applied))
         has_payloads = has_past or bool(turn.outgoing) or any(map(payload_of, new))
-        has_updates = (before.has_updates and not turn.continued) or any(isinstance(entry, Update) for entry in new)
-        if (has_payloads, has_updates) != (after.has_payloads, after.has_updates):
-            after = replace(after, has_payloads=has_payloads, has_updates=has_updates)
+        if has_payloads != after.has_payloads:
+            after = replace(after, has_payloads=has_payloads)
         after, chunks = extended(after, log, new, live=self.live)
         check_log(after.log.length, after.log.held_bytes)
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
@@ -321,8 +319,7 @@ def end_tasks(header: FlowHeader, outgoing: Outgoing | None = None) -> Iterator[
             **ended.to_json(),
             **ends,
         }
-        newer = {FORMAT: PAYLOADS_FORMAT} if payload_in(ended.result) else {}
-        yield header.on_complete.effect(end_name(header), header.end.at, outcome=outcome, **newer)
+        yield header.on_complete.effect(end_name(header), header.end.at, outcome=outcome)
 
 
 def _copied(outcome: CallOutcome, place: Place, outgoing: Outgoing | None) -> CallOutcome:

@@ -59,7 +59,7 @@ from signalbox.objects.model import (
     method_call,
 )
 from signalbox.objects.problems import CallTooLate, NoObject
-from signalbox.payloads.model import Outgoing, Place, format_of, place_of_tasks
+from signalbox.payloads.model import Outgoing, Place, place_of_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,7 @@ class Turn:
     def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
         own = copied_outcome(outcome, place_of_tasks(self.now), self.outgoing)
         context = {"called": self.address.to_json(), "call": id_, **own.to_json()}
-        name, newer = self._task_name(), format_of(own.result)
-        self.tasks.append(continuation.effect(name, self.now, outcome=context, **newer))
+        self.tasks.append(continuation.effect(self._task_name(), self.now, outcome=context))
 
     def _place_of_outcome(self, id_: str) -> Place:
         return place_of_call(self.address, id_, str(self.revision))

@@ -25,13 +25,12 @@ from typing import Any, Generic, Literal, TypeVar
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds, slot_end
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.leases import LeaseRecord, Release
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
-from signalbox.semaphores.model.waiters import LANES_FORMAT, State, Waiter
+from signalbox.semaphores.model.waiters import State, Waiter
 
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -229,7 +228,7 @@ def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: dateti
     task = continuation_name(name, waiter, lease.grant)
     held = lease.held(name)
     context = {part: getattr(held, part) for part in held.__slots__} | waiter.options()
-    return waiter.continuation.effect(task, now, lease=context, **waiter.format_of_unit)
+    return waiter.continuation.effect(task, now, lease=context)
 
 
 def continuation_name(name: str, waiter: Waiter, grant: int | None) -> str:
@@ -251,7 +250,7 @@ def refuse_lanes_task(loaded: Loaded, after: tuple[str, ...] = ()) -> Effect:
     """Return the task that ends the waits in all lanes, behind a lane and an id, that can never be granted."""
     payload = {"semaphore": loaded.name, "lanes_after": list(after)}
     task = name_of(path_of(loaded.name), loaded.incarnation, "refuse in lanes", microseconds(loaded.now), *after)
-    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload, context={FORMAT: LANES_FORMAT})
+    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload)
 
 
 def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadline") -> tuple[Effect, ...]:
@@ -268,7 +267,7 @@ def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Eff
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "unit")
     unit = json.loads(waiter.request.unit) | {"wait_ended": state}
-    return (waiter.continuation.effect(task, now, unit=unit, **waiter.format_of_unit),)
+    return (waiter.continuation.effect(task, now, unit=unit),)
 
 
 def end_tasks(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:

@@ -22,20 +22,15 @@ from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.records.formats import FORMAT
 from signalbox.core.times import microseconds
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.lanes import Lane, Mode
 from signalbox.semaphores.model.leases import EndedLease, LeaseRecord
 from signalbox.semaphores.model.settings import SemaphoreSettings
-from signalbox.semaphores.model.waiters import LANES_FORMAT, Waiter
+from signalbox.semaphores.model.waiters import Waiter
 
 COLLECTION = "semaphores"
-
-PAUSED_FORMAT = 3
-"""The format of a paused semaphore: earlier releases would grant its permits."""
-
 
 _PLAIN_FIELDS = ("next_token", "mode", "alarm_at", "clean_at")
 
@@ -206,15 +201,14 @@ class Semaphore:
         record["ended"] = list(self.ended)
         record |= self.known.to_record()
         record |= {"lanes": [lane.to_record() for lane in self.lanes]} if self.lanes else {}
-        record |= {FORMAT: LANES_FORMAT} if self.lanes or self.settings.weights else {}
-        record |= {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
+        record |= {} if self.paused_at is None else {"paused_at": self.paused_at}
         sweep_at = self.sweep_at(now)
         return record if sweep_at is None else record | {"sweep_at": sweep_at}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         settings = SemaphoreSettings.from_record(record)
-        others = (*settings.__slots__, "sweep_at", "head", FORMAT)
+        others = (*settings.__slots__, "sweep_at", "head")
         fields = {name: value for name, value in record.items() if name not in others}
         leases = tuple(map(LeaseRecord.from_record, record["leases"]))
         lanes = tuple(map(Lane.from_record, record.get("lanes", ())))

@@ -15,7 +15,6 @@ from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.records.formats import FORMAT
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
 
@@ -37,9 +36,6 @@ _OPTIONS: Mapping[str, Any] = {
 _OFTEN_ABSENT: Mapping[str, Any] = {"holder": "", "unit": "", "key": "", "priority": "normal"}
 """The options that most waits do not have, with their defaults. An option is stored only if it differs from its
 default."""
-
-LANES_FORMAT = 2
-"""The format of a semaphore with lanes or weights, and of a waiter with a key or a priority."""
 
 _WAITER_FIELDS = ("incarnation", "deadline_at", "state", "grant")
 _OWN_FIELDS = (*_WAITER_FIELDS, "lane", "joined", "since", "expires_at")
@@ -96,12 +92,6 @@ class Waiter:
         unit = json.loads(self.request.unit) if self.request.unit else {}
         return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
 
-    @property
-    def format_of_unit(self) -> dict[str, Any]:
-        """The format of the unit that waits, if it has one, which the waiter and its tasks have too."""
-        unit = json.loads(self.request.unit) if self.request.unit else {}
-        return {FORMAT: unit[FORMAT]} if FORMAT in unit else {}
-
     def is_late(self, now: datetime) -> bool:
         """Return whether the deadline of the wait has passed."""
         return self.deadline_at is not None and now >= self.deadline_at
@@ -113,8 +103,7 @@ class Waiter:
         plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
         calls = {name: None if (call := getattr(request, name)) is None else call.to_record() for name in _CALLS}
         others = {name: value for name, none in _OFTEN_ABSENT.items() if (value := getattr(request, name)) != none}
-        newer = ({FORMAT: LANES_FORMAT} if request.has_lane else {}) | self.format_of_unit
-        return options | plain | calls | others | newer
+        return options | plain | calls | others
 
     @classmethod
     def from_record(

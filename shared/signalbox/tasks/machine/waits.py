@@ -44,7 +44,7 @@ def unit_rate_wait(delivered: Delivered[OfUnit]) -> RateWaitRequest:
 def group_rate_wait(delivered: Delivered[OfGroup]) -> RateWaitRequest:
     """Return the wait of a group for its rate: the same in every delivery, and in that of a group that was lost."""
     context, group = delivered.context, replace(delivered.context.group, rest=None, careful=False)
-    rated = rated_record(context.rate, context.weight, group.per_task)
+    rated = rated_record(context.rate, context.weight)
     unit, batch = json.dumps({"group": group.to_record() | rated | named_members(context)}), group.run.key
     id_ = RATE_WAIT_IDS.derived(group.operation)
     return RateWaitRequest(id_, delivered.call, context.weight, unit=unit, batch=batch, at_most_burst=True)

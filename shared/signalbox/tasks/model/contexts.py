@@ -29,11 +29,10 @@ from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.kit_names import BACKFILL, SCHEDULED
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import BadTaskEnvelope
-from signalbox.core.records.formats import FORMAT
 from signalbox.critical_sections import model as critical_sections
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome
-from signalbox.payloads.model import NAMED, PAYLOADS_FORMAT
+from signalbox.payloads.model import NAMED
 from signalbox.semaphores.model import leases
 from signalbox.semaphores.model.leases import Granted, Lease
 
@@ -290,9 +289,9 @@ def is_named(context: Context) -> bool:
     return NAMED in context.members
 
 
-def named_members(context: Context) -> dict[str, Any]:
+def named_members(context: Context) -> dict[str, bool]:
     """Return the members of a unit or a group in a record or a task by which its arguments are named (`is_named`)."""
-    return {NAMED: True, FORMAT: PAYLOADS_FORMAT} if is_named(context) else {}
+    return {NAMED: True} if is_named(context) else {}
 
 
 def is_of_completion(members: Members) -> bool:

@@ -40,7 +40,7 @@ SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chun
 MOVES_MAX, ROUNDS_MAX, DELIVERIES_MAX = 60, 12, 600
 
 
-NEVER_REFUSED = ("step-running", "being-removed", "deadline-over", "ended-by-older-release", "too-many")
+NEVER_REFUSED = ("step-running", "being-removed", "deadline-over", "too-many")
 """Nothing in these programs is a reason for it."""
 
 
