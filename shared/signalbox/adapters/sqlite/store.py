@@ -96,6 +96,9 @@ SELECT max(number), count(*) FROM (SELECT number FROM records WHERE number > ? O
 """
 SELECT_PIECE = "SELECT number, collection, id, data FROM records WHERE number > ? AND number <= ? AND name = ?"
 
+FEW_ROWS = 3
+"""Records that are looked up by a statement for each, which is as fast and needs no other statements."""
+
 ROWS_A_SELECT = 64
 """Records that one statement looks up: SQLite keeps the statement of each number of records prepared."""
 
@@ -559,9 +562,9 @@ def _row(db: sqlite3.Connection, path: str) -> _Row | None:
 
 
 def _rows(db: sqlite3.Connection, paths: Sequence[str]) -> list[_Row | None]:
-    """Look up records. One statement takes less time than one for each, above all if most do not exist."""
-    if len(paths) == 1:
-        return [_row(db, paths[0])]
+    """Look up records. For many, one statement takes less time than one for each, above all if most do not exist."""
+    if len(paths) <= FEW_ROWS:
+        return [_row(db, path) for path in paths]
     found: list[_Row | None] = [None] * len(paths)
     for first in range(0, len(paths), ROWS_A_SELECT):
         wanted = paths[first : first + ROWS_A_SELECT]
@@ -579,7 +582,7 @@ def _select_each(count: int) -> str:
 def _snapshot(path: str, row: _Row | None, at: int, fields: Sequence[Field] | None = None) -> Snapshot:
     if row is None:
         return Snapshot(path, None, instant(at))
-    data = row.data
+    data = decoded(row.text)
     check_record(path, data)
     shown = data if fields is None else copied_map(masked(data, fields))
     return Snapshot(path, shown, instant(at), instant(row.updated_at), instant(row.created_at))
