@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { ApiError, type Client, type components, ok } from "signalbox-client";
 
-export type Run = components["responses"]["FlowStatus"]["content"]["application/json"];
+export type Run = components["schemas"]["FlowStatus"];
 
 /** What is known: `undefined` until the first answer. `error` is why there is none. */
 export interface Followed<Value> {
