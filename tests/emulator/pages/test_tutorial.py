@@ -113,15 +113,22 @@ def permit_is_free(semaphore: str, port: int) -> bool:
     return bool(shown["free"] == shown["permits"])
 
 
+def shown(clone: Path, command: str) -> str:
+    """Return what a command prints about the stack."""
+    return subprocess.run([*SIGNALBOX, command], cwd=clone, capture_output=True, text=True, check=True).stdout
+
+
+def is_swept(clone: Path) -> bool:
+    """Return whether the sweeper has been called: two seconds after the start of the stack."""
+    return re.search(r"last sweep +\d+ s ago", shown(clone, "status")) is not None
+
+
 def test_status_and_logs_show_the_running_stack(clone: Path, dev: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = dev
     httpx.post(f"http://127.0.0.1:{port}/printers").raise_for_status()
     assert child_processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
-    status, logs = (
-        subprocess.run([*SIGNALBOX, name], cwd=clone, capture_output=True, text=True, check=True).stdout
-        for name in ("status", "logs")
-    )
+    assert child_processes.wait_until(lambda: is_swept(clone), process, timeout_seconds=20)
+    status, logs = shown(clone, "status"), shown(clone, "logs")
     for line in (r"stack +http://127.0.0.1:\d+/", r"functions +up", r"queue tasks +\d+ waiting", r"outbox +empty"):
         assert re.search(line, status), status
-    assert re.search(r"last sweep +\d+ s ago", status), status
     assert re.search(r"printers │ \d+ hello", logs), logs
