@@ -39,12 +39,15 @@ class Mailbox:
 def read_mailbox(store: Store, base: str, page_max: int) -> Mailbox:
     """Read the header and a page of due messages at one instant.
 
-    If a page is full and no message on it is settled, a page of twice the size is read.
+    If a page is full and no message on it is settled, a page of twice the size is read. An empty page has no time: it
+    is read again after a time was read, since a message may have been committed before that time.
     """
     snapshots = _page(store, base, page_max)
     if not snapshots:
         header = _absent_header(store, base)
-        return Mailbox(header, (), header.read_time)
+        snapshots = page_after(store, base, page_max)
+        if not snapshots:
+            return Mailbox(header, (), header.read_time)
     header, page, now = _header(base, snapshots[0]), _messages(snapshots), snapshots[0].read_time
     if len(snapshots) <= page_max:
         return Mailbox(header, tuple(due_messages(page, now)), now)
@@ -71,6 +74,11 @@ def revision_of(header: Snapshot) -> int:
 def _page(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
     query = Query(collection_of(base), order_by=(Order(("since",)),), limit=page_max + 1)
     return store.query(query)
+
+
+def page_after(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
+    """Read a page that was empty once more, after a time was read."""
+    return _page(store, base, page_max)
 
 
 def _absent_header(store: Store, base: str) -> Snapshot:

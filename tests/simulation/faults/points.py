@@ -368,6 +368,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "mailboxes.check_same_body": "signalbox.mailboxes.service:check_same_body",
     "mailboxes.due_messages": "signalbox.mailboxes.storage:due_messages",
     "mailboxes.is_over": "signalbox.mailboxes.service:is_over",
+    "mailboxes.page_after": "signalbox.mailboxes.storage:page_after",
     "mailboxes.settled": "signalbox.mailboxes.storage:settled",
     "mailboxes.wake_again": "signalbox.mailboxes.service:wake_again",
     "objects.Mark.is_spent": "signalbox.objects.machine.deadly_calls:Mark.is_spent",

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Change, Conflict, Must
+from signalbox.core.ports import Change, Conflict, Must, Snapshot
 from signalbox.core.problems import Contended, Unavailable
 from signalbox.core.wake_ups import WakeUp, wake_up
 from signalbox.mailboxes import machine, service
@@ -105,3 +107,26 @@ def test_a_revision_grows_with_every_turn_whatever_the_clock_says() -> None:
     first = next_revision(0, now)
     assert next_revision(first, now) == first + 1
     assert next_revision(first, now + timedelta(seconds=1)) == first + 1_000_000
+
+
+def test_a_run_that_comes_early_and_finds_nothing_sees_what_is_posted_before_it_knows_the_time() -> None:
+    """A query without results has no time, so one is read after it: here after the end of the wake-up's slot."""
+    world = OperationsPlatform()
+    store = world.ports.store
+    at = world.now + timedelta(seconds=1)
+    read = store.read
+    found: list[str] = []
+
+    def read_late(*paths: str, **options: Any) -> tuple[Snapshot, ...]:
+        if not found:
+            store.commit([message_put(BASE, "m", {"body": "{}"})])
+            world.pass_time(2)
+        return read(*paths, **options)
+
+    def turn(mailbox: Mailbox) -> bool:
+        found.extend(message.id for message in mailbox.waiting)
+        return False
+
+    with mock.patch.object(store, "read", read_late):
+        service.run(world.ports, Delivery(WakeUp(BASE, at, at, of_slot=True), "1"), NEXT_WAKE, turn)
+    assert found == ["m"]

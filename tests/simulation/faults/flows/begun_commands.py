@@ -45,6 +45,11 @@ def in_composed_flows(clause: str, without: str, *replacements: Replacement) -> 
     return Fault(clause, without, always(*replacements), begun_commands.run)
 
 
+def _still_empty(*_: Any) -> tuple[Snapshot, ...]:
+    """An empty mailbox is as of the time that was read after it."""
+    return ()
+
+
 def _left_pending(_: Handle[Any]) -> None:
     """Leave what was begun when the code has ended."""
 
@@ -170,6 +175,7 @@ def _as_its_origin(position: Position) -> str:
 
 
 FAULTS = (
+    in_composed_flows("obj-5", "an empty mailbox read again", ("mailboxes.page_after", _still_empty)),
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
     in_composed_flows("flow-31", "ending what its handle cancels", ("flows.Handle.cancel", _ends_nothing)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
