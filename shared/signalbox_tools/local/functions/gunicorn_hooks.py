@@ -52,7 +52,7 @@ def post_fork(_: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Receive tasks and events over connections to what delivers them, until the worker is told to end."""
+    """Let this process receive tasks and events over connections that it opens, until its worker is told to end."""
     channels = (function_channel.TASKS, function_channel.EVENTS)
     addresses = [os.environ[name] for name in channels if name in os.environ]
     if not addresses:

@@ -128,6 +128,14 @@ def threads_of(running: Queues, functions: Functions, count: int = 2) -> Deliver
     return threads
 
 
+async def run_one_task(running: Queues, functions: Functions) -> None:
+    """Create the task `greet-1` for one thread of the functions, and wait until it has ended."""
+    threads_of(running, functions, count=1)
+    await running.until_served()
+    await running.create("greet-1")
+    await running.until_empty()
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> SeparateFile:
     return SeparateFile(tmp_path / "tasks.sqlite")
@@ -292,10 +300,7 @@ def test_a_function_that_raises_outside_of_its_application_gets_its_task_again(f
 
     async def run() -> None:
         async with queues(file) as running:
-            threads_of(running, functions, count=1)
-            await running.until_served()
-            await running.create("greet-1")
-            await running.until_empty()
+            await run_one_task(running, functions)
 
     asyncio.run(run())
     assert functions.seen("HTTP_X_CLOUDTASKS_TASKRETRYCOUNT") == ["0", "1"]
@@ -346,10 +351,7 @@ def test_a_fork_that_returns_from_a_function_responds_to_no_task_and_receives_no
 
     async def run() -> None:
         async with queues(file) as running:
-            threads_of(running, functions, count=1)
-            await running.until_served()
-            await running.create("greet-1")
-            await running.until_empty()
+            await run_one_task(running, functions)
             await running.until(lambda: os.waitpid(children[0], os.WNOHANG)[0] == children[0])
             children.clear()
 
@@ -408,10 +410,7 @@ def test_a_date_that_no_calendar_has_is_no_retry_after(file: SeparateFile) -> No
 
     async def run() -> None:
         async with queues(file) as running:
-            threads_of(running, functions, count=1)
-            await running.until_served()
-            await running.create("greet-1")
-            await running.until_empty()
+            await run_one_task(running, functions)
 
     asyncio.run(run())
     assert functions.requests[1]["HTTP_X_CLOUDTASKS_TASKPREVIOUSRESPONSE"] == "503"
