@@ -278,8 +278,8 @@ class Drawing:
     def late_program(self) -> Tree:
         """Return a program that begins a group after a step, before whose end events are kept, and then awaits events.
 
-        The step may be shielded: a cancel that comes during the step is then due after it. Another branch may run beside
-        the group.
+        The step may be shielded: a cancel that comes during the step is then due after it. Another branch may run
+        beside the group.
         """
         step = Tree("step", self.label("step"))
         late = Tree("shield", "", (step,)) if self.rng.random() < self.shields else step
