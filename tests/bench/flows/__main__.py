@@ -35,7 +35,7 @@ from pathlib import Path
 from tests.bench import restate_server
 from tests.bench.flows import postgresql, restate_flows
 from tests.bench.flows.kit_flows import measure, stepping
-from tests.bench.flows.measures import Measures, figures, lines, processor_figure
+from tests.bench.flows.measures import Measures, figures, lines, processor_figures
 from tests.bench.rivals.rival_processes import PACKAGES
 
 DBOS = ("dbos_flows", ("dbos==3.4.0",))
@@ -102,7 +102,7 @@ def table(sizes: list[int], *, alone: bool) -> Iterator[str]:
     own, inline = on_a_new_stack(sizes), on_a_new_stack(sizes, inline=True)
     yield from lines("flows", own, own)
     yield from lines("inline", inline, own)
-    yield processor_figure(own, inline)
+    yield from processor_figures(own, inline)
     measured = {"task": own, "inline": inline}
     for kind, name, found in () if alone else rivals(sizes):
         if not isinstance(found, Measures):

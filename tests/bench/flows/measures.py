@@ -1,6 +1,6 @@
 """Measures of an engine's flows: the times of steps, in seconds since 1970, and what is computed from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import mean, median, quantiles
@@ -84,10 +84,19 @@ def figures(steps: str, own: Measures, name: str, rival: Measures) -> list[str]:
     return [chain.line(), Figure(what, own.at_once_rate, "steps/s", name, rival.at_once_rate).line()]
 
 
-def processor_figure(task: Measures, inline: Measures) -> str:
-    """Return the line of the figure with the processor time of a task step, compared with that of an inline step."""
-    milliseconds, anchor = (1000 * sum(each.processor.values()) for each in (task, inline))
-    return Figure("processor time of a task step", milliseconds, "ms", "an inline step", anchor).line()
+def processor_figures(task: Measures, inline: Measures) -> Iterator[str]:
+    """Iterate over the lines of the processor time of a task step, in all and by part of the stack.
+
+    Each is compared with that of an inline step.
+    """
+    what = "processor time of a task step"
+    whole, anchor = (1000 * sum(each.processor.values()) for each in (task, inline))
+    yield Figure(what, whole, "ms", "an inline step", anchor).line()
+    for part, seconds in task.processor.items():
+        if seconds and inline.processor.get(part):
+            yield Figure(
+                f"{what}: {part}", 1000 * seconds, "ms", "an inline step", 1000 * inline.processor[part]
+            ).line()
 
 
 def _parts(seconds: Mapping[str, float]) -> str:
