@@ -40,7 +40,12 @@ from tests.bench.figures import Figure
 from tests.bench.idle_stack import family, used
 from tests.bench.rivals import rival_processes
 
-PARTS = {"functions": "-m gunicorn", "queue": "signalbox_tools.local.cloud_tasks", "emulator": "java -XX"}
+PARTS = {
+    "functions": "-m gunicorn",
+    "queue": "signalbox_tools.local.cloud_tasks",
+    "events": "signalbox_tools.local.event_bridge",
+    "emulator": "java -XX",
+}
 """A part of the stack by what the commands of its processes hold."""
 
 SECONDS_MAX = 1_800.0
