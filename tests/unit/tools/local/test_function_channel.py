@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -314,6 +315,17 @@ def test_a_task_has_the_environment_that_gunicorn_makes_of_its_request() -> None
     assert (read["HTTP_ACCEPT"], read["HTTP_ACCEPT_ENCODING"]) == ("*/*", "gzip, deflate")
     assert (read["PATH_INFO"], read["QUERY_STRING"]) == ("/social-code/aÃ©", "x=%41")
     assert "HTTP_X_CLOUDTASKS_TASKPREVIOUSRESPONSE" not in read
+
+
+def test_a_connection_that_the_other_side_has_reset_has_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        channel = Channel(f"127.0.0.1:{server.getsockname()[1]}", None)
+        connection, _ = server.accept()
+        assert not channel.ended()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its close is a reset
+        connection.close()
+        assert channel.ended()
+        channel.close()
 
 
 def test_a_connection_ends_with_its_process_although_a_fork_of_it_lives() -> None:
