@@ -1,7 +1,9 @@
 """Ports that are chosen belong to one stack, and a service that does not start shows its log."""
 
 import logging
+import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -107,3 +109,33 @@ def test_another_program_at_the_port_of_a_service_is_not_taken_for_it(monkeypatc
         "signalbox_tools.local.services.command_lines.http_client.send", lambda *_, **__: b"<html>another program"
     )
     assert stats("http://127.0.0.1:9") is None
+
+
+FORKS_A_WORKER = """
+import os, sys, time
+from types import SimpleNamespace
+from signalbox_tools.local.functions import gunicorn_hooks, request_labels, server
+
+server.connect = request_labels.mark_output = lambda: None
+before = os.getpid()
+if not os.fork():
+    gunicorn_hooks.post_fork(None, SimpleNamespace(ppid=before))
+    print("serving", flush=True)
+    time.sleep(60)
+os.wait()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+def test_a_process_of_the_functions_ends_at_once_with_the_one_that_forked_it() -> None:
+    child = child_processes.start((sys.executable, "-c", FORKS_A_WORKER), output=subprocess.PIPE)
+    try:
+        assert child.stdout
+        assert child.stdout.readline() == b"serving\n"
+        killed_at = time.monotonic()
+        child.send_signal(signal.SIGKILL)
+        assert child.stdout.read() == b""  # both have ended: the worker has the pipe, too
+        assert time.monotonic() - killed_at < WAIT_SECONDS_MAX
+    finally:
+        child_processes.kill(child)
