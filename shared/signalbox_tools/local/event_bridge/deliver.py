@@ -5,8 +5,9 @@ at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming)
 of one trigger, so a slow function does not hold the events of the others. Without a process, events wait for one. An
 event is deleted after its function has responded 2xx, so a crash in between delivers it again. With a backlog, the
 newest and the oldest event are delivered alternately: a developer's latest change does not wait for a bulk load, and no
-event starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of
-the cloud's 10, because a developer waits for it.
+event starves. Failures are retried with exponential backoff for 24 hours after the write or the start of this process,
+whichever is later: one failure does not lose an event of last week. The first backoff is 0.1 seconds instead of the
+cloud's 10, because a developer waits for it.
 """
 
 import asyncio
@@ -88,6 +89,7 @@ class Deliverer:
         self._newest_next = True
         self._attempts: dict[int, int] = {}
         self._running: dict[asyncio.Task[None], tuple[float, str]] = {}  # when each began (monotonic), and its trigger
+        self._started_at = time.time()
         self._last_id = 0
         self._received_at = 0.0
         self._woken = asyncio.Event()
@@ -166,7 +168,7 @@ class Deliverer:
                 await self._accepted(event)
             await self._inbox.forget(event_id)
             self._attempts.pop(event_id, None)
-        elif time.time() - received_at > KEPT_SECONDS:
+        elif time.time() - max(received_at, self._started_at) > KEPT_SECONDS:
             log.error("event given up after 24 hours: %s", event.headers)
             await self._inbox.give_up(event_id)
             self._attempts.pop(event_id, None)

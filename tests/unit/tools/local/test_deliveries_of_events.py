@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -71,6 +72,28 @@ def test_a_slow_function_leaves_deliveries_to_the_events_of_other_triggers(inbox
 
     asyncio.run(asyncio.wait_for(run(), WAIT_SECONDS_MAX))
     assert functions.begun == {"slow": OF_A_TRIGGER_MAX, "quick": CONCURRENT_MAX}
+
+
+@pytest.mark.parametrize(("hours_before_the_start", "hours_since"), [(100, 23), (0, 25)])
+def test_an_event_is_given_up_a_day_after_its_write_or_the_start(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch, hours_before_the_start: int, hours_since: int
+) -> None:
+    functions, now = Functions(failures=1), time.time()
+
+    async def run() -> None:
+        monkeypatch.setattr(time, "time", lambda: now - 3_600 * hours_before_the_start)
+        inbox.add_now(Event("quick", {"ce-id": "event"}, b""))
+        monkeypatch.setattr(time, "time", lambda: now)
+        deliverer = Deliverer(inbox, ROUTES, functions, Chaos())
+        monkeypatch.setattr(time, "time", lambda: now + 3_600 * hours_since)
+        delivering = asyncio.create_task(deliverer.run())
+        while inbox.counts().left:
+            await asyncio.sleep(0.005)
+        delivering.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), WAIT_SECONDS_MAX))
+    given_up = hours_since > 24
+    assert (inbox.counts().delivered, inbox.counts().given_up) == (not given_up, given_up)
 
 
 def test_an_event_that_has_failed_for_hours_is_delivered_again(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
