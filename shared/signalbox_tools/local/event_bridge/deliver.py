@@ -44,6 +44,7 @@ PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 10.0
 DOUBLINGS_MAX = 7  # of the pause, which then exceeds PAUSE_SECONDS_MAX: the power for a thousand attempts is no float
 KEPT_SECONDS = 24 * 3600
+RELOAD_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 600  # as Pub/Sub: longer than a function's own time-out, which counts from when a thread begins it
 USER_AGENT = "APIs-Google; (+https://developers.google.com/webmasters/APIs-Google.html)"  # of Pub/Sub, which pushes
 
@@ -161,8 +162,8 @@ class Deliverer:
 
     async def _deliver(self, event_id: int, trigger: str) -> None:
         event, received_at = self._inbox.event(event_id)
-        if event.trigger not in self._routes:  # the catalogue no longer has it: the cloud also drops its events
-            await self._inbox.forget(event_id)
+        if event.trigger not in self._routes:
+            await self._forget_or_wait(event_id, trigger, received_at)
         elif await self._accepted(event):
             if self._chaos.delivers_again():
                 await self._accepted(event)
@@ -172,6 +173,17 @@ class Deliverer:
             log.error("event given up after 24 hours: %s", event.headers)
             await self._inbox.give_up(event_id)
             self._attempts.pop(event_id, None)
+        else:
+            self._retry(event_id, trigger)
+
+    async def _forget_or_wait(self, event_id: int, trigger: str, received_at: float) -> None:
+        """Drop an event whose trigger the catalogue no longer has, as the cloud does.
+
+        The trigger of a newer event may be one that a reload adds: the functions of the new catalogue write before this
+        process is restarted with it.
+        """
+        if received_at < self._started_at or time.time() - received_at > RELOAD_SECONDS_MAX:
+            await self._inbox.forget(event_id)
         else:
             self._retry(event_id, trigger)
 

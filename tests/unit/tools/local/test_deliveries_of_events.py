@@ -74,6 +74,29 @@ def test_a_slow_function_leaves_deliveries_to_the_events_of_other_triggers(inbox
     assert functions.begun == {"slow": OF_A_TRIGGER_MAX, "quick": CONCURRENT_MAX}
 
 
+def test_an_event_of_a_trigger_that_a_reload_adds_waits_for_the_restart_with_the_new_catalogue(inbox: Inbox) -> None:
+    functions = Functions()
+
+    async def deliver_with(routes: dict[str, str], *, new_events: int, until_left: int) -> None:
+        delivering = asyncio.create_task(Deliverer(inbox, routes, functions, Chaos()).run())
+        for number in range(new_events):
+            await asyncio.sleep(0.01)
+            inbox.add_now(Event("quick", {"ce-id": f"event-{number}"}, b""))
+        await asyncio.sleep(0.1)
+        while inbox.counts().left != until_left:
+            await asyncio.sleep(0.005)
+        delivering.cancel()
+
+    async def run() -> None:
+        await deliver_with({}, new_events=2, until_left=2)
+        await deliver_with(ROUTES, new_events=0, until_left=0)
+        inbox.add_now(Event("quick", {"ce-id": "left by an earlier catalogue"}, b""))
+        await deliver_with({}, new_events=0, until_left=0)
+
+    asyncio.run(asyncio.wait_for(run(), WAIT_SECONDS_MAX))
+    assert functions.begun == {"quick": 2}
+
+
 @pytest.mark.parametrize(("hours_before_the_start", "hours_since"), [(100, 23), (0, 25)])
 def test_an_event_is_given_up_a_day_after_its_write_or_the_start(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch, hours_before_the_start: int, hours_since: int
