@@ -267,6 +267,22 @@ def test_a_delivery_waits_for_a_process_and_ends_without_a_response_when_the_las
     assert asyncio.run(run()) == [(204, ""), None]
 
 
+def test_a_delivery_that_ends_while_it_waits_for_a_thread_is_kept_no_longer() -> None:
+    async def run() -> None:
+        processes = FunctionProcesses()
+        with pytest.raises(TimeoutError):
+            await processes.deliver(frame(1), 0.01)
+        cancelled = asyncio.create_task(processes.deliver(frame(2), WAIT_SECONDS_MAX))
+        await asyncio.sleep(0)
+        assert len(processes._waiting) == 1
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert not processes._waiting
+
+    asyncio.run(run())
+
+
 def test_a_connection_of_a_queue_that_was_restarted_is_an_unconfirmed_task_and_then_a_new_connection(
     tmp_path: Path,
 ) -> None:
