@@ -67,7 +67,7 @@ class FrameReader:
             del received[:end]
             try:
                 value = json.loads(head)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadFrame("a frame without JSON") from error
             yield value, body
 

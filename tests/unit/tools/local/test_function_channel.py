@@ -333,6 +333,11 @@ def test_a_task_has_the_environment_that_gunicorn_makes_of_its_request() -> None
     assert "HTTP_X_CLOUDTASKS_TASKPREVIOUSRESPONSE" not in read
 
 
+def test_a_value_that_is_nested_too_deeply_is_no_frame() -> None:
+    with pytest.raises(BadFrame):
+        list(FrameReader().frames(struct.pack(">I", 100_000) + b"[" * 100_000))
+
+
 def test_a_connection_that_the_other_side_has_reset_has_ended() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         channel = Channel(f"127.0.0.1:{server.getsockname()[1]}", None)
