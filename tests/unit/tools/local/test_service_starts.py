@@ -135,7 +135,7 @@ def test_a_process_of_the_functions_ends_at_once_with_the_one_that_forked_it() -
         assert child.stdout.readline() == b"serving\n"
         killed_at = time.monotonic()
         child.send_signal(signal.SIGKILL)
-        assert child.stdout.read() == b""  # both have ended: the worker has the pipe, too
+        assert child.stdout.read() == b""  # both have ended, since both have the pipe
         assert time.monotonic() - killed_at < WAIT_SECONDS_MAX
     finally:
         child_processes.kill(child)
