@@ -194,6 +194,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.CommandWrites.sleep": "signalbox.flows.storage.commits:CommandWrites.sleep",
     "flows.Callback.check": "signalbox.flows.machine.callbacks:Callback.check",
     "flows.Commit.checked": "signalbox.flows.storage.commits:Commit.checked",
+    "flows.Branch.end_unbegun": "signalbox.flows.machine.tree:Branch.end_unbegun",
     "flows.Driver.apply_event": "signalbox.flows.machine.driver:Driver.apply_event",
     "flows.Driver.apply_result": "signalbox.flows.machine.driver:Driver.apply_result",
     "flows.copied": "signalbox.flows.machine.driver:copied",

@@ -405,6 +405,27 @@ def test_a_cancel_that_is_due_comes_before_the_errors_of_items_of_an_inner_group
     assert (list(driver.pending), kept(driver)) == (["1.0"], {"n": ["wrong"]})
 
 
+def test_a_cancelled_coroutine_that_has_not_begun_ends_before_the_shielded_code_beside_it_runs() -> None:
+    received: list[Any] = []
+
+    async def one() -> int:
+        return 1
+
+    async def tidy() -> None:
+        received.append(await flow.event("a"))
+        received.append(await flow.event("a"))
+
+    async def code() -> Any:
+        await flow.shield(step("charge"))
+        await flow.settled(flow.shield(tidy()), flow.all(one(), flow.event("a")))
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    for value in (1, 2):
+        event(driver, "a", value)
+    driver.apply(Cancel("enough", BEGIN)).apply(done(driver, "0"))
+    assert (received, kept(driver), list(driver.pending)) == ([1, 2], {}, [])
+
+
 def gives_back() -> Any:
     """Return a group that a wrong event b ends: it gives an event a back, which goes to its own shield."""
     return flow.all(flow.settled(flow.event("a"), step("s")), flow.shield(flow.event("a")), flow.event("b", int))

@@ -201,9 +201,15 @@ class Branch:
         """The place in the code where it waits."""
         return location_of(self._code)
 
+    @property
+    def _has_begun(self) -> bool:
+        return inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED
+
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Resume the code with the outcome of the item that it awaits. Raises `Stuck`."""
-        if not self._waits and inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED:
+        if self._has_ended:
+            return  # it was cancelled before it began
+        if not self._waits and self._has_begun:
             detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
             raise misused(detail, self.parent.location)
         if self.cancel_due and not self._waits and not self._is_passed_on:
@@ -277,9 +283,19 @@ class Branch:
         """
         if not self.cancelled:
             self.cancelled = True
-            if self._waits_for is None or not self._waits_for.cancel(outcome):
+            if self.path and not self._has_begun:
+                self.end_unbegun(outcome)
+            elif self._waits_for is None or not self._waits_for.cancel(outcome):
                 self.cancel_due = outcome
         return True
+
+    def end_unbegun(self, outcome: CallOutcome) -> None:
+        """End code in a group that has not begun, at once, as a cancel ends a command of the group.
+
+        The cancel may decide the group, whose events are then kept before other code begins.
+        """
+        self._code.close()
+        self._end(outcome)
 
     def pass_on(self, outcome: CallOutcome) -> None:
         """Raise a cancel that the last execution has not received at the first `await`, even if it is shielded."""

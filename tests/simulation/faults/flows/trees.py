@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.tree import Branch, Parent
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows import lost_messages, nested_programs
 from tests.simulation.faults.points import always, original
@@ -17,6 +18,11 @@ NOTICED = ("flow-27", str(lost_messages.LOCKS_IN_RESULTS))
 
 def _keeps_what_it_received(_: Branch) -> None:
     """Leave what a function of the kit has received where it is."""
+
+
+def _ends_in_its_turn(branch: Branch, outcome: CallOutcome) -> None:
+    """Let code that has not begun end after the code that is ready before it."""
+    branch.cancel_due = outcome
 
 
 def _after_code(_: Driver, __: int) -> None:
@@ -45,6 +51,7 @@ FAULTS = (
             ("flow-5", "the events of a map or a time-out", ("flows.Branch.abandon", _keeps_what_it_received)),
             ("flow-5", "passing through groups before code runs", ("flows.Driver.pass_groups", _after_code)),
             ("flow-5", "keeping an event before the next command", ("flows.Driver.keep_reclaimed", _reclaimed_later)),
+            ("flow-27", "ending code that has not begun at once", ("flows.Branch.end_unbegun", _ends_in_its_turn)),
             ("flow-27", "the outcome of a shield before its cancel", ("flows.Driver.deliver", _later)),
         )
     ),
