@@ -10,6 +10,7 @@ from signalbox.core.ports import Change, Committed, Delete, Ports, Put, Query, W
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
+from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import update_id
 from signalbox.flows.model.retention import Keeping
@@ -240,6 +241,36 @@ def test_a_message_to_a_run_that_is_being_removed_page_by_page_leaves_no_receipt
     with replaced(flow_removed_at_once_max=2):
         sweep.delete(meanwhile(shop.ports, is_removal, post_and_drop), ADDRESS)
     assert not records(shop)
+
+
+def test_the_outcome_and_the_cancel_of_a_sub_flow_are_those_of_one_run_of_its_parent() -> None:
+    """The parent is removed before its sub-flow has ended. The next run of the id has another sub-flow."""
+
+    async def outer() -> Any:
+        return await SubFlow(FUNCTION, "inner", {}, id="i")
+
+    async def inner() -> Any:
+        return await flow.event("end")
+
+    shop, outer_run, inner_run = Shop(flows_of(outer, inner)), FlowAddress("outer", "1"), FlowAddress("inner", "i")
+    results = []
+    for value in ("first", "second"):
+        shop.start("outer")
+        shop.settle()
+        sweep.terminate(shop.ports, outer_run)
+        sweep.delete(shop.ports, outer_run)
+        shop.settle()
+        assert reads.get(shop.ports, inner_run).state == "cancelled"
+        assert not shop.ports.store.query(Query(collection_of(outer_run.base)))
+        sweep.delete(shop.ports, inner_run)
+        shop.start("outer")
+        shop.settle()
+        messages.post_event(shop.ports, inner_run, "end", value, value)
+        shop.settle()
+        results.append(shop.status("outer")["result"])
+        sweep.delete(shop.ports, outer_run)
+        sweep.delete(shop.ports, inner_run)
+    assert results == ["first", "second"]
 
 
 def test_a_deletion_finds_that_a_retry_continues_the_run() -> None:
