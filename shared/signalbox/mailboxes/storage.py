@@ -71,6 +71,11 @@ def revision_of(header: Snapshot) -> int:
     return 0 if header.data is None else int(header.data["revision"])
 
 
+def waits(stored: Snapshot) -> bool:
+    """Return whether a message's record is that of a message which no turn has taken yet."""
+    return stored.data is not None and "since" in stored.data
+
+
 def _page(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
     query = Query(collection_of(base), order_by=(Order(("since",)),), limit=page_max + 1)
     return store.query(query)
