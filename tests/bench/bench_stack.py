@@ -99,7 +99,7 @@ class Stage:
         try:
             yield
             with closing(EventLog(self._file)) as log:
-                log.end(log.after(0), ())
+                log.end([number for number, _ in log.after(0)], ())
         finally:
             os.kill(delivering, signal.SIGCONT)
 

@@ -149,7 +149,9 @@ def keep_noticed() -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__.splitlines()[0], allow_abbrev=False
+    )
     parser.add_argument("--world", choices=sorted(WORLDS), action="append", help="only this world (default: all)")
     parser.add_argument("--seeds", type=int, default=20_000, help="seeds a world (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")

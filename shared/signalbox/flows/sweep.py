@@ -226,12 +226,32 @@ def delete(ports: Ports, address: FlowAddress) -> None:
 
     Raises `NoFlow`, `FlowRunning`, or `NotArchived` if its archive is not written yet.
     """
-    read = _ended(ports, address, DELETED_WHILE_STUCK, stuck_only=True)
-    header = header_of(read, address)
-    if header:
+    read: Snapshot | None = _ended(ports, address, DELETED_WHILE_STUCK, stuck_only=True)
+    for lost in range(CORE_LIMITS.rounds_max):
+        header = header_of(read, address) if read else None
+        if read is None or header is None:
+            return
         _check_archived(ports, header)
-    with suppress(Conflict):  # another process has removed it
-        remove(ports, address, read)
+        with suppress(Conflict):
+            remove(ports, address, read)
+            return
+        pause(ports, lost)
+        read = _still_ended(ports, header)
+    raise Contended(f"{address.base} is being changed by too many processes at once")
+
+
+def _still_ended(ports: Ports, before: FlowHeader) -> Snapshot | None:
+    """Return the header of an ended run that has changed, or None if another process has removed the run.
+
+    Raises `FlowRunning` if a retry continues it.
+    """
+    [read] = ports.store.read(header_path(before.address.base))
+    header = header_of(read, before.address)
+    if header is None or header.incarnation != before.incarnation:
+        return None
+    if header.end is None:
+        raise FlowRunning("The run was retried and continues. Cancel it, or wait for its end.")
+    return read
 
 
 def end_or_remove(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:

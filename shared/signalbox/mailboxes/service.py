@@ -23,7 +23,7 @@ from signalbox.core.wake_ups import WakeUp, complete_wake_ups
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.machine import has_read
 from signalbox.mailboxes.model.messages import Delivery
-from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of
+from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of, waits
 from signalbox.payloads.model import MEMBER, without_keys
 
 Turn = Callable[[Mailbox], bool]
@@ -92,7 +92,7 @@ def post(ports: Ports, message: Put, wake: Effect) -> Snapshot | None:
     except AlreadyExists:
         [stored] = ports.store.read(message.path)
         check_same_body(stored, message.data)
-        if stored.data is not None and "since" in stored.data:
+        if waits(stored):
             ports.queue.create(complete_wake_ups([wake], stored.read_time))
         return stored
     return None

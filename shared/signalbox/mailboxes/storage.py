@@ -45,7 +45,7 @@ def read_mailbox(store: Store, base: str, page_max: int) -> Mailbox:
     snapshots = _page(store, base, page_max)
     if not snapshots:
         header = _absent_header(store, base)
-        snapshots = page_after(store, base, page_max)
+        snapshots = _page(store, base, page_max)
         if not snapshots:
             return Mailbox(header, (), header.read_time)
     header, page, now = _header(base, snapshots[0]), _messages(snapshots), snapshots[0].read_time
@@ -71,14 +71,14 @@ def revision_of(header: Snapshot) -> int:
     return 0 if header.data is None else int(header.data["revision"])
 
 
+def waits(stored: Snapshot) -> bool:
+    """Return whether a message's record is that of a message which no turn has taken yet."""
+    return stored.data is not None and "since" in stored.data
+
+
 def _page(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
     query = Query(collection_of(base), order_by=(Order(("since",)),), limit=page_max + 1)
     return store.query(query)
-
-
-def page_after(store: Store, base: str, page_max: int) -> tuple[Snapshot, ...]:
-    """Read a page that was empty once more, after a time was read."""
-    return _page(store, base, page_max)
 
 
 def _absent_header(store: Store, base: str) -> Snapshot:

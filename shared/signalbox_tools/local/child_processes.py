@@ -43,6 +43,21 @@ def free_ports(count: int) -> list[int]:
         return [_bound_port(sockets.enter_context(socket.socket())) for _ in range(count)]
 
 
+def reserved_ports(count: int) -> tuple[list[int], list[socket.socket]]:
+    """Choose ports as `free_ports` does, and return them with sockets that keep them from being chosen again.
+
+    Another stack that starts at the same time could choose a port before its server has opened it. On Linux, a server
+    can open a reserved port if it sets ``SO_REUSEADDR``, as servers do. Elsewhere it cannot, so there are no sockets.
+    """
+    if sys.platform != "linux":
+        return free_ports(count), []
+    sockets = [socket.socket() for _ in range(count)]
+    ports = [_bound_port(reserved) for reserved in sockets]
+    for reserved in sockets:  # after its `bind`: two sockets that have the option before that can share a port
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return ports, sockets
+
+
 def _bound_port(probe: socket.socket) -> int:
     while True:
         port = secrets.choice(CHOSEN_PORTS)
@@ -135,11 +150,20 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], *, t
     return False
 
 
-def tail(log: Path) -> str:
-    """Return the last lines of a log file, or an empty text if it cannot be read."""
+def tail(log: Path, since: int = 0) -> str:
+    """Return the last lines of a log file after its first `since` bytes, or an empty text if it cannot be read."""
     with contextlib.suppress(OSError):
-        return log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+        return log.read_bytes()[since:][-TAIL_BYTES:].decode("utf-8", "replace").strip()
     return ""
+
+
+def ending(code: int) -> str:
+    """Return how a process has ended, from the code of `Popen`: its exit code, or the signal that ended it."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"ended by {signal.Signals(-code).name}"
+    return f"ended by signal {-code}"
 
 
 @contextlib.contextmanager

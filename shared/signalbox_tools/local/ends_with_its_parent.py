@@ -14,10 +14,15 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main(parent: int, command: list[str]) -> None:
+def end_with(parent: int) -> None:
+    """Ask Linux to kill this process when the thread that started it ends. Exit if its parent has already ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before the request
-        sys.exit(1)
+    if os.getppid() != parent:
+        sys.exit(f"the process {parent}, which started this one, has ended")
+
+
+def main(parent: int, command: list[str]) -> None:
+    end_with(parent)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores these signals, and they would stay ignored after exec
     try:

@@ -67,7 +67,7 @@ class FrameReader:
             del received[:end]
             try:
                 value = json.loads(head)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadFrame("a frame without JSON") from error
             yield value, body
 
@@ -108,11 +108,13 @@ class Channel:
         return received[0]
 
     def ended(self) -> bool:
-        """Return whether the other side has closed the connection."""
+        """Return whether the other side has closed the connection, or reset it."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
+        except OSError:
+            return True
 
     def close(self) -> None:
         self._socket.close()

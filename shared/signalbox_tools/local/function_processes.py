@@ -8,6 +8,7 @@ they would wait in the server's backlog.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,9 +70,12 @@ class FunctionProcesses:
         try:
             async with asyncio.timeout(seconds_max):
                 return await delivery.response
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError):
             if delivery.connection:
                 delivery.connection.give_up(delivery)
+            else:
+                with suppress(ValueError):  # `end` has already left it out
+                    self._waiting.remove(delivery)
             raise
 
     def begin(self, connection: "_Connection", process: int) -> None:

@@ -137,9 +137,7 @@ class Stack:
         return tuple(function.folder for function in self._layout.catalogue.functions.values())
 
     def __enter__(self) -> Self:
-        if self._layout.events_socket:
-            self._exits.callback(self._layout.events_socket.close)
-        self._exits.callback(self._layout.functions_socket.close)
+        self._exits.callback(self._layout.close)
         try:
             self._hold_folders()
             self._exits.callback(self._supervisor.stop)

@@ -311,7 +311,7 @@ def test_events_given_up_are_counted_and_not_retried(tmp_path: Path) -> None:
         await asyncio.gather(*(inbox.add(event) for _ in range(3)))
         await asyncio.gather(inbox.forget(1), inbox.give_up(2))
         counts = inbox.counts()
-        return inbox.ids_after(0), (counts.received, counts.left, counts.given_up, counts.delivered)
+        return [each for each, _ in inbox.after(0)], (counts.received, counts.left, counts.given_up, counts.delivered)
 
     assert asyncio.run(run()) == ([3], (3, 1, 1, 1))
 

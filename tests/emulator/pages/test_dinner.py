@@ -25,5 +25,5 @@ def test_a_large_table_eats_every_meal_too() -> None:
 def test_naive_philosophers_deadlock_which_is_shown_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--mode", "naive", "--seats", "5", "--rounds", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "Deadlock: nobody runs" in shown
+    assert "Deadlock: no philosopher runs" in shown
     assert "holds: all 5 wait in one circle" in shown

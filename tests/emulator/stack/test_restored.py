@@ -195,7 +195,7 @@ def export(stack: Stack, backup: DataFolder) -> None:
     original = json.loads((backup.path / STATE_FILE).read_text())
     copy(source, target)
     backup.save(chosen)
-    backup.close(semaphores=original["semaphores"], order=original["order"])
+    backup.close(incarnations=original["incarnations"], order=original["order"])
 
 
 def copy(parent: Any, target: firestore.Client) -> None:

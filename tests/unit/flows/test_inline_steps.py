@@ -28,11 +28,14 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader, new_header
+from signalbox.flows.model.messages import Cancel, Event, Result, message_to_record
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import BadFlow, StepTimedOut
 from signalbox.flows.service import messages, reads, suspensions
+from signalbox.flows.service.turns import take_page
 from signalbox.flows.storage import commits
 from signalbox.flows.storage.log import read_log
+from signalbox.mailboxes.model.messages import StoredMessage
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
@@ -728,3 +731,26 @@ def test_a_turn_that_follows_another_one_knows_the_cancel_that_waits(waits: bool
     following.claim_steps()
     turn.close()
     assert (following.cancels_left, list(following.claimed)) == (int(waits), [] if waits else ["0"])
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_cancel_that_waited_for_code_is_due_when_a_message_behind_it_has_ended_the_code(has_ended: bool) -> None:
+    async def works() -> None:
+        await flow.run(str, 1)
+        await flow.event("next")
+
+    definition = FlowDefinition.from_function(works)
+    begun = FlowTurn.begin(definition, new_header(FlowAddress("works", "1"), "shop", {}, "i"), (), BEGIN)
+    [(path, wait)], pending = begun.pending.items(), begun.pending
+    running = {path: Claim("another", 1, BEGIN + timedelta(seconds=60))}
+    header = replace(begun.header, begun=True, pending=pending, running=running)
+    begun.close()
+    behind = Result(wait, CallOutcome("1")) if has_ended else Event("other", 1)
+    page = [
+        StoredMessage.from_record(id_, {**message_to_record(message), "since": BEGIN}, BEGIN, BEGIN)
+        for id_, message in (("cancel", Cancel("enough")), ("behind", behind))
+    ]
+    turn = FlowTurn.begin(definition, header, (), BEGIN)
+    taken, _, is_due = take_page(turn, page, None)
+    turn.close()
+    assert ([each.id for each in taken], is_due) == (["behind"], has_ended)

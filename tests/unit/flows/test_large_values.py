@@ -382,6 +382,8 @@ def test_a_large_message_to_a_run_that_was_removed_meanwhile_does_not_reach_the_
     answered = sends.answer_of(at.ports, address, "late")
     assert answered is not None
     assert isinstance(answered.problem(), NotAnswered)
+    with pytest.raises(OtherBody):  # a repeat of the event is not accepted without an effect
+        messages.post_event(at.ports, address, "text", LARGE, "late")
 
 
 def test_a_repeat_stores_nothing_even_if_its_value_is_another_one() -> None:

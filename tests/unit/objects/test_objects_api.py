@@ -236,6 +236,17 @@ def test_objects_are_listed_by_key_page_by_page_and_deleted_in_their_turn(harnes
     assert (after["exists"], after["revision"] > status["revision"]) == (False, True)
 
 
+def test_a_call_that_is_repeated_after_a_deletion_has_its_outcome_and_a_new_one_is_applied(harness: Harness) -> None:
+    path, first, second = "counters/objects/Counter/a/add", {"Idempotency-Key": "1"}, {"Idempotency-Key": "2"}
+    assert harness.post(f"{path}?wait_seconds=0", json={"amount": 3}, headers=first).status == 202
+    harness.delete("counters/objects/Counter/a")  # both wait in the mailbox
+    harness.post(f"{path}?wait_seconds=0", json={"amount": 4}, headers=second)
+    harness.run()
+    assert harness.post(path, json={"amount": 3}, headers=first).json["result"] == 3
+    assert harness.post(path, json={"amount": 4}, headers=second).json["result"] == 4
+    assert harness.get("counters/objects/Counter/a?state=true").json["state"]["fields"]["total"] == 4
+
+
 def test_the_state_of_an_object_is_shown_as_it_is_stored_but_not_by_an_open_function(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,12 +95,10 @@ class EventLog:
         self._db = self._connection.db
         self.notices = Notices(file)
 
-    def after(self, number: int) -> list[int]:
-        """List the numbers of the events to be delivered that are later than a given one, in order."""
-        rows = self._db.execute(
-            "SELECT number FROM events WHERE number > ? AND NOT given_up ORDER BY number", (number,)
-        )
-        return [row[0] for row in rows]
+    def after(self, number: int) -> list[tuple[int, str]]:
+        """List the numbers and triggers of the events to be delivered that are later than a given one, in order."""
+        select = "SELECT number, trigger FROM events WHERE number > ? AND NOT given_up ORDER BY number"
+        return self._db.execute(select, (number,)).fetchall()
 
     def event(self, number: int) -> StoredEvent:
         """Read an event."""

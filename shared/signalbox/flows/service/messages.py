@@ -12,7 +12,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Snapshot
-from signalbox.core.problems import OtherBody, Problem
+from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.commands import check_event_name
@@ -37,7 +37,7 @@ from signalbox.flows.storage.commits import REPLY
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import check_same_body, post
-from signalbox.mailboxes.storage import message_put
+from signalbox.mailboxes.storage import message_put, waits
 from signalbox.payloads.model import Outgoing
 from signalbox.payloads.service import store as store_payloads
 
@@ -46,11 +46,11 @@ def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: s
     """Send an event to a flow. It is kept until the code waits for it, and a repeat with the same id changes nothing.
 
     Return the header that was read. Raises `NoFlow`, `FlowEnded`, `TooManyEvents`, `OtherBody` if the id was used for
-    another event, `BadFlow` or `TooLarge`.
+    another event, `BadFlow`, `TooLarge`, or `Unavailable`.
     """
-    event = checked_event(name, value)
-    header = get(ports, address)
-    send(ports, header, event, event_id(address, id_))
+    event, message_id = checked_event(name, value), event_id(address, id_)
+    header = receiver(ports, address, message_id)
+    send(ports, header, event, message_id)
     return header
 
 
@@ -64,10 +64,24 @@ def post_update(ports: Ports, address: FlowAddress, name: str, value: Any, id_: 
 
     Return the header that was read. Raises the errors of `post_event`, and `TooManyUpdates`.
     """
-    update = checked_update(name, value, id_)
-    header = get(ports, address)
-    send(ports, header, update, update_id(address, id_))
+    update, message_id = checked_update(name, value, id_), update_id(address, id_)
+    header = receiver(ports, address, message_id)
+    send(ports, header, update, message_id)
     return header
+
+
+def receiver(ports: Ports, address: FlowAddress, message_id: str) -> FlowHeader:
+    """Return the run that a message is sent to.
+
+    Raises `NoFlow` if there is none. If an earlier request has posted the message to a run that has been removed, and
+    the message still waits, it is not known yet whether another run receives it: raises `Unavailable`.
+    """
+    with suppress(NoFlow):
+        return get(ports, address)
+    read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
+    if read.data is None and waits(stored):
+        raise Unavailable("the run has been removed, and the message still waits")
+    return present(read, address)
 
 
 def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
@@ -198,11 +212,11 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None
     """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
 
     A repeat with the same `id_` changes nothing, even in a later generation. With `parent`, the run is cancelled only
-    if it is the sub-flow of that wait (`parent_key`). Raises `NoFlow`.
+    if it is the sub-flow of that wait (`parent_key`). Raises `NoFlow`, `Unavailable`.
     """
-    header = get(ports, address)
+    name = name_of("cancel", address.base, id_ or ports.store.new_id())
+    header = receiver(ports, address, name) if id_ else get(ports, address)
     if not header.end:
-        name = name_of("cancel", address.base, id_ or ports.store.new_id())
         with suppress(OtherBody):  # repeated with another reason
             _post(ports, header, name, Cancel(str(reason)[: CORE_LIMITS.error_letters_max], parent=parent))
 

@@ -44,6 +44,7 @@ from signalbox.flows.service.reads import present
 from signalbox.flows.storage.commits import REPLY, header_of
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.mailboxes.storage import waits
 from signalbox.payloads.service import content_by_hash
 
 
@@ -159,7 +160,8 @@ def warning_of(header: FlowHeader, kind: str, name: str) -> str:
 def answer_of(ports: Ports, address: FlowAddress, id_: str, seconds: float = 0) -> CallOutcome | None:
     """Return the answer to an update, or None if it has none after `seconds`.
 
-    Raises `NoFlow`, `NoUpdate`, and `NotAnswered` if the run has ended without an answer.
+    Raises `NoFlow`, `NoUpdate`, and `NotAnswered` if the run has ended without an answer. An update that was sent to a
+    run which has ended or been removed, and that no turn has taken yet, may be received by the next run under the id.
     """
     return poll(ports.clock, lambda: _answer(ports, address, id_), lambda answer: answer is not None, seconds)
 
@@ -167,7 +169,13 @@ def answer_of(ports: Ports, address: FlowAddress, id_: str, seconds: float = 0) 
 def _answer(ports: Ports, address: FlowAddress, id_: str) -> CallOutcome | None:
     paths = message_path(address.base, update_id(address, id_)), header_path(address.base)
     stored, read = ports.store.read(*paths)
-    return reply_of(present(read, address), stored, id_)
+    header = header_of(read, address)
+    return None if may_be_received(header, stored) else reply_of(present(read, address), stored, id_)
+
+
+def may_be_received(header: FlowHeader | None, stored: Snapshot) -> bool:
+    """Return whether a run that has not started yet may receive a message: one that its own run has left waiting."""
+    return (header is None or header.end is not None) and waits(stored)
 
 
 def answer_by_hash(ports: Ports, address: FlowAddress, id_: str, sha256: str) -> bytes:

@@ -16,7 +16,7 @@ from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Change, Committed, Conflict, Ports, Put, Snapshot, Store, Write
+from signalbox.core.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Snapshot, Store, Write
 from signalbox.core.problems import Problem, TooLarge
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
@@ -47,7 +47,7 @@ from signalbox.flows.storage.listings import listing_writes
 from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
-from signalbox.mailboxes.model.messages import StoredMessage, header_path
+from signalbox.mailboxes.model.messages import StoredMessage, header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of
 from signalbox.payloads.service import opens_payloads
@@ -463,18 +463,44 @@ def cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessa
 def _drop_all(ports: Ports, read: FlowMailbox, function: str, header: FlowHeader | None) -> None:
     """Remove the messages of a flow that has ended or does not exist, and release the leases in them.
 
-    The header guards the removal: a retry may continue the run meanwhile. Events and updates of a run that has failed
-    are marked, so that a retry finds them.
+    The header guards the commit: a retry may continue the run meanwhile, and another run may start under the id.
     """
-    base = read.address.base
-    leases = leases_of(read.mailbox.waiting)
-    effects = [release_effect(base, function, lease) for lease in leases] + next_wake(base, function, read)
-    has_failed = header is not None and header.end is not None and header.end.state == FAILED
-    unread = [message.id for message in read.mailbox.waiting] if has_failed else []
-    dropped = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time, unread))
-    guard = [Change(read.mailbox.header.path, {}, read.mailbox.header.guard)] if header and dropped else []
-    if dropped or effects:
-        commit_turn(ports, Commit([*guard, *dropped], effects))
+    base, waiting = read.address.base, read.mailbox.waiting
+    effects = [release_effect(base, function, lease) for lease in leases_of(waiting)] + next_wake(base, function, read)
+    is_removed = header is None or header.removing
+    writes = (left_by_removal(read) if is_removed else left_by_end(read)) if waiting else []
+    if writes or effects:
+        commit_turn(ports, Commit(writes, effects))
+
+
+def left_by_end(read: FlowMailbox) -> list[Write]:
+    """Return the writes that take messages out of the mailbox of an ended run, which keeps receipts of them.
+
+    Events and updates of a run that has failed are marked, so that a retry finds them. The header is written: a removal
+    that has read the mailbox before these writes does not find the receipts, so its commit must fail.
+    """
+    mailbox, header = read.mailbox, read.header
+    has_failed = header is not None and header.state == FAILED
+    unread = [message.id for message in mailbox.waiting] if has_failed else []
+    receipts = taken_messages(read.address, mailbox.waiting, mailbox.read_time, unread)
+    return [turned(mailbox), *receipts]
+
+
+def turned(mailbox: Mailbox) -> Change:
+    """Return the write of an ended run's header, which changes only its revision."""
+    revision = next_revision(revision_of(mailbox.header), mailbox.read_time)
+    return Change(mailbox.header.path, {("revision",): revision}, mailbox.header.guard)
+
+
+def left_by_removal(read: FlowMailbox) -> list[Write]:
+    """Return the writes that delete messages without a run. A receipt would have no run either, and its id be in use.
+
+    The commit requires that there still is no run, or that the removal of the run is still under way.
+    """
+    header = read.mailbox.header
+    absent = Delete(header.path, Must.NOT_EXIST) if header.data is None else Change(header.path, {}, header.guard)
+    deletes = (Delete(message_path(read.address.base, each.id), each.version) for each in read.mailbox.waiting)
+    return [absent, *deletes]
 
 
 def next_wake(base: str, function: str, read: FlowMailbox) -> list[Effect]:

@@ -17,6 +17,8 @@ from contextlib import suppress
 from typing import Any
 
 from signalbox.core.lazy_dataclasses import replace
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Ports, Snapshot
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
@@ -58,8 +60,23 @@ def archive(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:
     except Exception as error:  # noqa: BLE001  whatever the storage raises, the run is kept
         ports.log.error("run not archived", **address.to_json(), archive=header.archive, exception=error)
         return
-    with suppress(Conflict):  # it was removed, so another delivery has noted it before
-        ports.store.commit(archived_writes(read, header))
+    note(ports, read, header)
+
+
+def note(ports: Ports, read: Snapshot, header: FlowHeader) -> None:
+    """Note a written archive in the listing. If the run has been removed, another delivery has noted it before.
+
+    If its header is changed each time, for instance by turns that drop late messages, the sweeper repeats the task.
+    """
+    for lost in range(CORE_LIMITS.rounds_max):
+        with suppress(Conflict):
+            ports.store.commit(archived_writes(read, header))
+            return
+        pause(ports, lost)
+        [read] = ports.store.read(read.path)
+        found = header_of(read, header.address)
+        if found is None or found.ended_as != header.ended_as:
+            return
 
 
 def payloads_of(header: FlowHeader, entries: Sequence[Message]) -> list[Payload]:

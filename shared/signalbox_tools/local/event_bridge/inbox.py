@@ -78,10 +78,10 @@ class Inbox:
         """Mark an event that could not be delivered in time."""
         await self._write(GIVE_UP, event_id)
 
-    def ids_after(self, event_id: int) -> list[int]:
-        """List the ids of events to be delivered that came after a given one, oldest first."""
-        found = self._reading.execute("SELECT id FROM events WHERE id > ? AND NOT given_up ORDER BY id", (event_id,))
-        return [row[0] for row in found]
+    def after(self, event_id: int) -> list[tuple[int, str]]:
+        """List the ids and triggers of events to be delivered that came after a given one, oldest first."""
+        select = "SELECT id, trigger FROM events WHERE id > ? AND NOT given_up ORDER BY id"
+        return self._reading.execute(select, (event_id,)).fetchall()
 
     def event(self, event_id: int) -> tuple[Event, float]:
         """Return an event and the time at which it was received, in seconds since 1970."""

@@ -54,8 +54,8 @@ class StoredEvents:
         finally:
             loop.remove_reader(notices)
 
-    def ids_after(self, number: int) -> list[int]:
-        """List the events to be delivered that came after a given one, oldest first."""
+    def after(self, number: int) -> list[tuple[int, str]]:
+        """List the events to be delivered that came after a given one, oldest first, with their triggers."""
         return self._log.after(number)
 
     def event(self, number: int) -> tuple[Event, float]:

@@ -8,12 +8,14 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 import traceback
 from pathlib import Path
 from typing import Any
 
 from signalbox_tools.local import function_channel
+from signalbox_tools.local.ends_with_its_parent import end_with
 
 VARIABLE = "SIGNALBOX_LOADED"
 EXIT_CODE = 3
@@ -42,7 +44,12 @@ def on_starting(server: Any) -> None:
 
 
 def post_fork(_: Any, worker: Any) -> None:
-    """Connect a worker, and report that the functions are served."""
+    """Connect a worker, and report that the functions are served.
+
+    On Linux, it ends with the process that forked it: it would finish its requests first, and occupy the port.
+    """
+    if sys.platform == "linux":
+        end_with(worker.ppid)
     from signalbox_tools.local.functions import server as functions_server
     from signalbox_tools.local.functions.request_labels import mark_output
 

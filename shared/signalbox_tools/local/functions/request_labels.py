@@ -38,7 +38,7 @@ _labels: ContextVar[dict[str, Any] | None] = ContextVar("signalbox.request_label
 
 
 def labelled(app: "WSGIApplication") -> "WSGIApplication":
-    """Label each request, and log a line for one that no function has handled."""
+    """Label each request, and log a line for one that no function has handled, or that ended without a response."""
 
     def entry(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         labels, statuses, started = labels_of(environ), [], time.perf_counter()
@@ -50,6 +50,9 @@ def labelled(app: "WSGIApplication") -> "WSGIApplication":
         token = _labels.set(labels)
         try:
             return app(environ, noting)
+        except BaseException as error:  # such as that of `sys.exit`, which no function handles
+            runtime.log().error("unhandled exception", exception=error)
+            raise
         finally:
             if "logged" not in labels and statuses:
                 milliseconds = round((time.perf_counter() - started) * 1000, 1)

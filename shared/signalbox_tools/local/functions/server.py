@@ -121,15 +121,15 @@ def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]"
     function = deployment.function
     app = simulated_cloud.load(function.name, function.folder, function.signature_type)
     routes = app.extensions.get(EXTENSION, ()) if "people" in function.invoked_by else ()
-    has_tasks = "queue" in function.invoked_by and deployment.part != cloud_run.PEOPLE
-    ended = _ended_at_its_timeout(app, function.timeout_seconds) if has_tasks else app
+    is_called_again = {"queue", "event"} & set(function.invoked_by) and deployment.part != cloud_run.PEOPLE
+    ended = _ended_at_its_timeout(app, function.timeout_seconds) if is_called_again else app
     return invokers_enforced(function, _in_its_place(ended, deployment.part)), routes
 
 
 def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplication":
-    """Raise an exception in a request at its time-out, as functions-framework does in the cloud.
+    """Raise an exception in a request at its time-out, as functions-framework does with tasks in the cloud.
 
-    Otherwise a task could still run when it is delivered again.
+    Otherwise a task or an event could still run when it is delivered again, and would occupy its thread for ever.
     """
 
     def ended_at_its_timeout(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

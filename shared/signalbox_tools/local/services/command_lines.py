@@ -61,9 +61,12 @@ def services(layout: StackLayout) -> list[Service]:
 
 
 def stats(url: str) -> Any:
-    """Read a service's statistics. Return None if the service does not respond."""
+    """Read a service's statistics. Return None if the service does not respond with them."""
     answer = _fetched(f"{url}/stats")
-    return None if answer is None else json.loads(answer)
+    try:
+        return None if answer is None else json.loads(answer)
+    except ValueError:  # another program has the port
+        return None
 
 
 def _fetched(url: str) -> bytes | None:

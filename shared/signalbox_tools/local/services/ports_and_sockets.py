@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from signalbox_tools.local.store.firestore_emulator import Emulator
 
 BACKLOG = 1_024
 CHOSEN = ("firestore", "cloud-tasks", "keys", "task-channel", "events-deliver", "event-channel")
-"""The servers that open their ports themselves."""
+"""The servers that open their ports themselves. Until then, sockets of the stack reserve the ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class StackLayout:
     chaos: str
     functions_socket: socket.socket
     events_socket: socket.socket | None
+    reserved: Sequence[socket.socket]
     synchronous: Synchronous
     others: Mapping[str, str]
 
@@ -53,6 +54,13 @@ class StackLayout:
     @property
     def store_file(self) -> Path:
         return DataFolder(self.databases).store_file
+
+    def close(self) -> None:
+        """Close the sockets of the stack itself."""
+        for opened in (self.functions_socket, *self.reserved):
+            opened.close()
+        if self.events_socket:
+            self.events_socket.close()
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
@@ -76,14 +84,15 @@ def plan(
     """
     functions_socket = _listen(port or 0)
     events_socket = _listen(0) if emulator else None
-    ports = dict(zip(CHOSEN, child_processes.free_ports(len(CHOSEN)), strict=True))
+    chosen, reserved = child_processes.reserved_ports(len(CHOSEN))
+    ports = dict(zip(CHOSEN, chosen, strict=True))
     ports["functions"] = functions_socket.getsockname()[1]
     if events_socket:
         ports["events-receive"] = events_socket.getsockname()[1]
     base_url = f"http://127.0.0.1:{ports['functions']}/"
     settings = declared_by(catalogue, _with_addresses(settings, ports, emulator), others)
     where = (catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports)
-    return StackLayout(*where, chaos, functions_socket, events_socket, synchronous, others or {})
+    return StackLayout(*where, chaos, functions_socket, events_socket, reserved, synchronous, others or {})
 
 
 def _with_addresses(settings: Settings, ports: Mapping[str, int], emulator: Emulator | None) -> Settings:

@@ -76,6 +76,8 @@ class _Replacement:
     process: Popen[bytes]
     result: "Future[str]"
     ready_until: float
+    log_file: Path
+    log_begins_at: int
 
     def outcome(self) -> str | None:
         """Return None while the new version loads.
@@ -84,8 +86,16 @@ class _Replacement:
         """
         error = self.service.load_error(self.process.pid)
         if error is None and self.process.poll() is not None:
-            return self.service.load_error(self.process.pid) or f"exit code {self.process.returncode}"
-        return "not ready in time" if error is None and time.monotonic() > self.ready_until else error
+            ended = child_processes.ending(self.process.returncode)
+            return self.service.load_error(self.process.pid) or self._after_its_log(ended)
+        if error is None and time.monotonic() > self.ready_until:
+            return self._after_its_log("not ready in time")
+        return error
+
+    def _after_its_log(self, reason: str) -> str:
+        """Return a reason as the last line, after what the new version has logged. That of the old one is JSON."""
+        lines = child_processes.tail(self.log_file, self.log_begins_at).splitlines()
+        return "\n".join([*(line for line in lines if not line.startswith("{")), reason])
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +106,8 @@ class Child:
     prepared: bool = False
     start_at: float = 0.0
     ready_until: float = 0.0
+    log_begins_at: int = 0
+    """The length of the log file at the process's start."""
     started: bool = False
     false_starts: int = 0
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
@@ -115,7 +127,7 @@ class Child:
 
     def start(self) -> None:
         self.started = True
-        self.process = self._started(self.service)
+        self.log_begins_at, self.process = self._started(self.service)
         self.prepared, self.ready_until = False, time.monotonic() + READY_SECONDS_MAX
 
     def check(self) -> None:
@@ -154,12 +166,14 @@ class Child:
         """Start a newer version next to the version that serves. The newer one takes over when it has loaded."""
         if self.replacement:  # it is out of date
             self._end_replacement(self.replacement, "replaced by a newer version")
-        process = self._started(service)
-        self.replacement = _Replacement(service, process, result, time.monotonic() + READY_SECONDS_MAX)
+        log_begins_at, process = self._started(service)
+        ready_until = time.monotonic() + READY_SECONDS_MAX
+        self.replacement = _Replacement(service, process, result, ready_until, self.log_file, log_begins_at)
 
-    def _started(self, service: Service) -> Popen[bytes]:
+    def _started(self, service: Service) -> tuple[int, Popen[bytes]]:
+        """Start a service. Return the length of the log file before, and the process."""
         with self.log_file.open("ab") as output:
-            return child_processes.start(
+            return output.tell(), child_processes.start(
                 service.command,
                 output=output,
                 environment={**os.environ, **service.environment},
@@ -178,6 +192,7 @@ class Child:
             self.process.terminate()  # it finishes its requests
             self.retired.append((self.process, time.monotonic() + RETIRED_SECONDS_MAX))
         self.service, self.process, self.prepared, self.replacement = newer.service, newer.process, True, None
+        self.log_begins_at = newer.log_begins_at
         newer.result.set_result("")
 
     def _end_replacement(self, newer: _Replacement, why: str) -> None:
@@ -191,28 +206,32 @@ class Child:
                 self.service.prepare()
                 self.prepared, self.false_starts = True, 0
         elif time.monotonic() > self.ready_until:
-            raise StackError(self._with_log("was not ready in time"))
+            raise StackError(self._with_log("was not ready in time", self.log_begins_at))
 
     def _died(self, process: Popen[bytes]) -> None:
         child_processes.kill(process)  # its child processes may still run
         if not self.prepared and (error := self.service.load_error(process.pid)):
             raise StackError(f"not started: {summary(error)}", error)  # the result would be the same the next time
-        self.false_starts += not self.prepared
+        is_false_start, ended = not self.prepared, child_processes.ending(process.returncode)
+        self.false_starts += is_false_start
         self.process, self.prepared = None, False
         now = time.monotonic()
         self.deaths.append(now)
         recent = sum(now - death < DEATHS_SECONDS for death in self.deaths)
         if recent >= DEATHS_MAX:
-            raise StackError(self._with_log(f"died {recent} times within {DEATHS_SECONDS} seconds"))
+            raise StackError(self._with_log(f"died {recent} times within {DEATHS_SECONDS} seconds ({ended})"))
         if self.false_starts >= FALSE_STARTS_MAX:
-            raise StackError(self._with_log(f"died {self.false_starts} times before it was ready"))
+            raise StackError(self._with_log(f"died {self.false_starts} times before it was ready ({ended})"))
         self.start_at = now + min(PAUSE_SECONDS_MIN * 2.0 ** (recent - 1), PAUSE_SECONDS_MAX)
-        log.warning("%s died, restarting%s", self.service.name, self.service.loses and f"; {self.service.loses}")
+        what = f"died before it was ready ({ended})" if is_false_start else f"died ({ended})"
+        what += f", restarting{self.service.loses and f'; {self.service.loses}'}"
+        log.warning("%s", self._with_log(what, self.log_begins_at) if is_false_start else f"{self.service.name} {what}")
 
-    def _with_log(self, what: str) -> str:
-        return (
-            f"{self.service.name} {what}. The end of its log, {self.log_file}:\n{child_processes.tail(self.log_file)}"
-        )
+    def _with_log(self, what: str, since: int = 0) -> str:
+        """Return a text about the service, and the end of its log: the file may be deleted later."""
+        end = child_processes.tail(self.log_file, since)
+        log_end = f"The end of its log, {self.log_file}:\n{end}" if end else "It has logged nothing."
+        return f"{self.service.name} {what}. {log_end}"
 
 
 def _ended(process: Popen[bytes], kill_at: float) -> bool:

@@ -45,11 +45,6 @@ def in_composed_flows(clause: str, without: str, *replacements: Replacement) -> 
     return Fault(clause, without, always(*replacements), begun_commands.run)
 
 
-def _still_empty(*_: Any) -> tuple[Snapshot, ...]:
-    """An empty mailbox is as of the time that was read after it."""
-    return ()
-
-
 def _left_pending(_: Handle[Any]) -> None:
     """Leave what was begun when the code has ended."""
 
@@ -175,7 +170,6 @@ def _as_its_origin(position: Position) -> str:
 
 
 FAULTS = (
-    in_composed_flows("obj-5", "an empty mailbox read again", ("mailboxes.page_after", _still_empty)),
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
     in_composed_flows("flow-31", "ending what its handle cancels", ("flows.Handle.cancel", _ends_nothing)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
@@ -191,7 +185,6 @@ FAULTS = (
     in_composed_flows("flow-32", "a deadline as a cancel", ("flows.FlowTurn.take", _ends_the_run)),
     in_composed_flows("flow-33", "looking whether an id is in use", ("flows.refuse_sub_flows", _takes_any_id)),
     in_composed_flows("flow-33", "the id in the header", ("flows.FlowHeader.children_record", lambda _: {})),
-    in_composed_flows("inline-7", "a cancel whose step has ended behind it", ("flows.is_cancel_due", lambda *_: False)),
     in_composed_flows("flow-34", "the look at a suspension", ("flows.of_suspended", lambda _: None)),
     in_composed_flows(
         "flow-34", "an outcome in hand of a suspended run", ("flows.of_suspended", _loses_what_is_in_hand)

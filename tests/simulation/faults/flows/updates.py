@@ -16,9 +16,11 @@ from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Incoming
 from signalbox.flows.problems import NoFlow
 from signalbox.flows.service import messages, starts
+from signalbox.flows.service.turns import FlowMailbox
 from signalbox.flows.storage.commits import REPLY
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.mailboxes.storage import Mailbox
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import updates
@@ -27,6 +29,7 @@ opening = original("flows.FlowTurn.open")
 taken_messages = original("flows.taken_messages")
 passed_on = original("flows.Driver.passed_on")
 wake_flow = original("flows.wake_flow in starts")
+left_by_removal = original("flows.left_by_removal")
 
 
 def in_updates(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -93,6 +96,20 @@ def _no_end(header: FlowHeader, stored: Snapshot, _: str) -> CallOutcome | None:
     return CallOutcome.from_text(stored.data[REPLY]) if stored.data and REPLY in stored.data else None
 
 
+def _receipts_without_a_run(read: FlowMailbox) -> list[Write]:
+    waiting, now = read.mailbox.waiting, read.mailbox.read_time
+    return [*left_by_removal(read)[:1], *taken_messages(read.address, waiting, now)]
+
+
+def _whatever_run_there_is(read: FlowMailbox) -> list[Write]:
+    writes: list[Write] = left_by_removal(read)[1:]
+    return writes
+
+
+def _same_header(mailbox: Mailbox) -> Change:
+    return Change(mailbox.header.path, {}, mailbox.header.guard)
+
+
 FAULTS = (
     in_updates("flow-40", "the answer in the receipt", ("flows.taken_messages", _no_reply)),
     in_updates("flow-40", "the answer of a later turn", ("flows.FlowTurn.unanswered", property(_of_this_turn))),
@@ -105,4 +122,10 @@ FAULTS = (
     in_updates("flow-43", "the wake-up of a message with a start", ("flows.wake_flow in starts", _wakes_nobody)),
     in_updates("flow-43", "finding the message of a repeat", ("flows.is_repeat", lambda *_: False)),
     in_updates("flow-43", "the guard of a replaced run", ("flows.end_or_remove", _whichever)),
+    in_updates("flow-44", "deleting a message that has no run", ("flows.left_by_removal", _receipts_without_a_run)),
+    in_updates(
+        "flow-44", "no run in the commit of a deleted message", ("flows.left_by_removal", _whatever_run_there_is)
+    ),
+    in_updates("flow-44", "the header of an ended run in the commit of receipts", ("flows.turned", _same_header)),
+    in_updates("flow-44", "an answer while the message waits", ("flows.may_be_received", lambda *_: False)),
 )

@@ -129,10 +129,10 @@ class FlowsHistory:
     def check_order(self, base: str) -> None:
         """Check that no message waits that was due before the end of a step whose outcome was applied.
 
-        A cancel may wait for the code of an inline step.
+        A cancel may wait for the code of an inline step, also until the run has ended and a turn drops it.
         """
         ended_at, header = self.behind.pop(base, None), self.headers.get(base)
-        left = self.cancels if header and header.cancel_waits else set()
+        left = self.cancels if header and (header.cancel_waits or header.end) else set()
         waiting = [(id_, place) for id_, place in self.waiting[base].items() if id_ not in left]
         if ended_at and (overtaken := [id_ for id_, place in waiting if place < ended_at]):
             raise Violation(f"an outcome of {ended_at} has overtaken {overtaken} of {base}")

@@ -113,7 +113,8 @@ class RewindsWorld:
     own: Random
     trace: Callable[[str], None] | None
     headers: dict[str, FlowHeader] = field(default_factory=dict)
-    accepted: dict[str, list[int]] = field(default_factory=dict)
+    accepted: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The values of the events of a run, by their messages. One that a removed run has left is the next run's."""
     ran: dict[str, tuple[str, str]] = field(default_factory=dict)
     rewinds: dict[tuple[str, str, str], int] = field(default_factory=dict)
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -266,17 +267,17 @@ class RewindsWorld:
         if not name or not base.startswith(f"{FlowAddress.COLLECTION}/"):
             return
         if name != HEADER:
-            if before.data is None and after.data is not None:
-                message = message_from_record(after.data)
-                if isinstance(message, Event):
-                    self.accepted.setdefault(base, []).append(message.value)
+            accepted = self.accepted.setdefault(base, {})
+            if after.data is None:
+                accepted.pop(name, None)
+            elif before.data is None and isinstance(message := message_from_record(after.data), Event):
+                accepted[name] = message.value
             return
         known = self.headers.get(base)
         if after.data is None:
             assert known is not None, "it was there"
             self._check_removed(known)
             del self.headers[base]
-            self.accepted.pop(base, None)
             return
         header = self.headers[base] = FlowHeader.from_record(FlowAddress.of_base(base), after.data)
         for retry in header.retries:
@@ -388,7 +389,7 @@ class RewindsWorld:
                 if ran != (base, owner := next(owners, header.execution_id)):
                     raise Violation(f"entry {position} of {base} is of {ran}, and its position of {owner}")
         in_log = [entry.value for entry in log if isinstance(entry, Event)]
-        accepted = self.accepted.get(base, [])
+        accepted = [*self.accepted.get(base, {}).values()]
         if in_log != accepted[: len(in_log)]:
             raise Violation(f"the log of {base} has the events {in_log}, and {accepted} were accepted in this order")
         records = {each.id: each for each in self.world.store.query(Query(f"{base}/mailbox", limit=500))}

@@ -3,19 +3,22 @@
 The value of each update is another power of two, and the code answers with the sum: so an answer names all updates that
 the code has applied before it. The code answers some at once and some after a step, refuses some, and continues as new,
 also with an update in hand. Steps fail in the first executions, and people retry the run. Callers repeat each request
-until there is an answer, some of them two at once; tasks are delivered twice, and processes die.
+until there is an answer, some of them two at once; some repeat an update whose run was removed. In some worlds a person
+deletes the run again and again. Tasks are delivered twice, and processes die.
 
-Checked whenever a record is written: an answer does not change. Checked at rest: each accepted update of a run that
-goes on has an answer; each answer contains its update once, and all answers are sums of one order; the result of a run
-is the sum of what it has answered; a start that was refused has started nothing, and one that replaces has replaced one
-run; no record is left after the removal.
+Checked whenever a record is written: an answer does not change; no event or update leaves the mailbox of a run that
+goes on without a receipt; no run receives an update whose callers know that it has no run, unless one of them repeats
+it. Checked at rest: each accepted update of a run that goes on has an answer; each answer contains its update once, and
+all answers are sums of one order; the result of a run is the sum of what it has answered; a start that was refused has
+started nothing, and one that replaces has replaced one run; no record is left after the removal.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,7 +26,7 @@ from typing import Any
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports, Query, Snapshot
+from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write
 from signalbox.core.problems import Problem
 from signalbox.core.wake_ups import WakeUp
 from signalbox.flows import sweep
@@ -32,8 +35,8 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import COMPLETED, FAILED, FlowHeader
-from signalbox.flows.model.messages import Update, message_from_record
-from signalbox.flows.problems import CannotRetry, NotAnswered, RunExists
+from signalbox.flows.model.messages import Incoming, Update, message_from_record
+from signalbox.flows.problems import CannotRetry, FlowRunning, NoFlow, NotAnswered, NoUpdate, RunExists
 from signalbox.flows.service import retries, sends
 from signalbox.flows.service.retries import RetryOptions
 from signalbox.flows.service.sends import Starting
@@ -41,6 +44,7 @@ from signalbox.flows.storage.commits import REPLY
 from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.model.messages import HEADER, Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.mailboxes.storage import waits
 from signalbox.tasks.api import Call
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed
@@ -56,6 +60,8 @@ from tests.simulation.worlds.flows.rewinds import sweep_all
 FUNCTION, TAB = "shop", "tab"
 ROUNDS, UPDATES_MAX, RESTS, STARTS_MAX, LAST_RETRIES_MAX = 3, 6, 3, 100, 8
 FAILS_RATE = 0.6
+REPEATS_MAX, REPEAT_RATE = 2, 0.5
+OFTEN_REMOVED_RATE, REMOVALS = 0.25, 4
 SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chunk_bytes_max": 900}
 WRONG = "wrong"
 """A value that is not of the type of the update."""
@@ -94,6 +100,22 @@ FLOWS = Flows(FUNCTION, {TAB: FlowDefinition.from_function(tab)})
 
 
 @dataclass
+class SlowCommits:
+    """The store of a process that waits before each commit."""
+
+    ports: Ports
+    seconds: float
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ports.store, name)
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        if self.seconds:
+            self.ports.clock.sleep(self.seconds)
+        return self.ports.store.commit(writes)
+
+
+@dataclass
 class UpdatesWorld:
     """One run, which several requests start, and the callers of its updates."""
 
@@ -105,6 +127,8 @@ class UpdatesWorld:
     accepted: dict[str, Update] = field(default_factory=dict)
     replies: dict[str, str] = field(default_factory=dict)
     received: dict[str, set[str]] = field(default_factory=dict)
+    sending: Counter[str] = field(default_factory=Counter)
+    without_run: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     creators: set[str] = field(default_factory=set)
     replacing: str = ""
@@ -126,6 +150,10 @@ class UpdatesWorld:
         self.fails = own.choice((0, 1, 1, 2))
         self.choices = own.choice((("same",), ("same", "refuse"), ("same", "replace"), ("same", "replace_ended")))
         self.replaces = self.choices[-1].startswith("replace")
+        self.repeats = Random(f"repeats {self.seed}")
+        self.is_removed_often = self.repeats.random() < OFTEN_REMOVED_RATE
+        if self.is_removed_often:
+            self.choices, self.replaces = ("same",), True
 
     # --- people ---
 
@@ -149,12 +177,34 @@ class UpdatesWorld:
         return Starting(TAB, flows, FUNCTION, if_exists=if_exists)
 
     def _update(self, number: int, name: str, if_exists: str) -> None:
+        """Send an update and wait for its answer. If its run was removed, send it again, also without a start."""
+        key, new = f"u{number}", self._starting(if_exists)
+        for again in range(REPEATS_MAX + 1):
+            try:
+                may_start = (again == 0 and not self.is_removed_often) or self.repeats.random() < REPEAT_RATE
+                self._send(number, name, new if may_start else None)
+                if answer := sends.answer_of(self.world.ports, self.address, key, self.own.choice((0, 1, 3))):
+                    self.received.setdefault(key, set()).add(answer.to_text())
+            except (NoFlow, NoUpdate, NotAnswered) as refused:
+                if not self.sending[key] and "retry" not in refused.detail:
+                    self.without_run.add(key)
+                if if_exists == "replace" or again == REPEATS_MAX or self.repeats.random() < REPEAT_RATE:
+                    raise
+                self.world.log(f"{key} is sent again: {refused.detail}")
+            else:
+                return
+
+    def _send(self, number: int, name: str, new: Starting | None) -> None:
         value: Any = WRONG if name == WRONG else 2**number
-        sent_as = "add" if name == WRONG else name
-        ports, key = self.world.ports, f"u{number}"
-        sends.send_update(ports, self.address, sent_as, value, key, self._starting(if_exists))
-        if answer := sends.answer_of(ports, self.address, key, self.own.choice((0, 1, 3))):
-            self.received.setdefault(key, set()).add(answer.to_text())
+        key, sent_as = f"u{number}", "add" if name == WRONG else name
+        if self.is_removed_often:
+            self.world.ports.clock.sleep(self.repeats.choice((0, 0.3, 0.6, 1, 2)))
+        self.without_run.discard(key)
+        self.sending[key] += 1
+        try:
+            sends.send_update(self._ports((0, 0.4, 0.8)), self.address, sent_as, value, key, new)
+        finally:
+            self.sending[key] -= 1
 
     def _end(self) -> None:
         """Send the event that ends the run, or that starts the run that it ends."""
@@ -166,6 +216,24 @@ class UpdatesWorld:
                 work()
                 return
             self.world.ports.clock.sleep(0.5)
+
+    def _ports(self, seconds: Sequence[float]) -> Ports:
+        """Return ports; if the run is removed often, some processes are slow between what they read and their commits.
+
+        So a message may be posted, and even dropped by a turn, after a removal has read the mailbox.
+        """
+        ports = self.world.ports
+        if not self.is_removed_often:
+            return ports
+        return replace(ports, store=SlowCommits(ports, self.repeats.choice(seconds)))
+
+    def _remove(self) -> None:
+        """End and delete the run, some times, while others start it."""
+        for _ in range(REMOVALS):
+            with suppress(NoFlow, FlowRunning):
+                sweep.terminate(self.world.ports, self.address)
+                sweep.delete(self._ports((0, 0.5, 0.5)), self.address)
+            self.world.ports.clock.sleep(self.repeats.choice((0.01, 0.1, 0.3)))
 
     def _retry(self, key: str, options: RetryOptions) -> None:
         retries.retry(self.world.ports, FLOWS, self.address, key, options)
@@ -179,6 +247,7 @@ class UpdatesWorld:
         delivered: Any = parsed(Delivered(effect.name, effect.context, 0, before, *what))
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
+            ports = self._ports((0, 0, 0.1))
             turns.run_turn(ports, FLOWS, wake, SimulatedWorkers(self.world, wake.wake.mailbox, self.inline))
         elif effect.task in steps.OWN_TASKS:
             steps.run_own_task(ports, delivered)
@@ -201,10 +270,18 @@ class UpdatesWorld:
         if name == HEADER:
             self._observe_header(after)
             return
-        update = message_from_record(after.data) if after.data else None
+        is_taken, goes_on = waits(before) and not waits(after), self.header and not self.header.end
+        update = message_from_record(after.data or before.data or {})
+        if is_taken and goes_on and after.data is None and isinstance(update, Incoming):
+            raise Violation(f"{update} left the mailbox of a run that goes on")
         if not isinstance(update, Update):
             return
-        assert after.data is not None, "it is an update"
+        if after.data is None:
+            self.accepted.pop(update.id, None)
+            self.replies.pop(update.id, None)
+            return
+        if is_taken and goes_on and update.id in self.without_run:
+            raise Violation(f"the callers of {update.id} know that it has no run, and a run has received it")
         self.accepted[update.id] = update
         self.started[update.id] += before.data is None
         reply = after.data.get(REPLY, "")
@@ -215,8 +292,6 @@ class UpdatesWorld:
     def _observe_header(self, after: Snapshot) -> None:
         if after.data is None:
             self.header = None
-            self.accepted.clear()
-            self.replies.clear()
             return
         self.header = FlowHeader.from_record(self.address, after.data)
         if self.header.incarnation not in self.incarnations:
@@ -244,6 +319,7 @@ class UpdatesWorld:
         if own.random() < 0.1:
             end = partial(sweep.terminate, self.world.ports, self.address)
             acts.append(self._act("terminate", partial(self._wait_and, end, failed=False)))
+        acts += [self._act("remove", self._remove)] if self.is_removed_often else []
         self.world.run(own.sample(acts, len(acts)))
         self.world.fault_rates.left = 0
         self._rest(CORE_LIMITS.outbox_patience_seconds + 1)

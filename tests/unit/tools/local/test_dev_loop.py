@@ -102,7 +102,7 @@ def test_a_secret_without_a_value_is_not_reloaded_until_the_file_of_variables_ha
     (folder / "main.py").write_text(GREETER)
     catalogue.write_text(CATALOGUE)
     layout = plan(catalogue, load(catalogue), tmp_path, None, None, settings_of(load(catalogue)), None, "")
-    layout.functions_socket.close()
+    layout.close()
     stack, lines = ReloadedStack(folder), SimpleQueue[str]()
 
     def checked() -> None:
@@ -196,7 +196,7 @@ def test_a_module_outside_of_the_functions_folders_counts_as_a_change_of_each_fu
 def test_a_new_database_is_not_reloaded_and_one_that_is_served_may_get_its_functions_back(tmp_path: Path) -> None:
     file = project(tmp_path)
     layout = plan(file, load(file), tmp_path, None, None, settings_of(load(file)), None, "", others={"payments": "u"})
-    layout.functions_socket.close()
+    layout.close()
     project(tmp_path, "functions: {orders: {}, cards: {}}")
     layout = with_catalogue(layout, checked_catalogue(layout))
     project(tmp_path)
@@ -237,7 +237,7 @@ def test_the_stack_of_a_database_has_a_port_that_no_connection_takes_and_names_i
         running.setattr(serving, "_running", lambda: "The local stack of this project runs already: URL")
         with pytest.raises(StackError, match=r"^The local stack of this project runs already: URL$"):
             options.of_database("payments", Project.find(), data)
-    stack._layout.functions_socket.close()
+    stack._layout.close()
 
 
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -266,6 +267,22 @@ def test_a_delivery_waits_for_a_process_and_ends_without_a_response_when_the_las
     assert asyncio.run(run()) == [(204, ""), None]
 
 
+def test_a_delivery_that_ends_while_it_waits_for_a_thread_is_kept_no_longer() -> None:
+    async def run() -> None:
+        processes = FunctionProcesses()
+        with pytest.raises(TimeoutError):
+            await processes.deliver(frame(1), 0.01)
+        cancelled = asyncio.create_task(processes.deliver(frame(2), WAIT_SECONDS_MAX))
+        await asyncio.sleep(0)
+        assert len(processes._waiting) == 1
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert not processes._waiting
+
+    asyncio.run(run())
+
+
 def test_a_connection_of_a_queue_that_was_restarted_is_an_unconfirmed_task_and_then_a_new_connection(
     tmp_path: Path,
 ) -> None:
@@ -314,6 +331,22 @@ def test_a_task_has_the_environment_that_gunicorn_makes_of_its_request() -> None
     assert (read["HTTP_ACCEPT"], read["HTTP_ACCEPT_ENCODING"]) == ("*/*", "gzip, deflate")
     assert (read["PATH_INFO"], read["QUERY_STRING"]) == ("/social-code/aÃ©", "x=%41")
     assert "HTTP_X_CLOUDTASKS_TASKPREVIOUSRESPONSE" not in read
+
+
+def test_a_value_that_is_nested_too_deeply_is_no_frame() -> None:
+    with pytest.raises(BadFrame):
+        list(FrameReader().frames(struct.pack(">I", 100_000) + b"[" * 100_000))
+
+
+def test_a_connection_that_the_other_side_has_reset_has_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        channel = Channel(f"127.0.0.1:{server.getsockname()[1]}", None)
+        connection, _ = server.accept()
+        assert not channel.ended()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its close is a reset
+        connection.close()
+        assert channel.ended()
+        channel.close()
 
 
 def test_a_connection_ends_with_its_process_although_a_fork_of_it_lives() -> None:

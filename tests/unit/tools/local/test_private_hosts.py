@@ -37,9 +37,7 @@ def emulators_host(root: Path) -> str:
     layout = plan(
         file, catalogue, root, None, Emulator("java", root / "jar"), settings_of(catalogue), None, "", "NORMAL"
     )
-    layout.functions_socket.close()
-    assert layout.events_socket
-    layout.events_socket.close()
+    layout.close()
     [host] = {each.removeprefix("--host=") for each in services(layout)[0].command if each.startswith("--host=")}
     assert layout.settings.firestore_emulator == f"{host}:{layout.ports['firestore']}"
     return host

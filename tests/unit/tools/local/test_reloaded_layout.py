@@ -107,7 +107,7 @@ def layouts(tmp_path: Path) -> tuple[StackLayout, StackLayout, Settings]:
     after = catalogue_of(tmp_path, AFTER)
     fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "", others=OTHERS)
     for opened in (layout, fresh):
-        opened.functions_socket.close()
+        opened.close()
     return layout, with_catalogue(layout, after), fresh.settings
 
 

@@ -116,6 +116,23 @@ def test_lines_of_a_request_have_its_labels_and_an_unhandled_request_has_a_line(
     ]
 
 
+def test_code_that_ends_a_request_without_a_response_has_a_line_that_names_it() -> None:
+    lines = RecordedLog()
+    before = runtime.bind(Ports(None, None, ManualClock(), LabelledLog(lines)))  # type: ignore[arg-type]  # neither store nor queue is used
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        raise SystemExit(3)
+
+    try:
+        with pytest.raises(SystemExit):
+            labelled(app)({"PATH_INFO": "/albums", "HTTP_CE_ID": "1", "HTTP_CE_DOCUMENT": "a/b"}, lambda *_: None)  # type: ignore[arg-type]  # its `start_response` returns nothing
+    finally:
+        runtime.bind(before)
+    [(message, values)] = lines.errors
+    assert (message, values["function"], values["id"]) == ("unhandled exception", "albums", "a/b")
+    assert repr(values["exception"]) == "SystemExit(3)"
+
+
 def test_what_is_printed_becomes_a_line_each_and_json_with_a_severity_passes() -> None:
     stream = io.StringIO()
     output = MarkedOutput(stream)

@@ -55,7 +55,7 @@ def delivered(event: Event) -> DocumentEvent:
 
 
 def all_of(events: StoredEvents) -> list[DocumentEvent]:
-    return [delivered(events.event(number)[0]) for number in events.ids_after(0)]
+    return [delivered(events.event(number)[0]) for number, _ in events.after(0)]
 
 
 def test_each_change_is_an_event_in_the_order_of_the_commits(store: SqliteStore, events: StoredEvents) -> None:
@@ -88,7 +88,8 @@ def test_an_event_has_the_times_and_the_path_of_its_record(store: SqliteStore, e
 def test_only_changes_under_a_triggers_pattern_are_events(store: SqliteStore, events: StoredEvents) -> None:
     for path in ("semaphores/a", "documents/a/versions/1", "orders/a", "documents/a", "documents/a"):
         store.commit([Put(path, {"n": 1})])
-    assert [events.event(number)[0].trigger for number in events.ids_after(0)] == ["orders", "documents"]
+    assert events.after(0) == [(1, "orders"), (2, "documents")]
+    assert [events.event(number)[0].trigger for number in (1, 2)] == ["orders", "documents"]
 
 
 def test_events_that_end_in_one_turn_are_deleted_or_marked_together(store: SqliteStore, events: StoredEvents) -> None:
@@ -99,7 +100,12 @@ def test_events_that_end_in_one_turn_are_deleted_or_marked_together(store: Sqlit
 
     asyncio.run(end())
     counts = events.counts()
-    assert (events.ids_after(0), counts.received, counts.delivered, counts.given_up) == ([4], 4, 2, 1)
+    assert ([number for number, _ in events.after(0)], counts.received, counts.delivered, counts.given_up) == (
+        [4],
+        4,
+        2,
+        1,
+    )
 
 
 def test_an_event_is_delivered_over_the_connections_of_a_process_until_it_is_accepted(
