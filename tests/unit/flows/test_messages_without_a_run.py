@@ -243,6 +243,28 @@ def test_a_message_to_a_run_that_is_being_removed_page_by_page_leaves_no_receipt
     assert not records(shop)
 
 
+def test_a_removal_that_dies_after_its_mark_leaves_no_message_without_a_turn(shop: Shop) -> None:
+    """The wake-up of the message comes after the mark, whose commit has read no messages."""
+    for number in range(5):
+        update(shop.ports, f"u{number}")
+    shop.settle()
+    header, asked = reads.get(shop.ports, ADDRESS), messages.checked_update("ask", "u", "u")
+    sweep.terminate(shop.ports, ADDRESS)
+    shop.settle()
+    messages.send(shop.ports, header, asked, update_id(ADDRESS, "u"))
+    shop.world.pass_time(5)
+
+    def die() -> None:
+        raise Unavailable("the process dies")
+
+    with replaced(flow_removed_at_once_max=2), pytest.raises(Unavailable):
+        sweep.delete(meanwhile(shop.ports, is_drop, die), ADDRESS)
+    assert reads.get(shop.ports, ADDRESS).removing
+    shop.settle()
+    with pytest.raises(NoUpdate):
+        sends.answer_of(shop.ports, ADDRESS, "u")
+
+
 def test_the_outcome_and_the_cancel_of_a_sub_flow_are_those_of_one_run_of_its_parent() -> None:
     """The parent is removed before its sub-flow has ended. The next run of the id has another sub-flow."""
 
