@@ -209,6 +209,34 @@ def test_a_turn_does_not_delete_a_message_that_the_next_run_has_accepted(shop: S
     assert ended(shop) == ["n"]
 
 
+@dataclass
+class BeforeRead(Meanwhile):
+    """A store in which something happens once, before the first read of a message's record."""
+
+    def read(self, *paths: str, fields: Sequence[tuple[str, ...]] | None = None) -> Any:
+        if not self.has_happened and paths[0].startswith(f"{ADDRESS.base}/mailbox/"):
+            self.has_happened = True
+            self.happens()
+        return self.ports.store.read(*paths, fields=fields)
+
+
+def test_a_repeat_is_not_accepted_for_a_message_that_a_turn_deletes_before_the_repeat_reads_it(shop: Shop) -> None:
+    """The repeat has read the removed run's header. Its post finds the message, which is gone when it is read."""
+    header, asked = reads.get(shop.ports, ADDRESS), messages.checked_update("ask", "u", "u")
+    posted_late(shop, update)
+
+    def drop_and_start() -> None:
+        shop.settle()
+        shop.start("desk")
+
+    ports = replace(shop.ports, store=BeforeRead(shop.ports, is_removal, drop_and_start))
+    with pytest.raises(Unavailable):
+        messages.send(ports, header, asked, update_id(ADDRESS, "u"))
+    update(shop.ports)
+    shop.settle()
+    assert ended(shop) == ["u"]
+
+
 def test_a_removal_leaves_no_receipt_of_a_message_that_it_has_not_read(shop: Shop) -> None:
     """A turn of the ended run drops the message between the removal's read of the mailbox and its commit."""
     header, asked = reads.get(shop.ports, ADDRESS), messages.checked_update("ask", "u", "u")

@@ -153,7 +153,8 @@ def claimed_message(header: FlowHeader, message: Incoming, outgoing: Outgoing) -
 def send(ports: Ports, header: FlowHeader, message: Incoming, message_id: str) -> None:
     """Post an event or an update to a run whose header was read. A repeat changes and stores nothing.
 
-    Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, and `OtherBody` if the id was used for another message.
+    Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, `OtherBody` if the id was used for another message, and
+    `Unavailable`.
     """
     refused, outgoing = _refusal(header, message), Outgoing()
     claimed = claimed_message(header, message, outgoing)
@@ -224,4 +225,6 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None
 def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
     base = header.address.base
     stored = post(ports, message_put(base, id_, message_to_record(message)), wake_flow(base, header.function))
+    if stored is not None and stored.data is None:  # it was there, and was deleted before it was read
+        raise Unavailable("the run has been removed with the message")
     check_received(stored, message)
