@@ -119,6 +119,12 @@ def ended(shop: Shop) -> Any:
     return shop.status("desk").get("result")
 
 
+def lose_tasks(shop: Shop) -> None:
+    """Purge the queues. A second later, the tasks have other names."""
+    shop.world.tasks.clear()
+    shop.world.pass_time(1)
+
+
 def records(shop: Shop) -> list[str]:
     return [record.path for record in shop.ports.store.query(Query(collection_of(ADDRESS.base)))]
 
@@ -148,18 +154,36 @@ def test_a_message_that_finds_no_run_and_is_not_repeated_does_not_reach_the_next
 
 
 @pytest.mark.parametrize("kind", POSTS)
-def test_a_repeat_is_not_told_that_there_is_no_run_while_its_message_may_reach_the_next_one(
-    shop: Shop, kind: str
-) -> None:
+def test_a_repeat_deletes_its_message_before_it_is_told_that_there_is_no_run(shop: Shop, kind: str) -> None:
+    post = POSTS[kind]
+    posted_late(shop, post)
+    lose_tasks(shop)
+    with pytest.raises(NoFlow):
+        post(shop.ports)
+    assert records(shop) == []
+    start_again(shop)
+    assert ended(shop) == []
+
+
+@pytest.mark.parametrize("kind", POSTS)
+def test_a_repeat_is_refused_if_a_run_starts_meanwhile_which_may_have_its_message(shop: Shop, kind: str) -> None:
     post = POSTS[kind]
     posted_late(shop, post)
     with pytest.raises(Unavailable):
-        post(shop.ports)
-    start_again(shop)
+        post(meanwhile(shop.ports, lambda write: isinstance(write, Delete), lambda: start_again(shop)))
     if kind != "a cancel":  # it has ended the run
         post(shop.ports)
         shop.settle()
     assert ended(shop) == RECEIVED[kind]
+
+
+def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_that_an_ended_run_has_left(shop: Shop) -> None:
+    update(meanwhile(shop.ports, is_message, lambda: sweep.terminate(shop.ports, ADDRESS)))
+    lose_tasks(shop)
+    update(shop.ports)
+    shop.settle()
+    with pytest.raises(NotAnswered):
+        sends.answer_of(shop.ports, ADDRESS, "u")
 
 
 def test_a_caller_waits_for_an_answer_until_the_update_is_dropped(shop: Shop) -> None:
