@@ -44,7 +44,7 @@ from signalbox.core.ports import (
     unlimited,
 )
 from signalbox.core.problems import Contended, NotInCatalogue, Problem, Unavailable
-from signalbox.core.times import rfc3339
+from signalbox.core.times import EPOCH, rfc3339
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, NextEvent, NextUpdate, RatePermits, Sleep, SubFlow
@@ -373,8 +373,11 @@ def _few_records(ports: Ports, address: FlowAddress) -> tuple[list[Snapshot], Se
 
 
 def mark_removing(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
-    """Note in the header of an ended run that its removal has begun. Return the header as it is then."""
-    put = header_write(read, replace(header, removing=True), read.read_time)
+    """Note in the header of an ended run that its removal has begun. Return the header as it is then.
+
+    The header has no later revision, since nothing has read the mailbox: a turn must still drop what waits there.
+    """
+    put = header_write(read, replace(header, removing=True), EPOCH)
     committed = ports.store.commit([put, *payload_removals(header, all_read=False)])
     result, *_ = committed.results
     return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)

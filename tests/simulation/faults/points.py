@@ -247,7 +247,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.end_at_once": "signalbox.flows.sweep:end_at_once",
     "flows.is_over": "signalbox.flows.tasks.steps:is_over",
     "flows.is_of_run in turns": "signalbox.flows.machine.turns:is_of_run",
-    "flows.is_posted": "signalbox.flows.service.messages:is_posted",
+    "flows.find_posted": "signalbox.flows.service.messages:find_posted",
     "flows.live_turn": "signalbox.flows.service.turns:live_turn",
     "flows.next_wake": "signalbox.flows.service.turns:next_wake",
     "flows.with_larger_page": "signalbox.flows.service.turns:with_larger_page",

@@ -341,9 +341,9 @@ def runs(client: Any, harness: Harness) -> None:
     with pytest.raises(Conflict, match="There is a run"):
         checkout.run("o-11").update("rename", "c", start={"arguments": order}, if_exists="refuse")
     checkout.run("o-11").terminate()
-    with pytest.raises(Conflict, match="has not answered"):
-        update.result()
     checkout.run("o-11").delete()
+    with pytest.raises(NotFound, match="There is no run"):
+        update.result()
     drawn = checkout.with_(labels={"tenant": "d"}).start_new(**order | {"order": "10"})
     assert [each["id"] for each in checkout.runs(label="tenant:d")] == [drawn.id]
     drawn.terminate()

@@ -119,6 +119,12 @@ def ended(shop: Shop) -> Any:
     return shop.status("desk").get("result")
 
 
+def lose_tasks(shop: Shop) -> None:
+    """Purge the queues. A second later, the tasks have other names."""
+    shop.world.tasks.clear()
+    shop.world.pass_time(1)
+
+
 def records(shop: Shop) -> list[str]:
     return [record.path for record in shop.ports.store.query(Query(collection_of(ADDRESS.base)))]
 
@@ -148,18 +154,36 @@ def test_a_message_that_finds_no_run_and_is_not_repeated_does_not_reach_the_next
 
 
 @pytest.mark.parametrize("kind", POSTS)
-def test_a_repeat_is_not_told_that_there_is_no_run_while_its_message_may_reach_the_next_one(
-    shop: Shop, kind: str
-) -> None:
+def test_a_repeat_deletes_its_message_before_it_is_told_that_there_is_no_run(shop: Shop, kind: str) -> None:
+    post = POSTS[kind]
+    posted_late(shop, post)
+    lose_tasks(shop)
+    with pytest.raises(NoFlow):
+        post(shop.ports)
+    assert records(shop) == []
+    start_again(shop)
+    assert ended(shop) == []
+
+
+@pytest.mark.parametrize("kind", POSTS)
+def test_a_repeat_is_refused_if_a_run_starts_meanwhile_which_may_have_its_message(shop: Shop, kind: str) -> None:
     post = POSTS[kind]
     posted_late(shop, post)
     with pytest.raises(Unavailable):
-        post(shop.ports)
-    start_again(shop)
+        post(meanwhile(shop.ports, lambda write: isinstance(write, Delete), lambda: start_again(shop)))
     if kind != "a cancel":  # it has ended the run
         post(shop.ports)
         shop.settle()
     assert ended(shop) == RECEIVED[kind]
+
+
+def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_that_an_ended_run_has_left(shop: Shop) -> None:
+    update(meanwhile(shop.ports, is_message, lambda: sweep.terminate(shop.ports, ADDRESS)))
+    lose_tasks(shop)
+    update(shop.ports)
+    shop.settle()
+    with pytest.raises(NotAnswered):
+        sends.answer_of(shop.ports, ADDRESS, "u")
 
 
 def test_a_caller_waits_for_an_answer_until_the_update_is_dropped(shop: Shop) -> None:
@@ -209,6 +233,34 @@ def test_a_turn_does_not_delete_a_message_that_the_next_run_has_accepted(shop: S
     assert ended(shop) == ["n"]
 
 
+@dataclass
+class BeforeRead(Meanwhile):
+    """A store in which something happens once, before the first read of a message's record."""
+
+    def read(self, *paths: str, fields: Sequence[tuple[str, ...]] | None = None) -> Any:
+        if not self.has_happened and paths[0].startswith(f"{ADDRESS.base}/mailbox/"):
+            self.has_happened = True
+            self.happens()
+        return self.ports.store.read(*paths, fields=fields)
+
+
+def test_a_repeat_is_not_accepted_for_a_message_that_a_turn_deletes_before_the_repeat_reads_it(shop: Shop) -> None:
+    """The repeat has read the removed run's header. Its post finds the message, which is gone when it is read."""
+    header, asked = reads.get(shop.ports, ADDRESS), messages.checked_update("ask", "u", "u")
+    posted_late(shop, update)
+
+    def drop_and_start() -> None:
+        shop.settle()
+        shop.start("desk")
+
+    ports = replace(shop.ports, store=BeforeRead(shop.ports, is_removal, drop_and_start))
+    with pytest.raises(Unavailable):
+        messages.send(ports, header, asked, update_id(ADDRESS, "u"))
+    update(shop.ports)
+    shop.settle()
+    assert ended(shop) == ["u"]
+
+
 def test_a_removal_leaves_no_receipt_of_a_message_that_it_has_not_read(shop: Shop) -> None:
     """A turn of the ended run drops the message between the removal's read of the mailbox and its commit."""
     header, asked = reads.get(shop.ports, ADDRESS), messages.checked_update("ask", "u", "u")
@@ -241,6 +293,28 @@ def test_a_message_to_a_run_that_is_being_removed_page_by_page_leaves_no_receipt
     with replaced(flow_removed_at_once_max=2):
         sweep.delete(meanwhile(shop.ports, is_removal, post_and_drop), ADDRESS)
     assert not records(shop)
+
+
+def test_a_removal_that_dies_after_its_mark_leaves_no_message_without_a_turn(shop: Shop) -> None:
+    """The wake-up of the message comes after the mark, whose commit has read no messages."""
+    for number in range(5):
+        update(shop.ports, f"u{number}")
+    shop.settle()
+    header, asked = reads.get(shop.ports, ADDRESS), messages.checked_update("ask", "u", "u")
+    sweep.terminate(shop.ports, ADDRESS)
+    shop.settle()
+    messages.send(shop.ports, header, asked, update_id(ADDRESS, "u"))
+    shop.world.pass_time(5)
+
+    def die() -> None:
+        raise Unavailable("the process dies")
+
+    with replaced(flow_removed_at_once_max=2), pytest.raises(Unavailable):
+        sweep.delete(meanwhile(shop.ports, is_drop, die), ADDRESS)
+    assert reads.get(shop.ports, ADDRESS).removing
+    shop.settle()
+    with pytest.raises(NoUpdate):
+        sends.answer_of(shop.ports, ADDRESS, "u")
 
 
 def test_the_outcome_and_the_cancel_of_a_sub_flow_are_those_of_one_run_of_its_parent() -> None:

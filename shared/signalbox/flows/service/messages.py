@@ -11,8 +11,9 @@ from typing import Any
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports, Snapshot
+from signalbox.core.ports import Conflict, Delete, Must, Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.commands import check_event_name
@@ -74,13 +75,17 @@ def receiver(ports: Ports, address: FlowAddress, message_id: str) -> FlowHeader:
     """Return the run that a message is sent to.
 
     Raises `NoFlow` if there is none. If an earlier request has posted the message to a run that has been removed, and
-    the message still waits, it is not known yet whether another run receives it: raises `Unavailable`.
+    the message still waits, it is deleted first, as a turn would: the wake-up may be lost. Raises `Unavailable` if
+    something changes meanwhile.
     """
     with suppress(NoFlow):
         return get(ports, address)
     read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
     if read.data is None and waits(stored):
-        raise Unavailable("the run has been removed, and the message still waits")
+        try:
+            ports.store.commit([Delete(read.path, Must.NOT_EXIST), Delete(stored.path, stored.guard)])
+        except Conflict:
+            raise Unavailable("the run has been removed, and the message still waited") from None
     return present(read, address)
 
 
@@ -153,16 +158,19 @@ def claimed_message(header: FlowHeader, message: Incoming, outgoing: Outgoing) -
 def send(ports: Ports, header: FlowHeader, message: Incoming, message_id: str) -> None:
     """Post an event or an update to a run whose header was read. A repeat changes and stores nothing.
 
-    Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, and `OtherBody` if the id was used for another message.
+    Raises `FlowEnded`, `TooManyEvents`, `TooManyUpdates`, `OtherBody` if the id was used for another message, and
+    `Unavailable`.
     """
     refused, outgoing = _refusal(header, message), Outgoing()
     claimed = claimed_message(header, message, outgoing)
     if refused is None:
-        if outgoing and not is_posted(ports, header, message_id, claimed):
+        if outgoing and not find_posted(ports, header, message_id, claimed):
             store_payloads(ports, outgoing)
         _post(ports, header, message_id, claimed)
-    elif not is_posted(ports, header, message_id, claimed):
+    elif not (stored := find_posted(ports, header, message_id, claimed)):
         raise refused
+    elif waits(stored):  # the wake-up may be lost, and the sweeper does not look at what an ended run has left
+        ports.queue.create(complete_wake_ups([wake_flow(header.address.base, header.function)], stored.read_time))
 
 
 def _refusal(header: FlowHeader, message: Incoming) -> Problem | None:
@@ -200,12 +208,12 @@ def check_received(stored: Snapshot | None, message: Message) -> None:
         raise refused
 
 
-def is_posted(ports: Ports, header: FlowHeader, id_: str, message: Incoming) -> bool:
-    """Return whether a message was accepted before. Raises `OtherBody` if its id was used for another one."""
+def find_posted(ports: Ports, header: FlowHeader, id_: str, message: Incoming) -> Snapshot | None:
+    """Return the record of a message if it was accepted before. Raises `OtherBody` if it is that of another message."""
     [stored] = ports.store.read(message_path(header.address.base, id_))
     check_same_body(stored, message_to_record(message))
     check_received(stored, message)
-    return stored.data is not None
+    return None if stored.data is None else stored
 
 
 def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None, *, parent: str = "") -> None:
@@ -224,4 +232,6 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None
 def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
     base = header.address.base
     stored = post(ports, message_put(base, id_, message_to_record(message)), wake_flow(base, header.function))
+    if stored is not None and stored.data is None:  # it was there, and was deleted before it was read
+        raise Unavailable("the run has been removed with the message")
     check_received(stored, message)

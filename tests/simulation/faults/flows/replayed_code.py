@@ -190,7 +190,7 @@ FAULTS = (
     in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver.apply_event", _keeps_no_event)),
     in_flows("flow-4", "carrying over kept events", ("flows.new_entries", _carries_nothing_over)),
     in_flows("flow-4", "a cancel before the events of its page", ("flows.cancels_before_events", lambda page: page)),
-    in_flows("flow-5", "accepting a repeat after the end", ("flows.is_posted", lambda *_: False)),
+    in_flows("flow-5", "accepting a repeat after the end", ("flows.find_posted", lambda *_: None)),
     in_flows("flow-6", "the wake-up of a sleep", ("flows.CommandWrites.sleep", _sleeps_without_wake_up)),
     in_flows("flow-7", "a cancel as a message", ("flows.cancel", _cancels_the_header)),
     in_flows("flow-10", "the check before a step runs again", ("flows.run_step", _as_the_first_time)),
