@@ -1,7 +1,9 @@
 """The ports, sockets and settings of a local stack's services, derived from a catalogue."""
 
+import errno
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from signalbox_tools.local.services.function_settings import declared_by
 from signalbox_tools.local.store.firestore_emulator import Emulator
 
 BACKLOG = 1_024
+RELEASE_SECONDS_MAX = 1.0
 CHOSEN = ("firestore", "cloud-tasks", "keys", "task-channel", "events-deliver", "event-channel")
 """The servers that open their ports themselves. Until then, sockets of the stack reserve the ports."""
 
@@ -82,8 +85,8 @@ def plan(
 
     The layout replaces the settings that name addresses, and those that follow from the catalogue.
     """
-    functions_socket = _listen(port or 0)
-    events_socket = _listen(0) if emulator else None
+    functions_socket = listen(port or 0)
+    events_socket = listen(0) if emulator else None
     chosen, reserved = child_processes.reserved_ports(len(CHOSEN))
     ports = dict(zip(CHOSEN, chosen, strict=True))
     ports["functions"] = functions_socket.getsockname()[1]
@@ -110,10 +113,15 @@ def with_catalogue(layout: StackLayout, catalogue: Catalogue) -> StackLayout:
     return replace(layout, catalogue=catalogue, settings=declared_by(catalogue, layout.settings, layout.others))
 
 
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
-    except OSError as error:
-        raise OSError(
-            error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
-        ) from error
+def listen(port: int) -> socket.socket:
+    """Listen on a port, which the killed processes of an earlier stack release only when they have ended."""
+    give_up_at = time.monotonic() + RELEASE_SECONDS_MAX
+    while True:
+        try:
+            return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > give_up_at:
+                raise OSError(
+                    error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
+                ) from error
+        time.sleep(child_processes.POLL_SECONDS)

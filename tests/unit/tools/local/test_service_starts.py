@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ import pytest
 
 from signalbox_tools.local import child_processes
 from signalbox_tools.local.services.command_lines import stats
+from signalbox_tools.local.services.ports_and_sockets import listen
 from signalbox_tools.local.services.service_process import Child, Service, StackError
 
 WAIT_SECONDS_MAX = 20.0
@@ -139,3 +141,13 @@ def test_a_process_of_the_functions_ends_at_once_with_the_one_that_forked_it() -
         assert time.monotonic() - killed_at < WAIT_SECONDS_MAX
     finally:
         child_processes.kill(child)
+
+
+def test_a_port_that_killed_processes_release_a_moment_later_is_taken_then() -> None:
+    held = socket.create_server(("127.0.0.1", 0))
+    port = held.getsockname()[1]
+    releasing = threading.Timer(0.2, held.close)
+    releasing.start()
+    with listen(port) as listening:
+        assert listening.getsockname()[1] == port
+    releasing.join()
