@@ -8,6 +8,9 @@ from typing import Any, Self
 
 from tests.bench.figures import Figure
 
+NOTICEABLE_MILLISECONDS = 0.01
+"""Less processor time in a step is shown as none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measures:
