@@ -46,8 +46,8 @@ def free_ports(count: int) -> list[int]:
 def reserved_ports(count: int) -> tuple[list[int], list[socket.socket]]:
     """Choose ports as `free_ports` does, and return them with sockets that keep them from being chosen again.
 
-    Another stack that starts at the same time could choose a port before its server has opened it. On Linux, a server
-    can open a reserved port if it sets ``SO_REUSEADDR``, as servers do. Elsewhere it cannot, so there are no sockets.
+    Another stack that starts at the same time could choose a port before its server listens on it. On Linux, a server
+    that sets ``SO_REUSEADDR`` can listen on a reserved port. On other systems it cannot, so this returns no sockets.
     """
     if sys.platform != "linux":
         return free_ports(count), []

@@ -155,11 +155,10 @@ def test_a_message_that_finds_no_run_and_is_not_repeated_does_not_reach_the_next
 
 @pytest.mark.parametrize("kind", POSTS)
 def test_a_repeat_deletes_its_message_before_it_is_told_that_there_is_no_run(shop: Shop, kind: str) -> None:
-    post = POSTS[kind]
-    posted_late(shop, post)
+    posted_late(shop, POSTS[kind])
     lose_tasks(shop)
     with pytest.raises(NoFlow):
-        post(shop.ports)
+        POSTS[kind](shop.ports)
     assert records(shop) == []
     start_again(shop)
     assert ended(shop) == []

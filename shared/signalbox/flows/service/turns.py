@@ -495,7 +495,7 @@ def turned(mailbox: Mailbox) -> Change:
 def left_by_removal(read: FlowMailbox) -> list[Write]:
     """Return the writes that delete messages without a run. A receipt would have no run either, and its id be in use.
 
-    The commit requires that there still is no run, or that the removal of the run is still under way.
+    The commit fails if a run has started since, or if the header of the run that is being removed has changed.
     """
     header = read.mailbox.header
     absent = Delete(header.path, Must.NOT_EXIST) if header.data is None else Change(header.path, {}, header.guard)

@@ -59,7 +59,7 @@ def post_fork(_: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Let this process receive tasks and events over connections that it opens, until its worker is told to end."""
+    """Open the connections over which this process receives tasks and events, until its worker is told to stop."""
     channels = (function_channel.TASKS, function_channel.EVENTS)
     addresses = [os.environ[name] for name in channels if name in os.environ]
     if not addresses:

@@ -6,11 +6,11 @@ also with an update in hand. Steps fail in the first executions, and people retr
 until there is an answer, some of them two at once; some repeat an update whose run was removed. In some worlds a person
 deletes the run again and again. Tasks are delivered twice, and processes die.
 
-Checked whenever a record is written: an answer does not change; no event or update leaves the mailbox of a run that
-goes on without a receipt; no run receives an update whose callers know that it has no run, unless one of them repeats
-it. Checked at rest: each accepted update of a run that goes on has an answer; each answer contains its update once, and
-all answers are sums of one order; the result of a run is the sum of what it has answered; a start that was refused has
-started nothing, and one that replaces has replaced one run; no record is left after the removal.
+Checked whenever a record is written: an answer does not change; an event or an update that leaves the mailbox of a
+run in progress has a receipt; no run receives an update whose callers were told that there is no run, unless one of
+them repeats it. Checked at rest: each accepted update of a run in progress has an answer; each answer contains its update
+once, and all answers are sums of one order; the result of a run is the sum of what it has answered; a start that was
+refused has started nothing, and one that replaces has replaced one run; no record is left after the removal.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class UpdatesWorld:
         is_taken, goes_on = waits(before) and not waits(after), self.header and not self.header.end
         update = message_from_record(after.data or before.data or {})
         if is_taken and goes_on and after.data is None and isinstance(update, Incoming):
-            raise Violation(f"{update} left the mailbox of a run that goes on")
+            raise Violation(f"{update} left the mailbox of a run in progress without a receipt")
         if not isinstance(update, Update):
             return
         if after.data is None:
