@@ -8,9 +8,9 @@ deletes the run again and again. Tasks are delivered twice, and processes die.
 
 Checked whenever a record is written: an answer does not change; an event or an update that leaves the mailbox of a
 run in progress has a receipt; no run receives an update whose callers were told that there is no run, unless one of
-them repeats it. Checked at rest: each accepted update of a run in progress has an answer; each answer contains its update
-once, and all answers are sums of one order; the result of a run is the sum of what it has answered; a start that was
-refused has started nothing, and one that replaces has replaced one run; no record is left after the removal.
+them repeats it. Checked at rest: each accepted update of a run in progress has an answer; each answer contains its
+update once, and all answers are sums of one order; the result of a run is the sum of what it has answered; a start that
+was refused has started nothing, and one that replaces has replaced one run; no record is left after the removal.
 """
 
 from __future__ import annotations
