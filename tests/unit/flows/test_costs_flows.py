@@ -178,6 +178,9 @@ def test_an_event_that_may_start_its_run() -> None:
     assert shop.world.cost_of(lambda: send("e1")) == row_cost("flows", "with_start")
     of(shop, "turn")
     assert shop.world.cost_of(lambda: send("e2")) == row_cost("flows", "with_start_of")
+    replacing = replace(new, if_exists="replace_ended")
+    cost = shop.world.cost_of(lambda: send("e3", new=replacing))
+    assert cost == row_cost("flows", "with_start_of", "with_start_again")
 
 
 async def labelled() -> Any:

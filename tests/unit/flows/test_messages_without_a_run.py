@@ -1,6 +1,7 @@
 """Messages posted while their run is removed: each is received once by another run, or its id is free again."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -217,6 +218,67 @@ def test_a_message_that_starts_its_run_takes_the_place_of_one_that_waits_without
         sends.send_update(shop.ports, ADDRESS, "ask", "u", "u", new)
     shop.settle()
     assert ended(shop) == ["u"]
+
+
+def replacing(shop: Shop, ports: Ports, id_: str = "e") -> sends.Sent:
+    new = Starting("desk", shop.flows, FUNCTION, if_exists="replace_ended")
+    return sends.send_event(ports, ADDRESS, "note", id_, id_, new)
+
+
+def end_and_drop(shop: Shop) -> None:
+    sweep.terminate(shop.ports, ADDRESS)
+    shop.settle()
+
+
+ENDS: dict[str, Callable[[Shop], None]] = {
+    "ended": lambda shop: sweep.terminate(shop.ports, ADDRESS),
+    "ended, and its messages are dropped": end_and_drop,
+    "removed": end_and_remove,
+}
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("how", ENDS)
+def test_a_message_whose_run_ends_before_its_post_starts_another_one(shop: Shop, how: str, dies: bool) -> None:
+    """The sender has read a run that goes on. In the second case, it dies behind its post."""
+
+    class Dying(Meanwhile):
+        def commit(self, writes: Sequence[Write]) -> Committed:
+            committed = super().commit(writes)
+            if dies and any(map(is_message, writes)):
+                raise Unavailable("the process dies")
+            return committed
+
+    ports = replace(shop.ports, store=Dying(shop.ports, is_message, lambda: ENDS[how](shop)))
+    with pytest.raises(Unavailable) if dies else nullcontext():
+        assert replacing(shop, ports).started
+    assert replacing(shop, shop.ports).started == dies
+    for _ in range(2):
+        shop.settle()
+        assert not replacing(shop, shop.ports).started
+    assert ended(shop) == ["e"]
+
+
+def test_a_message_that_an_ended_run_has_left_unread_starts_no_other_run(shop: Shop) -> None:
+    assert not replacing(shop, shop.ports).started
+    sweep.terminate(shop.ports, ADDRESS)
+    for _ in range(2):
+        assert not replacing(shop, shop.ports).started
+        shop.settle()
+
+
+def test_a_repeat_does_not_replace_the_run_that_its_message_has_started_and_that_has_ended_at_once() -> None:
+    async def brief() -> str:
+        return "done"
+
+    shop = Shop(flows_of(brief))
+    new = Starting("brief", shop.flows, FUNCTION, if_exists="replace_ended")
+    started = []
+    for id_ in ("a", "a", "b", "b"):
+        started.append(sends.send_event(shop.ports, FlowAddress("brief", "1"), "note", None, id_, new).started)
+        shop.settle()
+        started.append(sends.send_event(shop.ports, FlowAddress("brief", "1"), "note", None, id_, new).started)
+    assert started == [True, False, False, False, True, False, False, False]
 
 
 def test_a_turn_does_not_delete_a_message_that_the_next_run_has_accepted(shop: Shop) -> None:

@@ -15,7 +15,8 @@ The choice of the caller, if there is a run:
 
 A repeat under the id of the message finds its record in the new run, and changes nothing: a repeated `replace` does not
 replace the run that it has started. The end and the removal have the guard of the header that was read, so a request
-that was read before does not end that run either.
+that was read before does not end that run either. A run may end between the read of its header and the post of the
+message. So a `replace_ended` looks again after its post, and replaces a run that had ended before.
 """
 
 from collections.abc import Mapping
@@ -103,12 +104,13 @@ def send_update(
 
 
 def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str, id_: str, new: Starting) -> Sent:
+    warning = ""
     for lost in range(CORE_LIMITS.rounds_max):
         read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
         header = header_of(read, address)
-        if header is not None and is_repeat(header, stored):
+        if header is not None and is_repeat(read, header, stored, new.if_exists):
             messages.check_same(stored, header, message)
-            return Sent(id_)
+            return Sent(id_, warning=warning)
         if header is None or is_replaced(header, new.if_exists):
             RUN_IDS.check_chosen(address.key)
         if header is None:
@@ -122,7 +124,10 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
             raise RunExists(f"There is a run {address.key!r} of {address.name}: it is {header.state}.", field="id")
         else:
             messages.send(ports, header, message, message_id)
-            return Sent(id_, warning=warning_of(header, message.kind, message.name))
+            warning = warning_of(header, message.kind, message.name)
+            if looks_again(new.if_exists):
+                continue
+            return Sent(id_, warning=warning)
         pause(ports, lost)
     raise Contended(f"{address.base} is being changed by too many processes at once")
 
@@ -134,9 +139,27 @@ def _start(ports: Ports, address: FlowAddress, message: Incoming, message_id: st
     return Sent(id_, started=True)
 
 
-def is_repeat(header: FlowHeader | None, stored: Snapshot) -> bool:
-    """Return whether a run has received a message before. The record of a removed run's message does not count."""
-    return header is not None and stored.data is not None
+def is_repeat(read: Snapshot, header: FlowHeader, stored: Snapshot, if_exists: str) -> bool:
+    """Return whether a message was sent to a run before. A message that is late does not count if the run is replaced.
+
+    `read` is the record of the header.
+    """
+    return stored.data is not None and not (if_exists == REPLACE_ENDED and is_late(read, header, stored))
+
+
+def is_late(read: Snapshot, header: FlowHeader, stored: Snapshot) -> bool:
+    """Return whether a message was posted after the end of its run, which has not received it.
+
+    The message that has started the run is not late, even if the code has ended before the commit of the start.
+    """
+    if header.end is None or stored.create_time is None or read.create_time is None:
+        return False
+    return stored.create_time > max(header.end.at, read.create_time)
+
+
+def looks_again(if_exists: str) -> bool:
+    """Return whether a message that was posted to a run is looked at again: the run may have ended before the post."""
+    return if_exists == REPLACE_ENDED
 
 
 def is_replaced(header: FlowHeader, if_exists: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect
@@ -17,7 +18,7 @@ from signalbox.flows.model.messages import Event, Incoming
 from signalbox.flows.problems import NoFlow
 from signalbox.flows.service import messages, starts
 from signalbox.flows.service.turns import FlowMailbox
-from signalbox.flows.storage.commits import REPLY
+from signalbox.flows.storage.commits import REPLY, header_write
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox
@@ -106,6 +107,13 @@ def _whatever_run_there_is(read: FlowMailbox) -> list[Write]:
     return writes
 
 
+def _marked_as_read(ports: Ports, read: Snapshot, header: FlowHeader) -> Snapshot:
+    """Mark a removal with the revision of a turn that has read the mailbox now."""
+    put = header_write(read, replace(header, removing=True), read.read_time)
+    result, *_ = (committed := ports.store.commit([put])).results
+    return Snapshot(read.path, put.data, committed.commit_time, result.update_time, read.create_time)
+
+
 def _same_header(mailbox: Mailbox) -> Change:
     return Change(mailbox.header.path, {}, mailbox.header.guard)
 
@@ -122,10 +130,13 @@ FAULTS = (
     in_updates("flow-43", "the wake-up of a message with a start", ("flows.wake_flow in starts", _wakes_nobody)),
     in_updates("flow-43", "finding the message of a repeat", ("flows.is_repeat", lambda *_: False)),
     in_updates("flow-43", "the guard of a replaced run", ("flows.end_or_remove", _whichever)),
+    in_updates("flow-43", "looking again after a post", ("flows.looks_again", lambda _: False)),
+    in_updates("flow-43", "a message that was posted after the end", ("flows.is_late", lambda *_: False)),
     in_updates("flow-44", "deleting a message that has no run", ("flows.left_by_removal", _receipts_without_a_run)),
     in_updates(
         "flow-44", "no run in the commit of a deleted message", ("flows.left_by_removal", _whatever_run_there_is)
     ),
     in_updates("flow-44", "the header of an ended run in the commit of receipts", ("flows.turned", _same_header)),
+    in_updates("flow-44", "the revision of a removal's mark", ("flows.mark_removing", _marked_as_read)),
     in_updates("flow-44", "an answer while the message waits", ("flows.may_be_received", lambda *_: False)),
 )

@@ -10,13 +10,15 @@ Checked whenever a record is written: an answer does not change; an event or an 
 run in progress has a receipt; no run receives an update whose callers were told that there is no run, unless one of
 them repeats it. Checked at rest: each accepted update of a run in progress has an answer; each answer contains its
 update once, and all answers are sums of one order; the result of a run is the sum of what it has answered; a start that
-was refused has started nothing, and one that replaces has replaced one run; no record is left after the removal.
+was refused has started nothing, and one that replaces has replaced one run; no sender that replaces ended runs is told
+that such a run receives its update; no caller waits for an answer of an ended run, also if its removal has died; no
+record is left after the removal.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,6 +39,7 @@ from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import COMPLETED, FAILED, FlowHeader
 from signalbox.flows.model.messages import Incoming, Update, message_from_record
 from signalbox.flows.problems import CannotRetry, FlowRunning, NoFlow, NotAnswered, NoUpdate, RunExists
+from signalbox.flows.requests import REFUSE, REPLACE, REPLACE_ENDED, SAME
 from signalbox.flows.service import retries, sends
 from signalbox.flows.service.retries import RetryOptions
 from signalbox.flows.service.sends import Starting
@@ -61,7 +64,7 @@ FUNCTION, TAB = "shop", "tab"
 ROUNDS, UPDATES_MAX, RESTS, STARTS_MAX, LAST_RETRIES_MAX = 3, 6, 3, 100, 8
 FAILS_RATE = 0.6
 REPEATS_MAX, REPEAT_RATE = 2, 0.5
-OFTEN_REMOVED_RATE, REMOVALS = 0.25, 4
+OFTEN_REMOVED_RATE, REMOVALS, REMOVAL_PATIENCE = 0.25, 4, 0.5
 SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chunk_bytes_max": 900}
 WRONG = "wrong"
 """A value that is not of the type of the update."""
@@ -71,7 +74,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
     own = Random(f"updates {seed}")
     small = SMALL if own.random() < 0.4 else {}
-    with replaced(**small, mailbox_page=own.choice((2, 4))):
+    removals = {"flow_removed_at_once_max": Random(f"removals {seed}").choice((1, 90))}
+    with replaced(**small, **removals, mailbox_page=own.choice((2, 4))):
         UpdatesWorld(seed, own, trace).run()
 
 
@@ -128,6 +132,7 @@ class UpdatesWorld:
     replies: dict[str, str] = field(default_factory=dict)
     received: dict[str, set[str]] = field(default_factory=dict)
     sending: Counter[str] = field(default_factory=Counter)
+    late: dict[str, str] = field(default_factory=dict)
     without_run: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     creators: set[str] = field(default_factory=set)
@@ -148,20 +153,22 @@ class UpdatesWorld:
         self.inline = InlineSteps(self.world, InlineRuns(), Random(0))
         self.address = FlowAddress(TAB, "t")
         self.fails = own.choice((0, 1, 1, 2))
-        self.choices = own.choice((("same",), ("same", "refuse"), ("same", "replace"), ("same", "replace_ended")))
+        self.choices = own.choice(((SAME,), (SAME, REFUSE), (SAME, REPLACE), (SAME, REPLACE_ENDED)))
         self.replaces = self.choices[-1].startswith("replace")
-        self.repeats = Random(f"repeats {self.seed}")
+        self.repeats, self.patience = Random(f"repeats {self.seed}"), Random(f"patience {self.seed}")
         self.is_removed_often = self.repeats.random() < OFTEN_REMOVED_RATE
         if self.is_removed_often:
-            self.choices, self.replaces = ("same",), True
+            self.choices, self.replaces = (SAME,), True
 
     # --- people ---
 
-    def _act(self, name: str, work: Callable[[], object]) -> Callable[[], None]:
-        """Return the beginning of what a person does, and repeats until there is an answer."""
+    def _act(self, name: str, work: Callable[[], object], patience: float = 1) -> Callable[[], None]:
+        """Return the beginning of what a person does, and repeats until there is an answer, or patience is over."""
 
         def begin() -> None:
-            self.world.start(name, answered, lambda done: None if done else begin())
+            self.world.start(
+                name, answered, lambda done: None if done or self.patience.random() > patience else begin()
+            )
 
         def answered() -> None:
             try:
@@ -188,7 +195,7 @@ class UpdatesWorld:
             except (NoFlow, NoUpdate, NotAnswered) as refused:
                 if not self.sending[key] and "retry" not in refused.detail:
                     self.without_run.add(key)
-                if if_exists == "replace" or again == REPEATS_MAX or self.repeats.random() < REPEAT_RATE:
+                if if_exists == REPLACE or again == REPEATS_MAX or self.repeats.random() < REPEAT_RATE:
                     raise
                 self.world.log(f"{key} is sent again: {refused.detail}")
             else:
@@ -202,13 +209,16 @@ class UpdatesWorld:
         self.without_run.discard(key)
         self.sending[key] += 1
         try:
-            sends.send_update(self._ports((0, 0.4, 0.8)), self.address, sent_as, value, key, new)
+            sent = sends.send_update(self._ports((0, 0.4, 0.8)), self.address, sent_as, value, key, new)
         finally:
             self.sending[key] -= 1
+        replaces = new is not None and new.if_exists == REPLACE_ENDED and not sent.started
+        if replaces and self.header and self.header.incarnation == self.late.get(key):
+            raise Violation(f"{key} replaces ended runs, and its sender was told that one receives it")
 
     def _end(self) -> None:
         """Send the event that ends the run, or that starts the run that it ends."""
-        sends.send_event(self.world.ports, self.address, "end", None, "end", self._starting("same"))
+        sends.send_event(self.world.ports, self.address, "end", None, "end", self._starting(SAME))
 
     def _wait_and(self, work: Callable[[], object], *, failed: bool) -> None:
         for _ in range(10):
@@ -218,12 +228,13 @@ class UpdatesWorld:
             self.world.ports.clock.sleep(0.5)
 
     def _ports(self, seconds: Sequence[float]) -> Ports:
-        """Return ports; if the run is removed often, some processes are slow between what they read and their commits.
+        """Return ports; some processes are slow between what they read and their commits.
 
-        So a message may be posted, and even dropped by a turn, after a removal has read the mailbox.
+        So a message may be posted after the end of its run, and even dropped by a turn after a removal has read the
+        mailbox.
         """
         ports = self.world.ports
-        if not self.is_removed_often:
+        if not self.is_removed_often and REPLACE_ENDED not in self.choices:
             return ports
         return replace(ports, store=SlowCommits(ports, self.repeats.choice(seconds)))
 
@@ -282,6 +293,8 @@ class UpdatesWorld:
             return
         if is_taken and goes_on and update.id in self.without_run:
             raise Violation(f"the callers of {update.id} know that it has no run, and a run has received it")
+        if before.data is None and self.header and self.header.end:
+            self.late[update.id] = self.header.incarnation
         self.accepted[update.id] = update
         self.started[update.id] += before.data is None
         reply = after.data.get(REPLY, "")
@@ -294,6 +307,8 @@ class UpdatesWorld:
             self.header = None
             return
         self.header = FlowHeader.from_record(self.address, after.data)
+        if self.header.end is None:  # a retried run receives what has been posted after its end
+            self.late.clear()
         if self.header.incarnation not in self.incarnations:
             self.incarnations.append(self.header.incarnation)
             self.creators.add(str(self.world.processes.current).partition(" ")[0])
@@ -306,10 +321,10 @@ class UpdatesWorld:
         acts = []
         for number in range(own.randint(2, UPDATES_MAX)):
             name, choice = own.choice(("add", "add", "slow", "slow", "no", WRONG)), own.choice(self.choices)
-            if choice == "replace":
-                choice, self.replacing = ("same", self.replacing) if self.replacing else ("replace", f"u{number}")
+            if choice == REPLACE:
+                choice, self.replacing = (SAME, self.replacing) if self.replacing else (REPLACE, f"u{number}")
             update = partial(self._update, number, name, choice)
-            callers = 3 if choice == "replace" else own.choice((1, 1, 2))
+            callers = 3 if choice == REPLACE else own.choice((1, 1, 2))
             acts += [self._act(f"u{number} {again}", update) for again in range(callers)]
         acts += [self._act("end", self._end)] if own.random() < 0.3 else []
         for key in ("R1", "R2")[: own.randint(0, 2)]:
@@ -319,10 +334,11 @@ class UpdatesWorld:
         if own.random() < 0.1:
             end = partial(sweep.terminate, self.world.ports, self.address)
             acts.append(self._act("terminate", partial(self._wait_and, end, failed=False)))
-        acts += [self._act("remove", self._remove)] if self.is_removed_often else []
+        acts += [self._act("remove", self._remove, REMOVAL_PATIENCE)] if self.is_removed_often else []
         self.world.run(own.sample(acts, len(acts)))
         self.world.fault_rates.left = 0
         self._rest(CORE_LIMITS.outbox_patience_seconds + 1)
+        self._complete_removal()
         self._check()
         for number in range(LAST_RETRIES_MAX):
             if self.header is None or self.header.state != FAILED:
@@ -350,6 +366,13 @@ class UpdatesWorld:
             self.world.start("sweep", lambda: sweep_all(self.world.ports))
             self.world.run()
 
+    def _complete_removal(self) -> None:
+        """Delete a run whose removal has begun, and whose process has died. No caller waits for its answer."""
+        if self.header and self.header.removing:
+            self._check_nobody_waits(self.header, self.accepted)
+            sweep.delete(self.world.reliable_ports(), self.address)
+            self._rest(CORE_LIMITS.outbox_patience_seconds + 1)
+
     def _retry_at_rest(self, key: str) -> None:
         ports = self.world.reliable_ports()
         try:
@@ -374,15 +397,19 @@ class UpdatesWorld:
         REACHED[ANSWERED] += bool(total)
         if header.end and header.state == COMPLETED and header.end.outcome.result != total:
             raise Violation(f"the run has ended with {header.end.outcome.result:b}, and has answered {total:b}")
-        for key in self.accepted.keys() - answers.keys():
-            try:
-                sends.answer_of(self.world.reliable_ports(), self.address, key)
-            except NotAnswered:
-                continue
-            raise Violation(f"the run is {header.state}, and the caller of {key} waits for an answer")
+        self._check_nobody_waits(header, self.accepted.keys() - answers.keys())
         for key, texts in self.received.items():
             if key in answers and len(self.incarnations) == 1 and texts != {answers[key].to_text()}:
                 raise Violation(f"the callers of {key} have received {texts}, and its record has {answers[key]}")
+
+    def _check_nobody_waits(self, header: FlowHeader, keys: Iterable[str]) -> None:
+        for key in keys:
+            try:
+                answer = sends.answer_of(self.world.reliable_ports(), self.address, key)
+            except NotAnswered:
+                continue
+            if answer is None:
+                raise Violation(f"the run is {header.state}, and the caller of {key} waits for an answer")
 
     def _checked_sums(self, answers: Mapping[str, CallOutcome]) -> int:
         """Return the sum of all updates that were applied. Each answer is the sum up to its update, in one order."""
