@@ -69,7 +69,7 @@ def post_worker_init(worker: Any) -> None:
     worker.delivery_threads = DeliveryThreads(addresses, worker.wsgi, worker.cfg.threads)
 
     def leave(number: int, frame: Any) -> None:
-        worker.delivery_threads.leave()
+        _leave(worker.delivery_threads)
         worker.handle_exit(number, frame)
 
     signal.signal(signal.SIGTERM, leave)
@@ -80,8 +80,17 @@ def post_worker_init(worker: Any) -> None:
 def worker_exit(_: Any, worker: Any) -> None:
     """Finish the tasks and events that run, as gunicorn finishes the requests."""
     if threads := getattr(worker, "delivery_threads", None):
-        threads.leave()
+        _leave(threads)
         threads.join(worker.cfg.graceful_timeout)
+
+
+def _leave(threads: Any) -> None:
+    """Let threads leave. A later SIGTERM, as the process group and gunicorn send one each, has no effect.
+
+    It would interrupt the main thread while it holds a lock of the threads, and wait for that lock.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: None)  # an ignored signal would stay ignored in programs that are started
+    threads.leave()
 
 
 def _report(pid: int, error: str) -> None:

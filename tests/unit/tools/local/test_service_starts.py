@@ -143,6 +143,38 @@ def test_a_process_of_the_functions_ends_at_once_with_the_one_that_forked_it() -
         child_processes.kill(child)
 
 
+IS_STOPPED_TWICE = """
+import os, signal, threading
+from types import SimpleNamespace
+from signalbox_tools.local import function_channel
+from signalbox_tools.local.functions import channel_threads, gunicorn_hooks
+
+held = threading.Lock()
+
+class Threads:
+    def __init__(self, *_): self.start = lambda: None
+    def leave(self):
+        assert held.acquire(blocking=False), "the second signal interrupts what handles the first"
+        os.kill(os.getpid(), signal.SIGTERM)
+        held.release()
+
+channel_threads.DeliveryThreads = Threads
+os.environ[function_channel.TASKS] = "an address"
+exits = []
+worker = SimpleNamespace(wsgi=None, cfg=SimpleNamespace(threads=1), handle_exit=lambda *_: exits.append(1))
+gunicorn_hooks.post_worker_init(worker)
+os.kill(os.getpid(), signal.SIGTERM)
+assert exits == [1], exits
+assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN, "programs that are started would ignore it, too"
+"""
+
+
+def test_a_second_sigterm_does_not_interrupt_the_first() -> None:
+    """The process group receives one, and gunicorn sends its processes another."""
+    done = subprocess.run((sys.executable, "-c", IS_STOPPED_TWICE), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_port_that_killed_processes_release_a_moment_later_is_taken_then() -> None:
     held = socket.create_server(("127.0.0.1", 0))
     port = held.getsockname()[1]
