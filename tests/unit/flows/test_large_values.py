@@ -19,7 +19,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.messages import update_id
 from signalbox.flows.model.retention import Keeping
-from signalbox.flows.problems import CannotFork, NotAnswered
+from signalbox.flows.problems import CannotFork, NoUpdate
 from signalbox.flows.service import messages, reads, sends, starts
 from signalbox.flows.shown import FlowLogShown
 from signalbox.payloads import sweep
@@ -379,11 +379,12 @@ def test_a_large_message_to_a_run_that_was_removed_meanwhile_does_not_reach_the_
     sends_to_size(at, "w", "xx")
     at.settle()
     assert answer(at, "w") == 400_002
-    answered = sends.answer_of(at.ports, address, "late")
-    assert answered is not None
-    assert isinstance(answered.problem(), NotAnswered)
-    with pytest.raises(OtherBody):  # a repeat of the event is not accepted without an effect
-        messages.post_event(at.ports, address, "text", LARGE, "late")
+    with pytest.raises(NoUpdate):
+        sends.answer_of(at.ports, address, "late")
+    messages.post_event(at.ports, address, "text", LARGE, "late")
+    messages.post_update(at.ports, address, "add", LARGE, "late")
+    at.settle()
+    assert (answer(at, "late"), reads.get(at.ports, address).kept) == (600_002, 1)
 
 
 def test_a_repeat_stores_nothing_even_if_its_value_is_another_one() -> None:

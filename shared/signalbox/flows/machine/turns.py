@@ -131,7 +131,7 @@ from signalbox.flows.model.messages import (
 )
 from signalbox.flows.model.payloads import is_of_run
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, NotAnswered, TooManyEvents, TooManyUpdates
+from signalbox.flows.problems import CannotFork, CannotRetry, FlowExists, TooManyEvents, TooManyUpdates
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.payloads.model import Outgoing
 
@@ -158,7 +158,8 @@ class FlowTurn:
     - `result` is the codec of the flow's result.
     - `adopted` has the ids of sub-flows of earlier executions that an opening turn adopts, by path.
     - `updates` has the names of the updates that the turn has taken from the mailbox, by their ids.
-    - `refused` has the ids of the messages with the events that the run has no room for.
+    - `refused` has the ids of the messages with the events that the run has no room for, and `misdirected` those of
+      messages to an earlier run of the id.
     - `incoming_bytes` are the bytes of the events and updates that it has applied.
     - `counted` are the bytes that the run would pass on, after the number of applied messages and of their bytes at
       which they were counted.
@@ -184,6 +185,7 @@ class FlowTurn:
     adopted: dict[str, str] = field(default_factory=dict)
     updates: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
+    misdirected: list[str] = field(default_factory=list)
     incoming_bytes: int = 0
     counted: tuple[int, int, int] | None = None
     outgoing: Outgoing = field(default_factory=Outgoing)
@@ -358,7 +360,7 @@ class FlowTurn:
             case Result():
                 self.take_result(message, self.now)
             case Event() | Update() if not is_of_run(message, self.header):
-                self._drop_late(message)
+                self.misdirected.append(id_)
             case Event() if message.incarnation not in ("", self.header.incarnation):
                 pass
             case Event() if not self.driver.awaits(message.name) and self.has_no_room(message):
@@ -375,12 +377,6 @@ class FlowTurn:
                 self._apply(replace(message, at=self.now))
             case Cancel() if not self.driver.cancelling and self._is_for_this(message):
                 self._apply(replace(message, at=self.now))
-
-    def _drop_late(self, message: Incoming) -> None:
-        """Drop a message that was sent to an earlier run of the id. The senders of an update receive a problem."""
-        if isinstance(message, Update):
-            detail = f"The run that received the update {message.id!r} was removed before its code could answer it."
-            self._refuse(message, NotAnswered(detail))
 
     def has_too_many(self, update: Update) -> bool:
         """Return whether the header would have too many ids with an update, which its sender could not know."""

@@ -155,7 +155,7 @@ class TurnCommit:
         earlier = {id_: reply for id_, reply in replies.items() if id_ not in turn.updates}
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         refused = dict.fromkeys(turn.refused, CallOutcome.from_problem(turn.refusal())) if turn.refused else {}
-        kept = replies, refused
+        kept = replies, refused, turn.misdirected
         writes = [
             header_put(self.snapshot, after.to_record(), self._revision),
             *taken_messages(before.address, self.taken, self.snapshot.read_time, self.unread_after(after), *kept),
@@ -228,8 +228,11 @@ def taken_messages(
     unread: Collection[str] = (),
     replies: Mapping[str, CallOutcome] = NO_REPLIES,
     refused: Mapping[str, CallOutcome] = NO_REPLIES,
+    misdirected: Collection[str] = (),
 ) -> Iterator[Write]:
     """Iterate over the writes that remove messages from the mailbox. Events, updates and cancels become receipts.
+
+    A `misdirected` one, which was sent to an earlier run of the id, leaves no receipt: a repeat is a new message.
 
     The receipt of an `unread` event or update, which the run has not read before its end, has the time of its commit
     instead of an expiry. The receipt of an update has an expiry once it has an answer. The receipt of a `refused`
@@ -237,7 +240,7 @@ def taken_messages(
     """
     for message in taken:
         path, kind = message_path(address.base, message.id), message.data["kind"]
-        if kind not in (Event.kind, Update.kind, Cancel.kind):
+        if kind not in (Event.kind, Update.kind, Cancel.kind) or message.id in misdirected:
             yield Delete(path, message.version)
             continue
         marks: dict[tuple[str, ...], Any] = {("since",): REMOVE}
