@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import update_id
 from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import FlowRunning, NoFlow, NotAnswered, NoUpdate
+from signalbox.flows.requests import IF_EXISTS
 from signalbox.flows.service import messages, reads, retries, sends
 from signalbox.flows.service.sends import Starting
 from signalbox.flows.storage.listings import ARCHIVED_AT
@@ -177,13 +179,37 @@ def test_a_repeat_is_refused_if_a_run_starts_meanwhile_which_may_have_its_messag
     assert ended(shop) == RECEIVED[kind]
 
 
-def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_that_an_ended_run_has_left(shop: Shop) -> None:
-    update(meanwhile(shop.ports, is_message, lambda: sweep.terminate(shop.ports, ADDRESS)))
-    lose_tasks(shop)
+def update_with_start(if_exists: str, shop: Shop) -> None:
+    new = Starting("desk", shop.flows, FUNCTION, if_exists=if_exists)
+    sends.send_update(shop.ports, ADDRESS, "ask", "u", "u", new)
+
+
+REPEATS: dict[str, Callable[[Shop], object]] = {
+    "no start": lambda shop: update(shop.ports),
+    **{if_exists: partial(update_with_start, if_exists) for if_exists in IF_EXISTS},
+}
+
+
+@pytest.mark.parametrize("repeat", REPEATS)
+def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_that_an_ended_run_has_left(shop: Shop, repeat: str) -> None:
     update(shop.ports)
+    sweep.terminate(shop.ports, ADDRESS)
+    lose_tasks(shop)
+    REPEATS[repeat](shop)
     shop.settle()
     with pytest.raises(NotAnswered):
         sends.answer_of(shop.ports, ADDRESS, "u")
+
+
+@pytest.mark.parametrize("repeat", REPEATS)
+def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_of_a_run_that_goes_on(shop: Shop, repeat: str) -> None:
+    update(shop.ports)
+    lose_tasks(shop)
+    REPEATS[repeat](shop)
+    shop.settle()
+    answer = sends.answer_of(shop.ports, ADDRESS, "u")
+    assert answer is not None
+    assert answer.result == 1
 
 
 def test_a_caller_waits_for_an_answer_until_the_update_is_dropped(shop: Shop) -> None:

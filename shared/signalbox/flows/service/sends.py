@@ -104,12 +104,14 @@ def send_update(
 
 
 def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str, id_: str, new: Starting) -> Sent:
-    warning = ""
+    warning, has_posted = "", False
     for lost in range(CORE_LIMITS.rounds_max):
         read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
         header = header_of(read, address)
         if header is not None and is_repeat(read, header, stored, new.if_exists):
             messages.check_same(stored, header, message)
+            if not has_posted:
+                messages.wake_again(ports, header, stored)
             return Sent(id_, warning=warning)
         if header is None or is_replaced(header, new.if_exists):
             RUN_IDS.check_chosen(address.key)
@@ -124,7 +126,7 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
             raise RunExists(f"There is a run {address.key!r} of {address.name}: it is {header.state}.", field="id")
         else:
             messages.send(ports, header, message, message_id)
-            warning = warning_of(header, message.kind, message.name)
+            warning, has_posted = warning_of(header, message.kind, message.name), True
             if looks_again(new.if_exists):
                 continue
             return Sent(id_, warning=warning)
