@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import update_id
 from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import FlowRunning, NoFlow, NotAnswered, NoUpdate
+from signalbox.flows.requests import IF_EXISTS
 from signalbox.flows.service import messages, reads, retries, sends
 from signalbox.flows.service.sends import Starting
 from signalbox.flows.storage.listings import ARCHIVED_AT
@@ -177,13 +179,37 @@ def test_a_repeat_is_refused_if_a_run_starts_meanwhile_which_may_have_its_messag
     assert ended(shop) == RECEIVED[kind]
 
 
-def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_that_an_ended_run_has_left(shop: Shop) -> None:
-    update(meanwhile(shop.ports, is_message, lambda: sweep.terminate(shop.ports, ADDRESS)))
-    lose_tasks(shop)
+def update_with_start(if_exists: str, shop: Shop) -> None:
+    new = Starting("desk", shop.flows, FUNCTION, if_exists=if_exists)
+    sends.send_update(shop.ports, ADDRESS, "ask", "u", "u", new)
+
+
+REPEATS: dict[str, Callable[[Shop], object]] = {
+    "no start": lambda shop: update(shop.ports),
+    **{if_exists: partial(update_with_start, if_exists) for if_exists in IF_EXISTS},
+}
+
+
+@pytest.mark.parametrize("repeat", REPEATS)
+def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_that_an_ended_run_has_left(shop: Shop, repeat: str) -> None:
     update(shop.ports)
+    sweep.terminate(shop.ports, ADDRESS)
+    lose_tasks(shop)
+    REPEATS[repeat](shop)
     shop.settle()
     with pytest.raises(NotAnswered):
         sends.answer_of(shop.ports, ADDRESS, "u")
+
+
+@pytest.mark.parametrize("repeat", REPEATS)
+def test_a_repeat_enqueues_the_lost_wake_up_of_an_update_of_a_run_that_goes_on(shop: Shop, repeat: str) -> None:
+    update(shop.ports)
+    lose_tasks(shop)
+    REPEATS[repeat](shop)
+    shop.settle()
+    answer = sends.answer_of(shop.ports, ADDRESS, "u")
+    assert answer is not None
+    assert answer.result == 1
 
 
 def test_a_caller_waits_for_an_answer_until_the_update_is_dropped(shop: Shop) -> None:
@@ -265,6 +291,70 @@ def test_a_message_that_an_ended_run_has_left_unread_starts_no_other_run(shop: S
     for _ in range(2):
         assert not replacing(shop, shop.ports).started
         shop.settle()
+
+
+class Afterwards(Meanwhile):
+    """A store in which something happens once, after the first commit that `before` names."""
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        committed = self.ports.store.commit(writes)
+        if not self.has_happened and any(map(self.before, writes)):
+            self.has_happened = True
+            self.happens()
+        return committed
+
+
+@pytest.mark.parametrize("how", ["terminated", "ended by an earlier event"])
+def test_a_message_that_was_posted_before_the_end_starts_no_other_run_although_it_was_not_read(
+    shop: Shop, how: str
+) -> None:
+    """The run ends between the post of the message and the second look of its sender."""
+    if how == "terminated":
+        end: Callable[[], object] = partial(sweep.terminate, shop.ports, ADDRESS)
+    else:
+        shop.event("desk", "end", id_="end")
+        end = shop.settle
+    assert not replacing(shop, replace(shop.ports, store=Afterwards(shop.ports, is_message, end))).started
+    assert reads.get(shop.ports, ADDRESS).end
+    shop.settle()
+    assert not replacing(shop, shop.ports).started
+    assert not ended(shop)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_message_to_a_run_that_ends_with_an_inline_step_starts_another_one_if_it_is_posted_after_the_end(
+    is_late: bool,
+) -> None:
+    """The turn of the end has not read the mailbox; its time is that of the last commit plus the time since then."""
+    address = FlowAddress("saves", "1")
+
+    def send() -> bool:
+        new = Starting("saves", saving.flows, FUNCTION, if_exists="replace_ended")
+        return sends.send_event(saving.ports, address, "note", None, "e", new).started
+
+    def save() -> None:
+        saving.world.pass_time(1)
+        if not is_late:
+            assert not send()
+        saving.world.pass_time(1)
+
+    async def saves() -> None:
+        await flow.event("go")
+        await flow.run(save)
+
+    saving = Shop(flows_of(saves))
+    saving.start("saves")
+    saving.settle()
+    header = reads.get(saving.ports, address)
+    saving.event("saves", "go", id_="go")
+    saving.settle()
+    assert reads.get(saving.ports, address).end
+    saving.world.pass_time(0.001)
+    if is_late:
+        messages.send(saving.ports, header, messages.checked_event("note", None), messages.event_id(address, "e"))
+    assert send() == is_late
+    saving.settle()
+    assert not send()
 
 
 def test_a_repeat_does_not_replace_the_run_that_its_message_has_started_and_that_has_ended_at_once() -> None:

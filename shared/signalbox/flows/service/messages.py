@@ -169,7 +169,16 @@ def send(ports: Ports, header: FlowHeader, message: Incoming, message_id: str) -
         _post(ports, header, message_id, claimed)
     elif not (stored := find_posted(ports, header, message_id, claimed)):
         raise refused
-    elif waits(stored):  # the wake-up may be lost, and the sweeper does not look at what an ended run has left
+    else:
+        wake_again(ports, header, stored)
+
+
+def wake_again(ports: Ports, header: FlowHeader, stored: Snapshot) -> None:
+    """Enqueue the wake-up of a repeated message if no turn has taken it yet: the first wake-up may be lost.
+
+    The sweeper does not look at the messages that an ended run has left, and rarely at a run that waits for messages.
+    """
+    if waits(stored):
         ports.queue.create(complete_wake_ups([wake_flow(header.address.base, header.function)], stored.read_time))
 
 

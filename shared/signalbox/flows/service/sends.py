@@ -13,10 +13,12 @@ The choice of the caller, if there is a run:
     replace        is ended and removed, another   is removed, another starts
     refuse         RunExists                       RunExists
 
-A repeat under the id of the message finds its record in the new run, and changes nothing: a repeated `replace` does not
-replace the run that it has started. The end and the removal have the guard of the header that was read, so a request
-that was read before does not end that run either. A run may end between the read of its header and the post of the
-message. So a `replace_ended` looks again after its post, and replaces a run that had ended before.
+A repeat under the id of the message finds the message's record in the new run, and changes nothing: a repeated
+`replace` does not replace the run that it has started. The end and the removal have the guard of the header that was
+read, so a request that has read an earlier run's header does not end the new run either.
+
+A run may end after its header was read and before the message is posted. So a `replace_ended` looks again after its
+post. If the message was posted after the end of the run, the run is removed, and another one starts.
 """
 
 from collections.abc import Mapping
@@ -51,7 +53,10 @@ from signalbox.payloads.service import content_by_hash
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """The run that a message starts if there is none. `function` has its code, `flows` what this process has of it."""
+    """The run that a message starts if there is none.
+
+    `function` is the name of the function that has its code. `flows` are the flows whose code this process has.
+    """
 
     flow: str
     flows: Flows
@@ -104,12 +109,14 @@ def send_update(
 
 
 def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str, id_: str, new: Starting) -> Sent:
-    warning = ""
+    warning, has_posted = "", False
     for lost in range(CORE_LIMITS.rounds_max):
         read, stored = ports.store.read(header_path(address.base), message_path(address.base, message_id))
         header = header_of(read, address)
         if header is not None and is_repeat(read, header, stored, new.if_exists):
             messages.check_same(stored, header, message)
+            if not has_posted:
+                messages.wake_again(ports, header, stored)
             return Sent(id_, warning=warning)
         if header is None or is_replaced(header, new.if_exists):
             RUN_IDS.check_chosen(address.key)
@@ -124,7 +131,7 @@ def _send(ports: Ports, address: FlowAddress, message: Incoming, message_id: str
             raise RunExists(f"There is a run {address.key!r} of {address.name}: it is {header.state}.", field="id")
         else:
             messages.send(ports, header, message, message_id)
-            warning = warning_of(header, message.kind, message.name)
+            warning, has_posted = warning_of(header, message.kind, message.name), True
             if looks_again(new.if_exists):
                 continue
             return Sent(id_, warning=warning)
@@ -140,15 +147,15 @@ def _start(ports: Ports, address: FlowAddress, message: Incoming, message_id: st
 
 
 def is_repeat(read: Snapshot, header: FlowHeader, stored: Snapshot, if_exists: str) -> bool:
-    """Return whether a message was sent to a run before. A message that is late does not count if the run is replaced.
+    """Return whether a message counts as sent to a run before. With `replace_ended`, a late message does not count.
 
-    `read` is the record of the header.
+    `read` is the record of the header, and `stored` that of the message.
     """
     return stored.data is not None and not (if_exists == REPLACE_ENDED and is_late(read, header, stored))
 
 
 def is_late(read: Snapshot, header: FlowHeader, stored: Snapshot) -> bool:
-    """Return whether a message was posted after the end of its run, which has not received it.
+    """Return whether a message was posted after the end of its run, so that the run has not received it.
 
     The message that has started the run is not late, even if the code has ended before the commit of the start.
     """
@@ -158,7 +165,7 @@ def is_late(read: Snapshot, header: FlowHeader, stored: Snapshot) -> bool:
 
 
 def looks_again(if_exists: str) -> bool:
-    """Return whether a message that was posted to a run is looked at again: the run may have ended before the post."""
+    """Return whether a sender looks again after its post, since the run may have ended before the post."""
     return if_exists == REPLACE_ENDED
 
 
@@ -183,8 +190,8 @@ def warning_of(header: FlowHeader, kind: str, name: str) -> str:
 def answer_of(ports: Ports, address: FlowAddress, id_: str, seconds: float = 0) -> CallOutcome | None:
     """Return the answer to an update, or None if it has none after `seconds`.
 
-    Raises `NoFlow`, `NoUpdate`, and `NotAnswered` if the run has ended without an answer. An update that was sent to a
-    run which has ended or been removed, and that no turn has taken yet, may be received by the next run under the id.
+    Raises `NoFlow`, `NoUpdate`, and `NotAnswered` if the run has ended without an answer. An update that waits in the
+    mailbox of an ended or removed run has no answer yet: the next run under the id may receive it.
     """
     return poll(ports.clock, lambda: _answer(ports, address, id_), lambda answer: answer is not None, seconds)
 
@@ -197,7 +204,7 @@ def _answer(ports: Ports, address: FlowAddress, id_: str) -> CallOutcome | None:
 
 
 def may_be_received(header: FlowHeader | None, stored: Snapshot) -> bool:
-    """Return whether a run that has not started yet may receive a message: one that its own run has left waiting."""
+    """Return whether a message still waits although its run has ended or been removed. A later run may receive it."""
     return (header is None or header.end is not None) and waits(stored)
 
 
