@@ -1,13 +1,15 @@
-"""Messages that are posted after the end of their run, by the times of Google's own emulator (flow-43)."""
+"""Messages that are posted after the end of their run, by the times of Google's emulator and of the local store (flow-43)."""
 
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.core.ports import Ports
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
@@ -23,9 +25,12 @@ async def waits() -> Any:
     return await flow.event("end")
 
 
-@pytest.fixture
-def shop(firestore_emulator: str) -> Iterator[Shop]:
-    store = FirestoreStore(f"messages-{uuid.uuid4().hex[:8]}", "(default)", firestore_emulator)
+@pytest.fixture(params=["firestore", "sqlite"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    store: FirestoreStore | SqliteStore = SqliteStore(tmp_path / "store.sqlite")
+    if request.param == "firestore":
+        emulator = request.getfixturevalue("firestore_emulator")
+        store = FirestoreStore(f"messages-{uuid.uuid4().hex[:8]}", "(default)", emulator)
     shop = Shop(flows_of(waits))
     shop.world.ports = replace(shop.world.ports, store=store)
     yield shop
