@@ -1,4 +1,4 @@
-"""Messages that are posted after the end of their run, by the times of Google's emulator and of the local store (flow-43)."""
+"""Messages posted after the end of their run, by the times of Google's emulator and of the local store (flow-43)."""
 
 import uuid
 from collections.abc import Iterator
