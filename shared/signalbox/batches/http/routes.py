@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from signalbox.adapters.deployed_catalogue import read_parameters
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, JSON, render
+from signalbox.adapters.http.json_bodies import JSON, render
 from signalbox.adapters.http.open_function_access import check_calls, check_unit_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
@@ -195,7 +195,7 @@ def add_page(ports: Ports, request: Request, id: BatchId) -> Response:
         return _add_lines(ports, request, id)
     if "page" in request.query:
         raise BadQuery("`page` in the address is for newline-delimited JSON; here it is in the body.", field="page")
-    page = PageRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
+    page = PageRequest.from_request(request.json_object_of_values())
     created = pages.add_page(ports, id, page)
     return Response(201 if created else 200, LoadedUnitsShown(id, page.page, len(page.units)))
 
@@ -264,7 +264,7 @@ def _lines(units: Iterable[UnitShown]) -> Iterator[bytes]:
 def retry_units(ports: Ports, request: Request, id: BatchId) -> Response:
     """Retry units that failed, the named ones or all."""
     read_parameters()
-    asked = RetryRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
+    asked = RetryRequest.from_request(request.json_object_of_values())
     if request.is_open and asked.payload:
         raise PermissionDenied("An open function accepts no arguments of a task: leave out `payload`.")
     retries.retry(ports, id, asked, request.caller_key)

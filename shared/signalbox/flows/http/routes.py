@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from signalbox.adapters.deployed_catalogue import is_called_by_queues
 from signalbox.adapters.http import event_streams
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, parse
+from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import (
@@ -25,7 +25,6 @@ from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
 from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -651,7 +650,7 @@ def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | 
 
 
 def _body(request: Request) -> dict[str, Json]:
-    return request.json_object(value_bytes_max(BODY_BYTES_MAX))
+    return request.json_object_of_values()
 
 
 def _label(text: str | None) -> tuple[str, str] | None:
