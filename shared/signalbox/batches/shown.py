@@ -7,6 +7,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import BatchStatus, Header, ShownState, then_id
 from signalbox.batches.model.large_values import stored_result
 from signalbox.batches.model.units import UnitRecord
+from signalbox.core.error_notes import without_last_error
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.surface.field_rules import Described, Range
 from signalbox.core.surface.shown import RetriedTaskShown, TaskShown
@@ -172,11 +173,12 @@ class FailedUnitShown:
 UnitShown = SucceededUnitShown | FailedUnitShown
 
 
-def unit_shown(record: UnitRecord) -> UnitShown:
-    """Return a unit with its outcome."""
+def unit_shown(record: UnitRecord, *, is_open: bool = False) -> UnitShown:
+    """Return a unit with its outcome. An open function shows no text of an exception."""
     unit, outcome = record.unit, record.outcome
     if outcome.state == "failed":
-        return FailedUnitShown(unit.index, unit.attempt, outcome.state, outcome.text)
+        error = without_last_error(outcome.text) if is_open else outcome.text
+        return FailedUnitShown(unit.index, unit.attempt, outcome.state, error)
     return SucceededUnitShown(unit.index, unit.attempt, outcome.state, shown(stored_result(outcome)))
 
 

@@ -17,6 +17,14 @@ from signalbox.core.surface.shown import RetriedTaskShown
 ATTEMPTS = "attempts"
 ERRED_AT, BATCH = "erred_at", "batch"
 
+LAST_ERROR = " Last error: "
+"""What is between the reason why a task was given up and the text of its last exception."""
+
+
+def without_last_error(reason: str) -> str:
+    """Return the reason why a task was given up, without the text of its last exception."""
+    return reason.partition(LAST_ERROR)[0]
+
 
 def record_path(operation: str) -> str:
     """Return the path of the record that counts the starts of a task's code."""

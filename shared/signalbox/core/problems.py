@@ -41,6 +41,9 @@ class Problem(Exception):
     MEMBERS: ClassVar[tuple[str, ...]] = ()
     """The attributes of the kit's own problems that the answer also has, unless they are empty."""
 
+    NOT_STORED: ClassVar[frozenset[str]] = frozenset()
+    """The attributes of the kit's own problems that code in another process does not receive."""
+
     CLASSES_DEFINED: ClassVar[int] = 0
     """The number of classes of problems that this process has defined so far."""
 
@@ -216,7 +219,12 @@ class UnknownTask(Problem):
 
 
 class GaveUp(Problem):
-    """A task was given up. ``error`` and ``traceback`` are from its last attempt, and empty if the process died."""
+    """A task was given up. ``error`` and ``traceback`` are from its last attempt, and empty if the process died.
+
+    A flow that receives it has no ``traceback``: its log would contain it, and the line of the task's own log has it.
+    """
+
+    NOT_STORED = frozenset({"traceback"})
 
     status = 500
     title = "Task failed in every attempt"

@@ -125,12 +125,10 @@ class StuckShown:
     """The locks that the run holds meanwhile. `terminate` ends the run and releases them."""
 
     @classmethod
-    def of(cls, header: FlowHeader, *, traces: bool) -> Self:
-        """Return the reason why a run is stuck. `traces`: with the stack trace, which has lines of the code."""
-        reason = {name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"}
+    def of(cls, header: FlowHeader) -> Self:
         leases = header.held_leases
         locks = tuple(FlowLockShown(lease["semaphore"], lease["id"], lease["ends_at"]) for lease in leases)
-        return cls(**reason, locks=locks)
+        return cls(**header.stuck or {}, locks=locks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +178,8 @@ class FlowWaitShown:
     """Null if the time had not been read, as at a start."""
 
     last_error: str = ""
-    """The text of the error of the last start of this attempt, or the beginning of that of the attempt before."""
+    """The text of the error of the last start of this attempt, or the beginning of that of the attempt before. An open
+    function shows none."""
 
     stuck: StuckSubFlowShown | None = None
     """A sub-flow below the command that is stuck."""
@@ -319,14 +318,11 @@ class FlowStatusShown:
         header: FlowHeader,
         stuck: Mapping[str, FlowHeader] = NONE,
         retried: Mapping[str, RetriedTaskShown] = NO_ERRORS,
-        *,
-        traces: bool = True,
     ) -> Self:
         """Return the status of a run.
 
         `stuck` are stuck sub-flows, and `retried` the errors of tasks of steps, by the paths of the waits that they
-        hold up. `traces`: with stack traces, which have lines of the code, and with the errors of starts. An open
-        function shows none.
+        hold up.
         """
         origin = next((of for of in reversed(header.origins) if of.id != header.address.key), None)
         last = header.retries[-1] if header.retries else None
@@ -336,7 +332,7 @@ class FlowStatusShown:
             state=header.state,
             **(_ended(header.end.outcome) if header.end else {}),
             ended_at=header.end.at if header.end else None,
-            waiting_for=waits_shown(header, stuck, retried, errors=traces),
+            waiting_for=waits_shown(header, stuck, retried),
             unawaited=UnawaitedShown(header.kept, header.kept_names) if header.kept else None,
             unanswered=UnansweredShown.of(header),
             log_length=header.log_length,
@@ -344,9 +340,9 @@ class FlowStatusShown:
             progress=header.progress,
             labels=header.labels,
             deadline_at=header.deadline_at,
-            problem=StuckShown.of(header, traces=traces) if header.stuck else None,
+            problem=StuckShown.of(header) if header.stuck else None,
             suspended=SuspendedShown(**header.suspended) if header.suspended else None,
-            trace=header.trace if traces and header.end else "",
+            trace=header.trace if header.end else "",
             forked_from=ForkedFromShown(origin.id, origin.entries) if origin else None,
             retried=RetriedShown(header.rewinds, last.at, last.reason or None) if last else None,
         )
@@ -356,13 +352,11 @@ def waits_shown(
     header: FlowHeader,
     stuck: Mapping[str, FlowHeader] = NONE,
     retried: Mapping[str, RetriedTaskShown] = NO_ERRORS,
-    *,
-    errors: bool = True,
 ) -> tuple[FlowWaitShown, ...]:
-    """Return the pending commands of a run, by path. `errors`: with those of starts that are retried."""
+    """Return the pending commands of a run, by path, with the errors of starts that are retried."""
     inline = {path: StartError(one.error, one.starts, one.until) for path, one in header.running.items() if one.error}
     tasks = {path: StartError(one.error, one.attempts, one.next_at) for path, one in retried.items()}
-    starts = inline | tasks if errors else {}
+    starts = inline | tasks
     waits = sorted(header.pending.items())
     return tuple(FlowWaitShown.of(path, wait, stuck.get(path), starts.get(path)) for path, wait in waits)
 
@@ -394,7 +388,7 @@ class FlowEntryShown:
     """The number of attempts, if there were several."""
 
     last_error: str | None = None
-    """The beginning of the text of the error of the attempt before the last one."""
+    """The beginning of the text of the error of the attempt before the last one. An open function shows none."""
 
     name: str | None = None
     """The name of an event or an update."""

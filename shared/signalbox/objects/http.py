@@ -6,7 +6,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from signalbox.adapters.grouped_requests import Gathering
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import (
@@ -306,7 +305,7 @@ def _shown(place: CallPlace, call: CallRecord) -> Response:
 
 
 def _arguments(request: Request) -> dict[str, Any]:
-    arguments = request.json_object(value_bytes_max(BODY_BYTES_MAX))
+    arguments = request.json_object_of_values()
     check_payload(arguments, "arguments", value_bytes_max(CORE_LIMITS.task_bytes_max))
     return arguments
 

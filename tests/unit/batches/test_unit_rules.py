@@ -95,6 +95,12 @@ def test_a_unit_record_survives_and_shows_its_result_or_its_error() -> None:
     }
 
 
+def test_an_open_function_shows_no_text_of_an_exception_of_a_unit() -> None:
+    record = UnitRecord(UNIT, failed("Gave up after 2 attempts. Last error: KeyError: '42-17'"))
+    assert shown_members(unit_shown(record, is_open=True))["error"] == "Gave up after 2 attempts."
+    assert shown_members(unit_shown(UnitRecord(UNIT, failed("No such row.")), is_open=True))["error"] == "No such row."
+
+
 def test_the_end_of_a_sub_batch_is_its_units_outcome() -> None:
     run = BatchRun("b", "i")
     completed = header(state="completed", size=2, succeeded=1, failed=1)

@@ -184,7 +184,7 @@ def test_the_reserved_name_is_ordinary_in_nested_objects(name: str) -> None:
         ("/" + "k" * 1_001, {}, 400, "1,000 bytes"),
         ("/a", {"n" * 1_501: 1}, 400, "1500 bytes"),
         ("/a", {"n": 2**63}, 400, "64 bits"),
-        ("/a", {"t": "x" * (1024 * 1024)}, 413, "1048576 bytes"),
+        ("/a", {"t": "x" * (1024 * 1024)}, 413, "1,048,576 bytes"),
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])

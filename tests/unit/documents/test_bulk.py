@@ -172,7 +172,7 @@ def test_a_call_beyond_the_limit_is_refused_whole_with_the_number(at: Front) -> 
     for body, number in (
         (many, LIMITS.bulk_puts_max),
         (linked, f"{LIMITS.bulk_targets_max:,}"),
-        (large, 8 * 1024 * 1024),
+        (large, f"{8 * 1024 * 1024:,}"),
     ):
         answer = at.ask("POST", "/", body)
         assert problem(answer) == (413, "too-large", None)

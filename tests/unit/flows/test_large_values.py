@@ -7,7 +7,8 @@ from unittest import mock
 
 import pytest
 
-from signalbox.adapters.http.json_bodies import json_of
+from signalbox import Function
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, json_of
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.limits import DECLARED
 from signalbox.core.ports import Put
@@ -23,7 +24,7 @@ from signalbox.flows.problems import CannotFork, NoUpdate
 from signalbox.flows.service import messages, reads, sends, starts
 from signalbox.flows.shown import FlowLogShown
 from signalbox.payloads import sweep
-from signalbox.testing import replay
+from signalbox.testing import Harness, replay
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
@@ -423,3 +424,14 @@ def test_what_a_caller_sends_is_not_shown_as_a_large_value(value: Any) -> None:
     log: Any = json_of(FlowLogShown.of(header, entries, entries))
     assert log["entries"][0]["value"] == {"$payload": {"value": value}}
     replay(Flow(at.flows.of("returns_event"), lambda: at.flows), log)
+
+
+def test_a_body_with_a_value_over_the_limit_is_refused_with_what_to_set() -> None:
+    """The body itself is larger than a function reads, so the check of the argument is not reached."""
+    with mock.patch.dict(DECLARED, {"payloads": "off"}), Harness() as harness:
+        own = Function("shop")
+        own.flow(takes)
+        harness.add(own)
+        answer = harness.post("/shop/flows/takes", json={"arguments": {"text": "x" * BODY_BYTES_MAX}})
+        expected = f"A body has at most {BODY_BYTES_MAX:,} bytes. Larger ones need `payloads: true` in the catalogue."
+        assert (answer.status, answer.json["detail"]) == (413, expected)

@@ -293,7 +293,7 @@ def _incomplete(request: flask.Request, detail: str) -> IncompleteBody:
 
 def _too_large(request: flask.Request, bytes_max: int) -> TooLarge:
     _read_no_more(request)
-    return TooLarge(f"A body has at most {bytes_max} bytes.")
+    return TooLarge(f"A body has at most {bytes_max:,} bytes.")
 
 
 def _read_no_more(request: flask.Request) -> None:

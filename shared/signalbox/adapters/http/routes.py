@@ -6,6 +6,7 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from types import MethodType
 from typing import Any
@@ -36,7 +37,8 @@ from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Json, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
-from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from signalbox.core.limits import larger_values, value_bytes_max
+from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, TooLarge, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.core.token_claims import User
 
@@ -190,6 +192,24 @@ class Request:
         if not isinstance(value, dict):
             raise NotAnObject(f"The body is {_KINDS.get(type(value), 'something else')}.")
         return value
+
+    def json_object_of_values(self) -> dict[str, Json]:
+        """Parse an object as `json_object` does. With `payloads: true` it has at most as many bytes as a payload."""
+        with _naming_larger_values():
+            return self.json_object(value_bytes_max(BODY_BYTES_MAX))
+
+    def json_value(self) -> Json:
+        """Parse a value as `json` does. With `payloads: true` it has at most as many bytes as a payload."""
+        with _naming_larger_values():
+            return self.json(value_bytes_max(BODY_BYTES_MAX))
+
+
+@contextmanager
+def _naming_larger_values() -> Iterator[None]:
+    try:
+        yield
+    except TooLarge as error:
+        raise TooLarge(f"{error.detail}{larger_values()}") from error
 
 
 _KINDS = {

@@ -6,13 +6,11 @@ A part of its own, because the function `batch_complete` needs nothing of the ot
 from typing import Annotated
 
 from signalbox.adapters.deployed_catalogue import read_parameters
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches.model.units import UnitError, UnitOutcome, UnitResult, parse_index
 from signalbox.batches.service.units import complete_by_index
 from signalbox.batches.shown import CompletedUnitShown
-from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import NotFound
 from signalbox.core.surface.field_rules import KEY, Described
@@ -32,6 +30,6 @@ UnitIndex = Annotated[str, Described({"type": "integer", "minimum": 0, "maximum"
 def complete_unit(ports: Ports, request: Request, id: Annotated[str, KEY], index: UnitIndex) -> Response:
     """Complete a unit from outside, once; a repeat changes nothing."""
     read_parameters()
-    outcome = UnitOutcome.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
+    outcome = UnitOutcome.from_request(request.json_object_of_values())
     complete_by_index(ports, id, parse_index(index), outcome)
     return Response(200, CompletedUnitShown(id, int(index)))

@@ -1,10 +1,10 @@
 """Batches for callers over HTTP: list, populate, add pages, seal, watch, retry, cancel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from signalbox.adapters.deployed_catalogue import read_parameters
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, JSON, render
+from signalbox.adapters.http.json_bodies import JSON, render
 from signalbox.adapters.http.open_function_access import check_calls, check_unit_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
@@ -14,7 +14,7 @@ from signalbox.batches.http.complete import UnitIndex
 from signalbox.batches.http.watch_feeds import stream
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.headers import ShownState
-from signalbox.batches.model.units import UnitRecord, UnitState, parse_index
+from signalbox.batches.model.units import UnitState, parse_index
 from signalbox.batches.problems import BatchSealed, NothingToRun, PageOutOfOrder
 from signalbox.batches.requests import (
     BatchesQuery,
@@ -111,10 +111,11 @@ def seal_batch(ports: Ports, request: Request, id: BatchId) -> Response:
 
 
 @routes.on("GET", "/{id}", answers={200: BatchShown}, refuses=(NotFound,))
-def get_batch(ports: Ports, _: Request, id: BatchId) -> Response:
-    """Return the state and counts of a batch."""
+def get_batch(ports: Ports, request: Request, id: BatchId) -> Response:
+    """Return the state and counts of a batch. An open function shows no last error."""
     status = lifecycle.get(ports, id)
-    return Response(200, BatchShown.of(status, last_error_of_batch(ports, id) if status.runs else None))
+    shows_error = status.runs and not request.is_open
+    return Response(200, BatchShown.of(status, last_error_of_batch(ports, id) if shows_error else None))
 
 
 @routes.on(
@@ -148,7 +149,8 @@ def watch_batch(ports: Ports, request: Request, id: BatchId) -> Response:
     browser does not try again by itself: wait for `Retry-After` seconds, then make another `EventSource` with
     `last_event_id`.
     """
-    return stream(ports, id, request.header("Last-Event-ID") or request.query.get("last_event_id"))
+    last = request.header("Last-Event-ID") or request.query.get("last_event_id")
+    return stream(ports, id, last, is_open=request.is_open)
 
 
 @routes.on("DELETE", "/{id}", answers={200: BatchShown}, refuses=(NotFound,))
@@ -193,7 +195,7 @@ def add_page(ports: Ports, request: Request, id: BatchId) -> Response:
         return _add_lines(ports, request, id)
     if "page" in request.query:
         raise BadQuery("`page` in the address is for newline-delimited JSON; here it is in the body.", field="page")
-    page = PageRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
+    page = PageRequest.from_request(request.json_object_of_values())
     created = pages.add_page(ports, id, page)
     return Response(201 if created else 200, LoadedUnitsShown(id, page.page, len(page.units)))
 
@@ -217,7 +219,8 @@ def list_units(ports: Ports, request: Request, id: BatchId) -> Response:
     together have each unit once.
     """
     page = lists.list_units(ports, id, UnitsQuery.from_request(request.query))
-    return Response(200, UnitsShown(tuple(map(unit_shown, page.units)), page.next_page_token))
+    units = tuple(unit_shown(unit, is_open=request.is_open) for unit in page.units)
+    return Response(200, UnitsShown(units, page.next_page_token))
 
 
 @routes.on("GET", "/{id}/units/{index}/payloads/{sha256}", answers={200: PayloadShown}, refuses=(NotFound, NoPayload))
@@ -240,11 +243,13 @@ def download_results(ports: Ports, request: Request, id: BatchId) -> Response:
     complete line as `after`.
     """
     outcomes = lists.outcomes_of(ports, id, UnitsQuery.of_results(request.query))
-    return Response(200, _lines(outcomes), {"Content-Type": LINES})
+    return Response(
+        200, _lines(unit_shown(unit, is_open=request.is_open) for unit in outcomes), {"Content-Type": LINES}
+    )
 
 
-def _lines(outcomes: Iterator[UnitRecord]) -> Iterator[bytes]:
-    return (render(unit_shown(unit)) + b"\n" for unit in outcomes)
+def _lines(units: Iterable[UnitShown]) -> Iterator[bytes]:
+    return (render(unit) + b"\n" for unit in units)
 
 
 @routes.on(
@@ -259,7 +264,7 @@ def _lines(outcomes: Iterator[UnitRecord]) -> Iterator[bytes]:
 def retry_units(ports: Ports, request: Request, id: BatchId) -> Response:
     """Retry units that failed, the named ones or all."""
     read_parameters()
-    asked = RetryRequest.from_request(request.json_object(value_bytes_max(BODY_BYTES_MAX)))
+    asked = RetryRequest.from_request(request.json_object_of_values())
     if request.is_open and asked.payload:
         raise PermissionDenied("An open function accepts no arguments of a task: leave out `payload`.")
     retries.retry(ports, id, asked, request.caller_key)

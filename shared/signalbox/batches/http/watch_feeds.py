@@ -119,7 +119,7 @@ class Feeds:
 FEEDS = Feeds()
 
 
-def stream(ports: Ports, batch: str, last_event_id: str | None) -> Response:
+def stream(ports: Ports, batch: str, last_event_id: str | None, *, is_open: bool) -> Response:
     """Return the stream of a batch's events.
 
     Raises `NotFound`, `BadQuery`, or `Unavailable` if this process serves too many streams.
@@ -127,10 +127,10 @@ def stream(ports: Ports, batch: str, last_event_id: str | None) -> Response:
     run, header = storage.read_header(ports, batch)
     position = start_of(last_event_id, header)
     feed = FEEDS.join(ports, run)
-    return event_streams.response(_events(ports, feed, run, position), lambda: FEEDS.leave(run))
+    return event_streams.response(_events(ports, feed, run, position, is_open=is_open), lambda: FEEDS.leave(run))
 
 
-def _events(ports: Ports, feed: Feed, run: BatchRun, position: Position) -> Iterator[str]:
+def _events(ports: Ports, feed: Feed, run: BatchRun, position: Position, *, is_open: bool) -> Iterator[str]:
     """Yield the text of the events, until the batch or the stream ends. In quiet times, yield an id alone."""
     yield RETRY
     ends_at = time.monotonic() + LIMITS.watch_stream_seconds
@@ -144,7 +144,7 @@ def _events(ports: Ports, feed: Feed, run: BatchRun, position: Position) -> Iter
         except Problem:
             return
         for ended in after(position, chunk.news.outcomes):
-            yield event("unit", unit_shown(ended.record), Cursor(run.incarnation, ended.position))
+            yield event("unit", unit_shown(ended.record, is_open=is_open), Cursor(run.incarnation, ended.position))
         position = max(position, chunk.news.end)
         cursor = Cursor(run.incarnation, position)
         if chunk.status is not None and chunk.news.complete:

@@ -11,14 +11,12 @@ from html import escape
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, MethodNotAllowed, OtherBody, Problem, UnsupportedMediaType
 from signalbox.core.surface.field_rules import Described
@@ -106,7 +104,7 @@ class CallbackRoutes:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(ports, request, self._function, token))
         callback = _callback(self._function, token)
-        messages.post_callback(ports, callback, request.json(value_bytes_max(BODY_BYTES_MAX)))
+        messages.post_callback(ports, callback, request.json_value())
         return Response(202, CallbackSentShown(callback.event), {"Cache-Control": "no-store"})
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from signalbox.adapters.deployed_catalogue import is_called_by_queues
 from signalbox.adapters.http import event_streams
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, parse
+from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import (
@@ -25,7 +25,6 @@ from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json, name_of
 from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import (
     BadQuery,
@@ -38,6 +37,7 @@ from signalbox.core.surface.field_rules import Described
 from signalbox.core.surface.paging import check_prefix, wants_count
 from signalbox.core.surface.request_fields import wants
 from signalbox.flows import sweep
+from signalbox.flows.http.open_answers import entry_for_anyone, header_for_anyone
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
@@ -292,8 +292,10 @@ class FlowRoutes:
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         header = reads.wait(ports, address, seconds)
         stuck = reads.stuck_below(ports.store, header)
-        retried = {} if request.is_open else reads.retried_steps(ports.store, header)
-        return Response(200, FlowStatusShown.of(header, stuck, retried, traces=not request.is_open))
+        if request.is_open:
+            below = {path: header_for_anyone(each) for path, each in stuck.items()}
+            return Response(200, FlowStatusShown.of(header_for_anyone(header), below))
+        return Response(200, FlowStatusShown.of(header, stuck, reads.retried_steps(ports.store, header)))
 
     @declared.on("DELETE", RUN, answers={204: Answer(None, "It is gone.")}, refuses=(NoFlow, FlowRunning, NotArchived))
     def delete_flow(self, ports: Ports, request: Request, flow: FlowName, id: RunId) -> Response:
@@ -317,6 +319,8 @@ class FlowRoutes:
         wanted = wants("spans", request.query.get("spans", ""))
         header, entries = reads.get_log(ports.store, address)
         page, next_page_token = log_page(entries, token)
+        if request.is_open:
+            page = [*map(entry_for_anyone, page)]
         if not wanted:
             return Response(200, FlowLogShown.of(header, entries, page, next_page_token))
         with opening_those_of(ports):
@@ -392,7 +396,7 @@ class FlowRoutes:
         last = _last_seen(request.header("Last-Event-ID") or request.query.get("last_event_id"))
         reads.get(ports, address)
         STREAMS.take(LIMITS.flow_watch_streams_max)
-        return event_streams.response(_events(ports, address, last, traces=not request.is_open), STREAMS.leave)
+        return event_streams.response(_events(ports, address, last, is_open=request.is_open), STREAMS.leave)
 
     @declared.on(
         "POST",
@@ -594,7 +598,7 @@ def _last_seen(id: str | None) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Iterator[str]:
+def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, is_open: bool) -> Iterator[str]:
     """Yield the text of the events, until the run or the stream ends. While there are no events, yield an id alone.
 
     Each watcher reads the run's header once a second, and older parts of its log only to catch up.
@@ -615,8 +619,9 @@ def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces
         execution = header.execution_id
         for entry in entries:
             sent += 1
-            yield event_streams.event("entry", FlowEntryShown.of(entry), f"{execution}.{sent}")
-        status = FlowStatusShown.of(header, traces=traces)
+            shown_entry = entry_for_anyone(entry) if is_open else entry
+            yield event_streams.event("entry", FlowEntryShown.of(shown_entry), f"{execution}.{sent}")
+        status = FlowStatusShown.of(header_for_anyone(header) if is_open else header)
         if header.end:
             yield event_streams.event("complete", status, f"{execution}.{sent}")
             return
@@ -645,7 +650,7 @@ def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | 
 
 
 def _body(request: Request) -> dict[str, Json]:
-    return request.json_object(value_bytes_max(BODY_BYTES_MAX))
+    return request.json_object_of_values()
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

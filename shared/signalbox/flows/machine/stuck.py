@@ -102,7 +102,7 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
     except ValueError as error:  # an integer of more digits than Python writes
         raise Stuck("flow-failed", f"{name[0].upper()}{name[1:]} cannot be written as JSON: {error}.") from error
     if size_bytes > bytes_max:
-        raise too_large(f"{name[0].upper()}{name[1:]} has {size_bytes:,} bytes; the limit is {bytes_max:,}.")
+        raise too_large(f"{name[0].upper()}{name[1:]}: {size_bytes:,} bytes; the limit is {bytes_max:,}.")
     return written
 
 

@@ -96,6 +96,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.codec.json_forms import JSON, Codec
+from signalbox.core.error_notes import LAST_ERROR
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import GaveUp, Problem, text_of
@@ -503,7 +504,7 @@ class FlowTurn:
         for path, (_, wait) in self.inline_steps.items():
             claim = self.running.get(path)
             if claim and is_given_up(claim, self.now):
-                error = f" The last error: {claim.error}" if claim.error else ""
+                error = f"{LAST_ERROR}{claim.error}" if claim.error else ""
                 gave_up = GaveUp(f"Gave up after {claim.starts} starts of the step's code.{error}")
                 self.take(Result(wait, CallOutcome.from_problem(gave_up), delivery=claim.delivery))
 

@@ -153,7 +153,7 @@ def _own_fields(problem: Problem) -> dict[str, Json]:
     kind: Any = type(problem)
     unchanged = _unchanged(kind)
     for name, value in vars(problem).items():
-        if name in _OF_PROBLEM or (name == "headers" and not value):
+        if name in _OF_PROBLEM or name in kind.NOT_STORED or (name == "headers" and not value):
             continue
         if name in unchanged and unchanged[name] == value:
             continue

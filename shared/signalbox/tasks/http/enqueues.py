@@ -3,13 +3,11 @@
 The routes of failures are in another module, so that this function does not load semaphores and critical sections.
 """
 
-from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.limits import value_bytes_max
 from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody
 from signalbox.tasks.requests.enqueues import EnqueuedCall, EnqueueRequest
@@ -42,7 +40,7 @@ def enqueue_task(ports: Ports, request: Request) -> Response:
     argument are refused, also in the calls that other requests contain. The types of arguments are checked when the
     task runs.
     """
-    body = request.json_object(value_bytes_max(BODY_BYTES_MAX))
+    body = request.json_object_of_values()
     enqueue_request = EnqueueRequest.from_request(body, request.caller_key, schedule=request.schedule or "")
     named = replace(enqueue_request.call, payload=dict.fromkeys(enqueue_request.call.payload))  # values may be large
     check_calls(request, **{"": named})

@@ -17,7 +17,7 @@ import traceback as tracebacks
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.error_notes import ErrorNote, ErrorText
+from signalbox.core.error_notes import LAST_ERROR, ErrorNote, ErrorText
 from signalbox.core.failure_notices import FailureNotice
 from signalbox.core.kit_names import CALL_OBJECT, FAILURE_NOTICE_TASK
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -103,4 +103,4 @@ def check_repeatable(failure: Failure) -> Failure:
 
 def explained(detail: str, note: ErrorNote | None) -> str:
     """Return the reason why a task was given up, with the task's last error if `note` is given."""
-    return f"{detail} Last error: {note.error}" if note else detail
+    return f"{detail}{LAST_ERROR}{note.error}" if note else detail

@@ -58,12 +58,14 @@ class Terminal:
         self._lock = threading.Lock()
 
     def announce(self, text: str, trace: str = "") -> None:
-        """Write a line of the stack, and a traceback below it."""
+        """Write lines of the stack, and a traceback below them. They are red if they begin with "not"."""
         with self._lock:
             if self._machine:
                 self._raw(json.dumps({"severity": "NOTICE", "message": text, "exception": trace}))
                 return
-            self._write(Text(shown(text), style="bold red" if text.startswith("not ") else "bold green"))
+            style = "bold red" if text.startswith("not ") else "bold green"
+            for line in text.split("\n"):
+                self._write(Text(shown(line), style=style))
             self._traceback(trace if self._full else cut(trace))
             self._traces_shown.clear()
 

@@ -117,7 +117,7 @@ class DevLoop:
             if self._stopped or reloads != self._reloads:
                 return
             if misfits := self._misfits(function.name, self._project.root, self._database):
-                self._announce(f"{function.name}: {misfits}", "")
+                self._announce(f"not all runs continue with the new {function.name}: {misfits}", "")
 
     def _counts(self, path: Path) -> bool:
         """Return whether a file belongs to the served functions."""

@@ -7,6 +7,7 @@ import pytest
 
 from signalbox import Function, Problem, flow
 from signalbox.adapters.http.routes import Request
+from signalbox.core.problems import GaveUp
 from signalbox.flows.limits import LIMITS
 from signalbox.testing import Harness
 
@@ -108,3 +109,47 @@ def test_an_open_function_and_the_wait_for_a_stuck_sub_flow_show_none(
     monkeypatch.setattr(Request, "is_open", property(lambda _: True))
     assert "trace" not in shown(harness, "/flows/order/1")
     assert shown(harness, "/flows/broken/1")["problem"].keys() == {"type", "detail", "place", "at"}
+
+
+VALUE = "42-17"
+
+
+@shop.task(attempts_max=1)
+def charge() -> None:
+    raise KeyError(VALUE)
+
+
+@shop.flow
+async def sale() -> None:
+    await charge.call()
+
+
+def wrap() -> None:
+    raise KeyError(VALUE)
+
+
+@shop.flow
+async def inlined() -> None:
+    with pytest.raises(GaveUp):
+        await flow.step(flow.run(wrap), attempts_max=1)
+    raise KeyError(VALUE)
+
+
+@shop.flow
+async def above() -> None:
+    await inlined.call()
+
+
+def test_an_open_function_shows_no_text_of_an_exception(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for code in (sale, above):
+        code.start("1")
+    harness.run(raise_errors=False)
+    failed = harness.get("/shop/flows/sale/1").body.decode()
+    assert (VALUE in failed, "Traceback" in failed) == (True, False)
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    for path in ("sale/1", "sale/1/log", "sale/1/log?spans=true", "sale/1/events", "above/1", "above/1/log"):
+        answer = harness.get(f"/shop/flows/{path}")
+        assert (answer.status, VALUE in answer.body.decode()) == (200, False), path
+    assert shown(harness, "/flows/sale/1")["error"]["detail"] == "Gave up after 1 attempts."
+    below = shown(harness, "/flows/above/1")["waiting_for"][0]["stuck"]
+    assert (below["type"], below["detail"]) == ("flow-failed", "The code of the flow has failed.")

@@ -116,7 +116,7 @@ def test_an_id_beyond_the_log_hides_no_later_entry(harness: Harness) -> None:
     chain.start("1", count=1)
     harness.run()
     execution = reads.get(harness.ports, FlowAddress("chain", "1")).execution_id
-    stream = routes._events(runtime.ports(), FlowAddress("chain", "1"), (execution, 99), traces=True)
+    stream = routes._events(runtime.ports(), FlowAddress("chain", "1"), (execution, 99), is_open=False)
     with replaced(flow_watch_seconds=60):  # it ends with the run, however long the machine takes
         assert [next(stream).split("\n")[0] for _ in range(2)] == ["retry: 1000", "event: progress"]
     flows("chain", "1").event("go")
@@ -128,7 +128,7 @@ def test_a_watched_run_that_is_deleted_ends_the_stream(harness: Harness) -> None
     chain.start("1", count=0)
     flows("chain", "1").event("go")
     harness.run()
-    stream = routes._events(runtime.ports(), FlowAddress("chain", "1"), ("none", 0), traces=True)
+    stream = routes._events(runtime.ports(), FlowAddress("chain", "1"), ("none", 0), is_open=False)
     assert next(stream).startswith("retry")
     assert harness.delete("shop/flows/chain/1").status == 204
     assert list(stream) == []
@@ -141,7 +141,7 @@ def test_a_poll_is_one_read_also_of_a_long_log(harness: Harness) -> None:
         header = reads.get(harness.ports, FlowAddress("chain", "1"))
         assert header.log.chunks > 1
         events = routes._events(
-            runtime.ports(), FlowAddress("chain", "1"), (header.execution_id, header.log.length), traces=True
+            runtime.ports(), FlowAddress("chain", "1"), (header.execution_id, header.log.length), is_open=False
         )
         next(events)
         with measure() as cost:

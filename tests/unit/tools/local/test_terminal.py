@@ -217,6 +217,13 @@ def test_an_announcement_has_its_traceback_below() -> None:
     assert file.getvalue().startswith("not reloaded: a/main.py:1: IndexError\nTraceback")
 
 
+def test_each_line_of_an_announcement_is_a_line_of_the_terminal() -> None:
+    file = io.StringIO()
+    text = "not all runs continue with the new shop: 1 of 2 runs would be stuck with this code:\n  waits/w1: \x1b[2J"
+    Terminal(Console(file=file, width=200)).announce(text)
+    assert file.getvalue().splitlines() == [text.split("\n")[0], "  waits/w1: \\u001b[2J"]
+
+
 def test_the_last_lines_of_a_log_are_those_that_are_shown(tmp_path: Path) -> None:
     log = tmp_path / "functions.log"
     idle = json.dumps({**HANDLED, "function": "sweep", "kind": "schedule"})
