@@ -56,6 +56,8 @@ from signalbox.payloads.service import store as store_payloads
 NOT_CONTINUED = " The retry could not continue: "
 """What is between the error of a failed run and the reason why its retry could not continue."""
 
+SENTENCE_ENDS = (".", "!", "?")
+
 
 @dataclass(frozen=True, slots=True)
 class FlowMailbox:
@@ -233,7 +235,9 @@ def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End,
     error, letters_max = dict(before.outcome.error or {}), CORE_LIMITS.error_letters_max
     reason = f"{NOT_CONTINUED}{stuck.detail}"[: letters_max // 2]
     earlier, _, _ = str(error.get("detail")).partition(NOT_CONTINUED)  # without the reason of an earlier retry
-    error["detail"] = f"{earlier[: letters_max - len(reason)]}{reason}"
+    earlier = earlier[: letters_max - len(reason) - 1]
+    end = "" if earlier.endswith(SENTENCE_ENDS) else "."
+    error["detail"] = f"{earlier}{end}{reason}"
     base, function, now = header.address.base, header.function, read.mailbox.read_time
     after = replace(header.ended(End(FAILED, CallOutcome(error=error), now)), trace=header.trace)
     ports.log.error("run could not be retried", **header.address.to_json(), detail=stuck.detail, place=stuck.location)
