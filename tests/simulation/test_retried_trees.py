@@ -10,6 +10,7 @@ REACHED = (
     "retried",
     "repeated",
     "nothing-failed",
+    "stuck",
     "tail-has-effects",
     "does-not-fit",
     "holds-lock",

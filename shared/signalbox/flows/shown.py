@@ -615,6 +615,17 @@ class NumberedEntryShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubFlowRetryShown(FlowAddressShown):
+    """A failed sub-flow that continues with the run above it, by its default plan."""
+
+    keeps: Count
+    """The number of entries of its log that stay."""
+
+    runs_again: tuple[NumberedEntryShown, ...]
+    """Its failed entries whose commands run again. Empty if its code raised the error by itself: that is replayed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRetryShown(FlowAddressShown):
     """The run that is retried: with `family`, perhaps an ancestor of the one that was asked for."""
 
@@ -637,6 +648,16 @@ class FlowRetryShown(FlowAddressShown):
     """The commands for which a stuck run waits. They are cancelled, and scheduled again where the code waits for them.
     """
 
+    ended: tuple[str, ...]
+    """Those of `cancels` that have ended: their outcomes wait until the code is fixed. A retry drops these outcomes, so
+    the commands run a second time. `resume` lets fixed code receive the outcomes, and nothing runs twice.
+    """
+
+    sub_flows: Annotated[tuple[SubFlowRetryShown, ...], Described({"maxItems": LIMITS.flows_listed_max})]
+    """In the answer to a dry run, the failed sub-flows that continue, each before those below it, as far as the code is
+    known. Other sub-flows that run again begin from their start.
+    """
+
     repeated: bool
     """Whether an earlier request with the same key has carried out the retry. This one changed nothing."""
 
@@ -650,6 +671,15 @@ class FlowRetryShown(FlowAddressShown):
             drops=tuple(NumberedEntryShown.of(*each) for each in done.dropped[: LIMITS.flow_log_page]),
             dropped=len(done.dropped),
             cancels=tuple(done.pending),
+            ended=tuple(done.ended),
+            sub_flows=tuple(
+                SubFlowRetryShown(
+                    **each.address.to_json(),
+                    keeps=each.keep,
+                    runs_again=tuple(NumberedEntryShown.of(*entry) for entry in each.blanked),
+                )
+                for each in done.sub_flows
+            ),
             repeated=done.repeated,
         )
 

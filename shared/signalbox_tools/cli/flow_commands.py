@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 ENDED = frozenset({"completed", "failed", "cancelled"})
 ON_LIVE_RUNS = frozenset({"cancel", "terminate", "resume"})
 
+READABLE = "api: [batches]"
+"""The entry of the catalogue with which callers can read batches."""
+
 FOLLOWED_SECONDS = 1.0
 """The interval at which the progress of a batch is read."""
 
@@ -303,6 +306,9 @@ def _on_runs(
         of = client.flow(function, flow)
         if not ids:
             count = of.count(state, label)
+            if not count:
+                click.echo(NO_RUN, err=True)
+                return
             if not yes:
                 click.confirm(f"{count:,} runs match. Continue?", abort=True)
             try:
@@ -315,6 +321,9 @@ def _on_runs(
                 return
             ids = [each["id"] for each in of.runs(state, label)]
         on_each(ids, lambda each: _act(of.run(each), act, action))
+
+
+NO_RUN = "No run matches."
 
 
 def _check_choice(ids: Sequence[str], state: str | None, label: str | None) -> None:
@@ -338,7 +347,9 @@ def _follow(batch: "Batch") -> None:
     try:
         shown = batch.show()
     except NotFound as not_for_callers:
-        click.echo(f"Its progress cannot be shown: {visible(str(not_for_callers))}", err=True)
+        why = visible(str(not_for_callers)).rstrip(".")
+        advice = "" if READABLE in why else f" To follow it, add `{READABLE}` to the catalogue."
+        click.echo(f"Its progress cannot be shown: {why}.{advice}", err=True)
         return
     with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
         while True:
@@ -408,6 +419,7 @@ def resume_runs(
 @click.option("--family", is_flag=True, help="Of a sub-flow: retry the highest run that has failed because of it.")
 @click.option("--timeout-seconds", type=float, help="A new time-out, counted from now.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be dropped and run again.")
+@click.option("--json", "as_json", is_flag=True, help="Print the dry run of each run as a line of JSON.")
 @click.option("--reason", help="Shown in the status.")
 @of_a_place
 def retry_runs(
@@ -421,22 +433,75 @@ def retry_runs(
     family: bool,
     timeout_seconds: float | None,
     dry_run: bool,
+    as_json: bool,
     reason: str | None,
     **place: str,
 ) -> None:
-    """Let runs that have failed, or are stuck, continue in place. Their effects are not undone."""
+    """Let runs that have failed continue in place. Their effects are not undone.
+
+    A stuck run continues with fixed code, and needs no retry. With --from-entry, commands of it that have ended may run
+    a second time, which is confirmed.
+    """
     options: dict[str, Any] = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
+
+    def plan_of(run: "Run") -> Any:
+        return run.retry(from_entry, dry_run=True, **options)
+
     if dry_run:
         _check_choice(ids, state, label)
         with opened(**place) as client:
             of = client.flow(function, flow)
             chosen = ids or [each["id"] for each in of.runs(state, label)]
-            on_each(chosen, lambda each: show(of.run(each).retry(from_entry, dry_run=True, **options)))
+            if not chosen:
+                click.echo(NO_RUN, err=True)
+                return
+            shown = show if as_json else _show_plan
+            on_each(chosen, lambda each: shown(plan_of(of.run(each))), "can be retried. Nothing was changed.")
         return
+
+    def retry(run: "Run") -> None:
+        if from_entry is not None and not yes:
+            _confirm_second_starts(plan_of(run))
+        run.retry(from_entry, **options)
+
     of_all = "" if from_entry is not None or family or timeout_seconds is not None else "retry"
-    _on_runs(
-        lambda run: run.retry(from_entry, **options), of_all, place, function, flow, ids, state, label, yes, reason
+    _on_runs(retry, of_all, place, function, flow, ids, state, label, yes, reason)
+
+
+def _confirm_second_starts(plan: Mapping[str, Any]) -> None:
+    """Ask for commands of a stuck run that have ended. Raises `NothingToDo` if they shall not run again."""
+    if not plan.get("ended"):
+        return
+    run, ended = f"{plan['flow']}/{plan['id']}", ", ".join(plan["ended"])
+    what = (
+        f"{run} is stuck, and would run again what has ended: {ended}. With fixed code, it continues without a retry."
     )
+    if not click.confirm(visible(f"{what} Retry it?")):
+        raise NothingToDo("not retried")
+
+
+def _show_plan(plan: Mapping[str, Any]) -> None:
+    """Print what a retry keeps, runs again and drops."""
+    lines = [
+        f"{plan['flow']}/{plan['id']}: entries that stay: {plan['keeps']:,}",
+        *(f"  runs again: {_entry(each)}" for each in plan["runs_again"]),
+        *(
+            f"  runs again below, in {below['flow']}/{below['id']}: {_entry(each)}"
+            for below in plan.get("sub_flows", ())
+            for each in below["runs_again"]
+        ),
+        *(f"  drops: {_entry(each)}" for each in plan["drops"]),
+        *([f"  drops {plan['dropped']:,} in all"] if plan["dropped"] > len(plan["drops"]) else []),
+        *(f"  cancels, and begins again where the code waits: {command}" for command in plan["cancels"]),
+        *(f"  has ended, and runs a second time: {command}" for command in plan.get("ended", ())),
+    ]
+    for line in lines:
+        click.echo(visible(line))
+
+
+def _entry(entry: Mapping[str, Any]) -> str:
+    """Return the number of an entry of a log, and its command or its name."""
+    return f"{entry['number']} {entry.get('command') or ' '.join([entry['entry'], *filter(None, [entry.get('name')])])}"
 
 
 @flows.command("delete")

@@ -221,10 +221,16 @@ class NothingToDo(Exception):
     """An action that would have no effect. The message has the reason."""
 
 
-def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
-    """Act on each, with a progress bar. Refusals are printed and set the status to 1; the other calls continue."""
+def on_each(ids: Sequence[str], act: Callable[[str], object], done: str = "done.") -> None:
+    """Act on each, with a progress bar. Refusals are printed and set the status to 1; the other calls continue.
+
+    `done` is what the last line says of those that are not refused.
+    """
     from signalbox.client import ApiError
 
+    if not ids:
+        click.echo("There is none.", err=True)
+        return
     refused = []
     with click.progressbar(ids, file=sys.stderr) as bar:
         for each in bar:
@@ -232,7 +238,7 @@ def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
                 act(each)
             except (ApiError, NothingToDo) as error:
                 refused.append(f"{each}: {error}")
-    for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} done."):
+    for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} {done}"):
         click.echo(visible(line), err=True)
     if refused:
         raise click.exceptions.Exit(1)

@@ -161,6 +161,14 @@ def test_a_checkout_that_a_bug_has_stopped_at_its_third_step_goes_on_while_its_p
     console.open("flows/till/sale/o-2", "sale/o-2")
     to_the_child(console, "o-2")
     assert {"retry", "retry-from"} & {*console.attributes("button[data-action]", "action")} == {"retry-from"}
+    page = console.page
+    page.locator("button[data-action=retry-from]").first.dispatch_event("click")
+    page.wait_for_selector("#action-preview li")
+    previewed = page.inner_text("#action-preview")
+    assert "run a second time" in previewed
+    assert previewed.rstrip().endswith("step till.charge")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#action:not([open])", state="attached")
     resume(console)
     completed(console, harness, "o-2", "Bath")
 
@@ -172,7 +180,12 @@ def test_a_checkout_whose_parent_has_failed_with_it_goes_on_under_its_id_when_th
     assert states(harness, "o-3") == ("failed", "failed")
     ADDRESSES["ann"] = "York"
     console.open("flows/till/sale/o-3", "sale/o-3")
-    retry(console, "retry", "flow checkout")
+    page = console.page
+    page.click("button[data-action=retry]")
+    page.wait_for_selector("#action-preview li")
+    assert "flow checkout\nRuns again in the sub-flows" in page.inner_text("#action-preview").replace("\n\n", "\n")
+    page.keyboard.press("Escape")
+    retry(console, "retry", "checkout/checkout-o-3, 3: step till.ship")
     completed(console, harness, "o-3", "York")
 
 

@@ -524,7 +524,9 @@ def test_a_batch_that_callers_cannot_read_acts_on_runs_without_progress(
 
     monkeypatch.setattr("signalbox.client.blocking.batches.Batch.show", show)
     assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 0
-    assert "Its progress cannot be shown: 404 Not deployed: batches is not deployed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Its progress cannot be shown: 404 Not deployed: batches is not deployed for callers. To follow it, " in said
+    assert "add `api: [batches]` to the catalogue." in said
     harness.run()
     assert client.flow("shop", "checkout").count("cancelled") == 1
 
@@ -593,13 +595,56 @@ def test_a_dry_run_of_retries_shows_each_named_or_chosen_run(
     harness.run()
     assert checkout.count("failed") == 2
     dry = ("flows", "retry", "shop", "checkout", "--dry-run", "--from-entry", "0")
-    shown_ids = [each["id"] for each in shown(capsys, *dry, "--state", "failed")]
+    shown_ids = [each["id"] for each in shown(capsys, *dry, "--state", "failed", "--json")]
     assert shown_ids == ["o-0", "o-1"]
+    assert main([*dry, "--state", "failed"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0] == "checkout/o-0: entries that stay: 0"
+    assert "  drops: 1 step shop." in said.out
+    assert said.err.endswith("2 of 2 can be retried. Nothing was changed.\n")
+    assert main([*dry, "--state", "suspended"]) == 0
+    assert capsys.readouterr().err == "No run matches.\n"
     assert main([*dry]) == main([*dry, "o-0", "--state", "failed"]) == 2
     assert main([*dry, "o-9", "o-0"]) == 1
     said = capsys.readouterr()
-    assert ("o-9: 404" in said.err, '"id": "o-0"' in said.out) == (True, True)
+    assert ("o-9: 404" in said.err, "checkout/o-0: " in said.out) == (True, True)
     assert checkout.count("failed") == 2
+
+
+def test_a_command_on_runs_of_which_none_matches_says_so_and_creates_no_batch(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for action in ("retry", "cancel", "suspend"):
+        assert main(["flows", action, "shop", "checkout", "--state", "failed", "--yes"]) == 0
+        assert capsys.readouterr().err == "No run matches.\n"
+    assert main(["failures", "retry", "--all"]) == 0
+    assert capsys.readouterr().err == "There is none.\n"
+    assert list(client.batches.list()) == []
+
+
+def test_a_retry_that_would_run_ended_commands_of_a_stuck_run_again_is_confirmed(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = {"flow": "checkout", "id": "o-1", "keeps": 1, "runs_again": [], "drops": [], "dropped": 0}
+    plan |= {"cancels": ["step shop.charge"], "ended": ["step shop.charge"], "sub_flows": []}
+    asked: list[bool] = []
+
+    def retry(_: object, from_entry: int | None, *, dry_run: bool = False, **__: object) -> Any:
+        asked.append(dry_run)
+        return plan
+
+    monkeypatch.setattr("signalbox.client.blocking.objects_and_flows.Run.retry", retry)
+    command = ["flows", "retry", "shop", "checkout", "o-1", "--from-entry", "1"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert main(command) == 1
+    said = capsys.readouterr()
+    assert "checkout/o-1 is stuck, and would run again what has ended: step shop.charge. With fixed code" in said.out
+    assert "o-1: not retried" in said.err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(command) == main([*command, "--yes"]) == 0
+    assert asked == [True, True, False, False]
+    assert main([*command, "--dry-run"]) == 0
+    assert "  has ended, and runs a second time: step shop.charge\n" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from signalbox import Function, batch, flow, flows
+from signalbox import Function, Problem, batch, flow, flows, semaphore
 from signalbox.adapters import runtime
 from signalbox.batches.service import pages
 from signalbox.core.ports import Query
 from signalbox.core.problems import Unavailable
-from signalbox.flows.service import lists
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.service import lists, retries
 from signalbox.flows.tasks import bulk
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -318,3 +319,51 @@ def test_no_runs_are_an_empty_batch(harness: Harness) -> None:
     harness.run()
     assert answer.json["count"] == 0
     assert batch(answer.json["batch"]).status()["state"] == "completed"
+
+
+shop = Function("locks")
+broken: list[str] = []
+
+
+@shop.task
+def print_page() -> str:
+    if broken:
+        raise Problem(broken[-1])
+    return "printed"
+
+
+@shop.flow
+async def printing() -> str:
+    async with flow.lock("printer"):
+        return await print_page.call()
+
+
+def test_a_retry_that_the_code_refuses_is_a_failed_unit_and_leaves_its_run_as_it_is(harness: Harness) -> None:
+    harness.add(shop)
+    semaphore("printer").ensure(permits=1)
+    broken[:] = ["The paper is out"]
+    printing.start("1")
+    harness.run()
+    before = flows("printing", "1").status()
+    harness.travel(10)
+    answer = harness.call("locks", "/flows/printing/:act", method="POST", json={"action": "retry", "state": "failed"})
+    harness.run()
+    [unit] = batch((answer.json or {})["batch"]).results("failed")
+    assert unit["error"] == "1: The code holds 'printer' there, which was released. Name entry 0, before the lock."
+    assert flows("printing", "1").status() == before
+    assert "retried" not in harness.get("locks/flows/printing/1").json
+
+
+def test_a_retry_without_the_code_that_cannot_continue_adds_its_reason_as_a_sentence(harness: Harness) -> None:
+    harness.add(shop)
+    semaphore("printer").ensure(permits=1)
+    broken[:] = ["The paper is out"]
+    printing.start("1")
+    harness.run()
+    address = FlowAddress("printing", "1")
+    for key in ("R1", "R2"):
+        retries.retry(runtime.ports(), bulk.NO_FLOWS, address, key, retries.RetryOptions())
+        harness.run()
+        detail = str((flows("printing", "1").status().error or {})["detail"])
+        assert detail.startswith("The paper is out. The retry could not continue: The code holds 'printer' there, ")
+        assert detail.count("could not continue") == 1

@@ -1,6 +1,7 @@
 """Retry in place: a run that has failed, or is stuck, continues under its id from an earlier point of its log."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -241,6 +242,72 @@ def test_a_dry_run_changes_nothing_and_a_repeat_under_the_key_neither(harness: H
     assert ran.count("charge") == 1
 
 
+@app.flow
+async def misread() -> int:
+    await work.call(what="reserve")
+    await work.call(what="charge")
+    return int("12x" if "misread" in broken else "12")
+
+
+@app.flow
+async def careful() -> int:
+    with suppress(Problem):
+        await work.call(what="book")
+    await work.call(what="undo")
+    return int("12x")
+
+
+@app.flow
+async def above_misread() -> int:
+    return await misread.call()
+
+
+def test_a_stuck_run_is_sent_to_its_code_and_its_dry_run_lists_the_commands_that_have_ended(harness: Harness) -> None:
+    broken.add("misread")
+    misread.start("1")
+    harness.run(raise_errors=False)
+    assert (flows("misread", "1").status().state, ran) == ("stuck", ["reserve", "charge"])
+    with pytest.raises(CannotRetry) as refused:
+        flows("misread", "1").retry()
+    assert (refused.value.reason, refused.value.field) == ("stuck", "from_entry")
+    assert refused.value.detail.startswith("The run is stuck, and needs no retry: deploy fixed code")
+    dry = flows("misread", "1").retry(1, dry_run=True)
+    assert (dry["cancels"], dry["ended"]) == (["step shop.work"], ["step shop.work"])
+    broken.clear()
+    flows("misread", "1").resume()
+    harness.run()
+    assert (flows("misread", "1").status().result, ran) == (12, ["reserve", "charge"])
+
+
+@app.flow
+async def misreading_beside() -> None:
+    async def misreads() -> int:
+        return int(await flow.event("number", str))
+
+    await flow.all(work.call(what="a"), misreads(), child.call(what="b"), flow.sleep(5), order.call())
+
+
+def test_a_dry_run_of_a_stuck_run_tells_ended_commands_from_pending_ones(harness: Harness) -> None:
+    beside["a"] = lambda: flows("misreading_beside", "1").event("number", "12x")
+    misreading_beside.start("1")
+    harness.run(raise_errors=False)
+    assert flows("misreading_beside", "1").status().state == "stuck"
+    dry = flows("misreading_beside", "1").retry(0, dry_run=True)
+    assert sorted(dry["cancels"]) == ["event number", "flow child", "flow order", "sleep", "step shop.work"]
+    assert sorted(dry["ended"]) == ["flow child", "step shop.work"]
+
+
+def test_a_failed_command_of_a_stuck_run_is_not_taken_for_the_last_one(harness: Harness) -> None:
+    broken.add("book")
+    careful.start("1")
+    harness.run(raise_errors=False)
+    with pytest.raises(CannotRetry) as refused:
+        flows("careful", "1").retry()
+    assert refused.value.reason == "stuck"
+    broken.clear()
+    assert flows("careful", "1").retry(1, dry_run=True)["ended"] == ["step shop.work"]
+
+
 def test_a_cut_drops_entries_and_gives_their_events_back(harness: Harness) -> None:
     failed_order(harness)
     run = flows("order", "7")
@@ -334,6 +401,30 @@ def test_what_cannot_be_retried(harness: Harness) -> None:
     assert refused.value.reason == "too-many"
 
 
+def test_a_run_that_has_not_failed_is_told_what_to_do_instead(harness: Harness) -> None:
+    broken.add("misread")
+    above_misread.start("1")
+    order.start("1")
+    order.start("2")
+    harness.run(raise_errors=False)
+    flows("order", "2").suspend("a pause")
+    [below] = [each["id"] for each in harness.get("shop/flows/misread").json["flows"]]
+
+    def advice(name: str, id_: str) -> str:
+        with pytest.raises(CannotRetry) as refused:
+            flows(name, id_).retry()
+        assert refused.value.reason == "not-failed"
+        return refused.value.detail.partition("can be retried. ")[2]
+
+    assert (
+        advice("above_misread", "1") == f"It waits for misread/{below}, which is stuck: with fixed code, both continue."
+    )
+    assert (advice("order", "1"), advice("order", "2")) == ("It needs no retry.", "Resume it.")
+    flows("order", "1").cancel()
+    harness.run(raise_errors=False)
+    assert advice("order", "1") == "Fork it."
+
+
 def test_a_long_key_takes_little_room_in_the_header(harness: Harness) -> None:
     failed_order(harness)
     flows("order", "7").retry(key="k" * 100_000)
@@ -363,6 +454,31 @@ def test_a_family_is_retried_from_its_highest_run(harness: Harness) -> None:
     assert flows("grandparent", "1").status().result == "charge done"
     assert flows("child", below).status().state == "completed"
     assert flows("child", below).retry(family=True, key="R1")["repeated"]
+
+
+@pytest.mark.parametrize("family", [False, True])
+def test_a_dry_run_lists_what_runs_again_in_the_sub_flows_below(harness: Harness, family: bool) -> None:
+    broken.add("charge")
+    grandparent.start("1")
+    harness.run()
+    [[middle], [below]] = [
+        [each["id"] for each in harness.get(f"shop/flows/{name}").json["flows"]] for name in ("parent", "child")
+    ]
+    run = flows("child", below) if family else flows("grandparent", "1")
+    dry = run.retry(family=family, dry_run=True)
+    assert (dry["flow"], [each["command"] for each in dry["runs_again"]]) == ("grandparent", ["flow parent"])
+    listed = [(each["flow"], each["id"], [one["command"] for one in each["runs_again"]]) for each in dry["sub_flows"]]
+    assert listed == [("parent", middle, ["flow child"]), ("child", below, ["step shop.work"])]
+    assert run.status().state == "failed"
+
+
+def test_a_dry_run_does_not_list_a_sub_flow_that_begins_again(harness: Harness) -> None:
+    broken.update(("charge", "new charge"))
+    resized.start("1")
+    harness.run()
+    assert len(flows("resized", "1").retry(dry_run=True)["sub_flows"]) == 1
+    broken.add("changed")  # its arguments
+    assert flows("resized", "1").retry(dry_run=True)["sub_flows"] == []
 
 
 def test_a_late_repeat_of_a_familys_retry_does_not_retry_the_sub_flow_that_has_failed_again(harness: Harness) -> None:
@@ -611,7 +727,7 @@ def test_a_stuck_run_goes_on_before_what_it_is_stuck_at(harness: Harness) -> Non
     broken.clear()
     with pytest.raises(CannotRetry) as refused:
         flows("many_waits", "1").retry()
-    assert refused.value.reason == "nothing-failed"
+    assert refused.value.reason == "stuck"
     answer = flows("many_waits", "1").retry(1)
     harness.run()
     assert answer["keeps"] == 1
@@ -666,7 +782,7 @@ def test_a_run_that_cannot_continue_keeps_its_first_error_before_the_last_reason
         harness.run()
         broken.remove("other code")
         detail = flows("changed", "1").status().error["detail"]
-        assert detail.startswith("charge is broken The retry could not continue: `step shop.work` was recorded")
+        assert detail.startswith("charge is broken. The retry could not continue: `step shop.work` was recorded")
         assert detail.count("could not continue") == 1
         assert 'work.call(what="charge")' in flows("changed", "1").status().trace
 

@@ -118,7 +118,7 @@ class FlowHost:
         ) -> str:
             members = {"flow": flow, "action": action, "state": state, "label": label, "prefix": prefix}
             members |= {"reason": reason, "batch": batch, "until": until, "id": id}
-            return bulk.act_on_run(runtime.ports(), members)
+            return bulk.act_on_run(runtime.ports(), members, self.local)
 
         return Task(self._function, act_on_run, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE)
 

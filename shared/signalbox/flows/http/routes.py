@@ -539,8 +539,9 @@ class FlowRoutes:
         """Let a run that has failed, or is stuck, continue under its id, with the code that is deployed now.
 
         The failed commands of its last `await` run again; or the run continues after `from_entry` entries of its log.
-        Its parent still waits for it. Effects of the dropped entries are not undone: `dry_run` lists them. A repeat
-        under the same key changes nothing. 409 has a `reason`, one word.
+        Its parent still waits for it. Effects of the dropped entries are not undone: `dry_run` lists them. A stuck run
+        needs no retry, as fixed code continues it; it is retried only with `from_entry`. A repeat under the same key
+        changes nothing. 409 has a `reason`, one word.
         """
         address = self._address(Access(request, "retry", flow, id))
         body = FlowRetryRequest.from_request(_body(request))

@@ -15,10 +15,14 @@ keeps its position, so the ids that the code draws after it do not change.
     was retried 100 times                              too-many           too-many
     is stuck, and the code of an inline step runs      step-running       step-running
     has a deadline that is over                        deadline-over      deadline-over
+    is stuck                                           rewound            stuck
     has failed in its last `await`                     rewound            rewound
     has failed earlier, and its code continued         rewound            tail-has-effects
     has failed in a coroutine, which continued         rewound            tail-has-effects
     has no failed result                               rewound            nothing-failed
+
+A stuck run needs no retry: its messages wait, and fixed code applies them. A retry drops the outcomes among them, so
+commands that have ended run a second time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +36,13 @@ from signalbox.flows.machine.driver import DUE_PATCH
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import (
+    CANCELLED,
+    COMPLETED,
     FAILED,
     RETRY_REASON_LETTERS,
+    RUNNING,
     STUCK,
+    SUSPENDED,
     FlowHeader,
     Origin,
     Retry,
@@ -67,7 +75,8 @@ class RetryAnswer:
     - `blanked` are the failed entries whose commands run again, and `dropped` the entries behind `keep`, both with
       their numbers.
     - `pending` are the commands of a stuck run that are cancelled, and scheduled again where the code still waits for
-      them.
+      them. `ended` are those of them whose outcomes wait in the mailbox: they would run a second time.
+    - `sub_flows` are the failed sub-flows that continue, in a dry run: each before those below it.
     - `repeated` is whether the key's first request has carried it out. Its lists are empty.
     """
 
@@ -77,17 +86,43 @@ class RetryAnswer:
     blanked: Sequence[tuple[int, Message]] = ()
     dropped: Sequence[tuple[int, Message]] = ()
     pending: Sequence[str] = ()
+    ended: Sequence[str] = ()
+    sub_flows: Sequence["SubFlowRetry"] = ()
     repeated: bool = False
 
 
-def check_state(header: FlowHeader, now: datetime, timeout_seconds: float | None) -> None:
-    """Raise `CannotRetry` for a run that cannot be retried, whatever its log has."""
+@dataclass(frozen=True, slots=True)
+class SubFlowRetry:
+    """A failed sub-flow that continues with the run above it: the entries that it keeps, and those that run again."""
+
+    address: FlowAddress
+    keep: int
+    blanked: Sequence[tuple[int, Message]]
+
+
+WITHOUT_RETRY = {
+    RUNNING: "It needs no retry.",
+    SUSPENDED: "Resume it.",
+    COMPLETED: "Fork it.",
+    CANCELLED: "Fork it.",
+}
+"""The advice for a run that has not failed, by its state."""
+
+
+def check_state(header: FlowHeader, now: datetime, timeout_seconds: float | None, waits_for_stuck: str = "") -> None:
+    """Raise `CannotRetry` for a run that cannot be retried, whatever its log has.
+
+    `waits_for_stuck` is a stuck sub-flow for which the run waits, as FLOW/ID.
+    """
     run = f"The run {header.address.key!r}"
     if header.removing:
         raise CannotRetry(f"{run} is being removed.", "being-removed")
     if header.state not in (FAILED, STUCK):
         last = f" It was retried at {header.retries[-1].at:%Y-%m-%d %H:%M:%S} UTC." if header.retries else ""
-        detail = f"{run} is {header.state}: only a run that has failed, or is stuck, can be retried. Fork it.{last}"
+        advice = WITHOUT_RETRY[header.state]
+        if waits_for_stuck:
+            advice = f"It waits for {waits_for_stuck}, which is stuck: with fixed code, both continue."
+        detail = f"{run} is {header.state}: only a run that has failed, or is stuck, can be retried. {advice}{last}"
         raise CannotRetry(detail, "not-failed", first_key=header.retries[-1].key if header.retries else "")
     if header.rewinds >= LIMITS.flow_rewinds_max:
         raise CannotRetry(f"{run} was retried {header.rewinds} times, which is the limit. Fork it.", "too-many")
@@ -100,9 +135,17 @@ def check_state(header: FlowHeader, now: datetime, timeout_seconds: float | None
         raise CannotRetry(detail, "deadline-over", field="timeout_seconds")
 
 
+STUCK_DETAIL = (
+    "The run is stuck, and needs no retry: deploy fixed code, and it continues within ten minutes, or at once with "
+    "`resume`. Nothing runs twice. To run commands again, name `from_entry`: a dry run lists them."
+)
+
+
 def plan_of(header: FlowHeader, log: Sequence[Message], from_entry: int | None) -> Plan:
     """Return the plan of a retry. Raises `CannotRetry`. The log is the whole one."""
     if from_entry is None:
+        if header.stuck:
+            raise CannotRetry(STUCK_DETAIL, "stuck", field="from_entry")
         return default_plan(log)
     if from_entry > len(log):
         detail = f"`from_entry` is {from_entry:,}, and the log of {header.address.key!r} has {len(log):,} entries."
@@ -127,7 +170,7 @@ def default_plan(log: Sequence[Message]) -> Plan:
     if blanks:
         return Plan(len(log), tuple(blanks))
     if not failed:
-        detail = "No command has failed: the code itself raised the error. Fix it, and name `from_entry`; "
+        detail = "No command has failed, so none runs again. Fix the code, and name `from_entry`; "
         raise CannotRetry(f"{detail}{len(log)} keeps all entries.", "nothing-failed", field="from_entry")
     number, of = failed[-1]
     later = tuple(n for n, entry in results if n > number and await_of(entry) > of)

@@ -8,10 +8,10 @@ writes the parent's header. With `family`, the highest ancestor that has failed 
 opening turns continue the failed sub-flows down to it.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
@@ -22,6 +22,7 @@ from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import Contended, OtherBody, Problem
 from signalbox.core.times import EPOCH
+from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, RatePermits
 from signalbox.flows.machine.deadlines import checked_timeout, deadline_id, deadline_message, wake_at_deadline
 from signalbox.flows.machine.effects import (
@@ -34,6 +35,7 @@ from signalbox.flows.machine.effects import (
 from signalbox.flows.machine.rewinds import (
     Plan,
     RetryAnswer,
+    SubFlowRetry,
     check_state,
     deadline_after,
     failed_because_of,
@@ -48,14 +50,24 @@ from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
-from signalbox.flows.model.headers import FAILED, FlowHeader
-from signalbox.flows.model.messages import Cancel, Message, message_to_record, parent_key, sub_flow_address
+from signalbox.flows.model.headers import FAILED, RUNNING, FlowHeader
+from signalbox.flows.model.messages import (
+    Cancel,
+    Message,
+    Result,
+    message_to_record,
+    parent_key,
+    sub_flow_address,
+)
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import BadFlow, CannotRetry, utf8_bytes
-from signalbox.flows.service.reads import present
+from signalbox.flows.service.reads import present, stuck_below
+from signalbox.flows.service.turns import adopted_sub_flows
 from signalbox.flows.storage.commits import end_name, header_of, rewind_writes
 from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
 from signalbox.payloads.service import opens_payloads
 
@@ -158,7 +170,8 @@ def _retry(
         if isinstance(climbed, RetryAnswer):
             return climbed
         read, header, parent = climbed
-    check_state(header, read.read_time, options.timeout_seconds)
+    waits_for_stuck = _stuck_below(ports, header, check_ancestor) if header.state == RUNNING else ""
+    check_state(header, read.read_time, options.timeout_seconds, waits_for_stuck)
     if parent:
         _check_parent(header, parent, check_ancestor)
     found = _Found(read, header, read_log(ports.store, header))
@@ -167,12 +180,17 @@ def _retry(
     deadline_at = deadline_after(seconds, found.now)
     after = rewound_header(header, plan, key, found.now, options.reason, deadline_at, options.asks)
     _check_replay(flows, found, after)
-    if not dry_run:
+    ended, sub_flows = _ended(ports, header), list[SubFlowRetry]()
+    if dry_run:
+        sub_flows += islice(_sub_flows(ports, flows, found, after), LIMITS.flows_listed_max)
+    else:
         _commit(ports, found, after, parent, seconds)
-    return _answer(found, after, plan)
+    return _answer(found, after, plan, ended, sub_flows)
 
 
-def _answer(found: _Found, after: FlowHeader, plan: Plan) -> RetryAnswer:
+def _answer(
+    found: _Found, after: FlowHeader, plan: Plan, ended: Sequence[Wait], sub_flows: Sequence[SubFlowRetry]
+) -> RetryAnswer:
     dropped = list(plan.dropped(found.log.whole))
     return RetryAnswer(
         after.address,
@@ -181,7 +199,66 @@ def _answer(found: _Found, after: FlowHeader, plan: Plan) -> RetryAnswer:
         [(number, entry) for number, entry in dropped if number in plan.blanks],
         [(number, entry) for number, entry in dropped if number > plan.keep],
         [wait.signature for wait in found.header.pending.values()],
+        [wait.signature for wait in ended],
+        sub_flows,
     )
+
+
+def _ended(ports: Ports, header: FlowHeader) -> Sequence[Wait]:
+    """Return the waits of a stuck run whose commands have ended: their outcomes wait in the mailbox, or in a sub-flow.
+
+    Sleeps are not among them. Only the current attempts of steps are looked up.
+    """
+    paths = [_outcome_path(header, wait) for wait in header.pending.values()]
+    reads = ports.store.read(*paths) if paths else ()
+    return [wait for wait, read in zip(header.pending.values(), reads, strict=True) if _has_ended(header, wait, read)]
+
+
+def _outcome_path(header: FlowHeader, wait: Wait) -> str:
+    """Return the path of the record that has the outcome of a pending command once it has ended."""
+    if address := sub_flow_address(header.address, wait):
+        return header_path(address.base)
+    claim = header.running.get(wait.path)
+    posted = Result(wait, CallOutcome(), delivery=claim.delivery if claim else "")
+    return message_path(header.address.base, posted.id_for(header.address))
+
+
+def _has_ended(header: FlowHeader, wait: Wait, read: Snapshot) -> bool:
+    if address := sub_flow_address(header.address, wait):
+        child = header_of(read, address)
+        return child is not None and child.end is not None
+    return read.data is not None and "later" not in read.data  # a timer is a message for later
+
+
+def _sub_flows(ports: Ports, flows: Flows, found: _Found, after: FlowHeader) -> Iterator[SubFlowRetry]:
+    """Iterate over the failed sub-flows that opening turns continue, each before those below it.
+
+    Those of code that this process does not have are not known.
+    """
+    definition = flows.definitions.get(after.address.name)
+    if definition is None or after.written_by > flows.revision:
+        return
+    assert after.rewound is not None, "the run was rewound"
+    whole = found.log.whole
+    kept, dropped = after.rewound.kept(whole), whole[after.rewound.keep :]
+    try:
+        with closing(FlowTurn.open(definition, after, kept, dropped, found.now)) as turn:
+            adopted = list(adopted_sub_flows(ports.store, turn, whole))
+    except (Stuck, CannotRetry):  # of a sub-flow: it fails again
+        return
+    for each in adopted:
+        failed = [entry for entry in each.plan.dropped(each.log.whole) if entry[0] in each.plan.blanks]
+        yield SubFlowRetry(each.child.address, each.plan.keep, failed)
+        yield from _sub_flows(ports, flows, _Found(each.read, each.child, each.log), each.after)
+
+
+def _stuck_below(ports: Ports, header: FlowHeader, check_other: Callable[[FlowAddress], None]) -> str:
+    """Return a stuck sub-flow for which a run waits, as FLOW/ID, if the caller may retry it, or an empty text."""
+    for child in stuck_below(ports.store, header).values():
+        with suppress(Problem):
+            check_other(child.address)
+            return f"{child.address.name}/{child.address.key}"
+    return ""
 
 
 def _repeated(header: FlowHeader, key: str, options: RetryOptions) -> RetryAnswer | None:

@@ -23,7 +23,13 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.effects import release_effect, stuck_notice, wake_flow
-from signalbox.flows.machine.rewinds import adopted_header, earlier_sub_flows, is_earlier_sub_flow, plan_as_sub_flow
+from signalbox.flows.machine.rewinds import (
+    Plan,
+    adopted_header,
+    earlier_sub_flows,
+    is_earlier_sub_flow,
+    plan_as_sub_flow,
+)
 from signalbox.flows.machine.stuck import Stuck, too_large
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
@@ -55,6 +61,8 @@ from signalbox.payloads.service import store as store_payloads
 
 NOT_CONTINUED = " The retry could not continue: "
 """What is between the error of a failed run and the reason why its retry could not continue."""
+
+SENTENCE_ENDS = (".", "!", "?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +241,9 @@ def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End,
     error, letters_max = dict(before.outcome.error or {}), CORE_LIMITS.error_letters_max
     reason = f"{NOT_CONTINUED}{stuck.detail}"[: letters_max // 2]
     earlier, _, _ = str(error.get("detail")).partition(NOT_CONTINUED)  # without the reason of an earlier retry
-    error["detail"] = f"{earlier[: letters_max - len(reason)]}{reason}"
+    earlier = earlier[: letters_max - len(reason) - 1]
+    end = "" if earlier.endswith(SENTENCE_ENDS) else "."
+    error["detail"] = f"{earlier}{end}{reason}"
     base, function, now = header.address.base, header.function, read.mailbox.read_time
     after = replace(header.ended(End(FAILED, CallOutcome(error=error), now)), trace=header.trace)
     ports.log.error("run could not be retried", **header.address.to_json(), detail=stuck.detail, place=stuck.location)
@@ -243,30 +253,48 @@ def _end_again(ports: Ports, read: FlowMailbox, header: FlowHeader, before: End,
     commit_turn(ports, Commit([*rewind_writes(read.mailbox.header, header, after), *end_messages(after)], effects))
 
 
+@dataclass(frozen=True, slots=True)
+class AdoptedSubFlow:
+    """A failed sub-flow that an opening turn continues: as it was read, its log and plan, and its next header."""
+
+    read: Snapshot
+    child: FlowHeader
+    log: LoadedLog
+    plan: Plan
+    after: FlowHeader
+
+
 def adopt_sub_flows(store: Store, turn: FlowTurn, log: Sequence[Message]) -> Opening:
     """Continue the failed sub-flows of the run's earlier executions, instead of new ones, by their default plans.
 
     The opening turn's commit also rewinds them, and makes the new execution their parent's.
     """
+    writes: list[Write] = []
+    effects: list[Effect] = []
+    for each in adopted_sub_flows(store, turn, log):
+        writes += rewind_writes(each.read, each.child, each.after)
+        effects.append(wake_flow(each.child.address.base, each.child.function))
+    return Opening(writes, effects)
+
+
+def adopted_sub_flows(store: Store, turn: FlowTurn, log: Sequence[Message]) -> Iterator[AdoptedSubFlow]:
+    """Iterate over the sub-flows that an opening turn adopts. The turn then waits for them."""
     assert turn.now is not None, "the header was read"
     candidates = earlier_sub_flows(turn, log)
     if not candidates:
-        return Opening()
+        return
     reads = store.read(*(header_path(address.base) for address in candidates.values()))
-    writes: list[Write] = []
-    effects: list[Effect] = []
     for (path, address), read in zip(candidates.items(), reads, strict=True):
         child, command = header_of(read, address), turn.driver.pending[path].command
         assert isinstance(command, SubFlow), "only the addresses of sub-flows are read"
         if child is None or not is_earlier_sub_flow(turn.header, child, path, command):
             continue
-        plan = plan_as_sub_flow(child, read_log(store, child).whole, turn.now)
+        loaded = read_log(store, child)
+        plan = plan_as_sub_flow(child, loaded.whole, turn.now)
         if plan is None:
             continue
         after = adopted_header(child, plan, turn.adopt(path, address.key), turn.header.execution_id, turn.now)
-        writes += rewind_writes(read, child, after)
-        effects.append(wake_flow(address.base, child.function))
-    return Opening(writes, effects)
+        yield AdoptedSubFlow(read, child, loaded, plan, after)
 
 
 def of_suspended(header: FlowHeader) -> Advanced | None:

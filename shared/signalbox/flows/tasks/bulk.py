@@ -45,18 +45,17 @@ DONE, SKIPPED = "done", "skipped"
 """The results of a unit: the run was acted on, or it no longer matched."""
 
 NO_FLOWS = Flows("")
-"""A unit retries a run by its default plan, without the code: the opening turn checks the plan."""
 
-Act = Callable[[Ports, FlowAddress, Mapping[str, Any]], object]
+Act = Callable[[Ports, Flows, FlowAddress, Mapping[str, Any]], object]
 
 ACTIONS: Mapping[str, Act] = {
-    "cancel": lambda ports, run, of: cancel(ports, run, of["reason"], f"{of['batch']} {run.key}"),
-    "resume": lambda ports, run, _: resume(ports, run),
-    "retry": lambda ports, run, of: retry(
-        ports, NO_FLOWS, run, f"{of['batch']} {run.key}", RetryOptions(reason=of["reason"])
+    "cancel": lambda ports, _, run, of: cancel(ports, run, of["reason"], f"{of['batch']} {run.key}"),
+    "resume": lambda ports, _, run, __: resume(ports, run),
+    "retry": lambda ports, flows, run, of: retry(
+        ports, flows, run, f"{of['batch']} {run.key}", RetryOptions(reason=of["reason"])
     ),
-    "terminate": lambda ports, run, of: sweep.terminate(ports, run, of["reason"]),
-    "delete": lambda ports, run, _: sweep.delete(ports, run),
+    "terminate": lambda ports, _, run, of: sweep.terminate(ports, run, of["reason"]),
+    "delete": lambda ports, _, run, __: sweep.delete(ports, run),
 }
 """The actions on all runs that match, by name."""
 
@@ -186,10 +185,11 @@ NOT_OF_BATCH = ("parent-moved-on", "not-failed", "being-removed")
 """The reasons for which a retry skips a run: of a tree of failed runs, only the root is retried."""
 
 
-def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
+def act_on_run(ports: Ports, payload: Mapping[str, Any], flows: Flows = NO_FLOWS) -> str:
     """Act on a run if it still matches, and return the result.
 
-    Raises the `Problem` with which the run refuses the action.
+    The code in `flows` checks the plan of a retry, as for one run; without it, only the opening turn does. Raises the
+    `Problem` with which the run refuses the action.
     """
     address = FlowAddress(payload["flow"], payload["id"])
     [read] = ports.store.read(header_path(address.base))
@@ -197,7 +197,7 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
     if header is None or not matches(header, read.create_time, payload):
         return SKIPPED
     try:
-        ACTIONS[payload["action"]](ports, address, payload)
+        ACTIONS[payload["action"]](ports, flows, address, payload)
     except NoFlow:  # it was removed since
         return SKIPPED
     except CannotRetry as refused:

@@ -168,15 +168,17 @@ async function preview(form, mine) {
   confirm.disabled = true;
   try {
     const fields = action.fields ? fieldsOf(action.fields, Object.fromEntries(new FormData(form))) : {};
-    const { keeps, runs_again, drops, dropped, cancels } = await call(action, values, { dry_run: true, ...fields }, "a dry run");
+    const { keeps, runs_again, sub_flows, drops, dropped, cancels, ended } = await call(action, values, { dry_run: true, ...fields }, "a dry run");
     if (mine.previewed !== asked) return;
     const listed = (title, items) => items.length > 0 && [h("p", {}, title), h("ul", {}, items.map((each) => h("li", {}, each)))];
     form.querySelector("#action-preview").replaceChildren(
       ...[
         h("p", {}, `${keeps} entries stay.`),
         listed("Runs again:", runs_again.map(named)),
+        listed("Runs again in the sub-flows, which continue:", sub_flows.flatMap(({ flow, id, runs_again: below }) => below.map((each) => `${flow}/${id}, ${named(each)}`))),
         listed(`Dropped (${dropped}); their effects are not undone, and their events and updates are received again:`, drops.map(named)),
         listed("Cancelled, and begun again where the code waits for it:", cancels),
+        listed("Of these, ended, and run a second time (with fixed code, the run continues without a retry, and nothing runs twice):", ended),
       ]
         .flat()
         .filter(Boolean),

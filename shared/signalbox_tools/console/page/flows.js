@@ -149,12 +149,12 @@ const resultsOf = ({ entries }) => entries.filter(({ entry }) => entry === "done
 /** Return whether a command of the last await of the run's code has failed, and so runs again by a retry that names no entry. */
 const failedLast = (log) => log.more || resultsOf(log).some((one, at, all) => one.error && all.slice(at).every((later) => awaitOf(later) <= awaitOf(one)));
 
-/** Return whether the code has failed and no command: then a retry keeps all entries. A stuck run is resumed for that. */
+/** Return whether the code has failed and no command: then a retry keeps all entries. A stuck run is resumed instead. */
 const failedByItself = ({ state }, log) => state === "failed" && !log.more && !resultsOf(log).some(({ error }) => error);
 
 const actionsOf = ({ ended_at, state }, log) => [
   ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send", "update"]),
-  ...(["failed", "stuck"].includes(state) && failedLast(log) ? ["retry"] : []),
+  ...(state === "failed" && failedLast(log) ? ["retry"] : []),
   "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),
 ];

@@ -44,7 +44,7 @@ def _whatever_its_labels(header: FlowHeader, created_at: datetime | None, payloa
     return bool(matches(header, created_at, {**payload, "label": ""}))
 
 
-def _under_any_id(ports: Ports, run: Any, of: Mapping[str, Any]) -> None:
+def _under_any_id(ports: Ports, _: Any, run: Any, of: Mapping[str, Any]) -> None:
     messages.cancel(ports, run, of["reason"])
 
 

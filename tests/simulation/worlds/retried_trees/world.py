@@ -475,7 +475,7 @@ class Judged:
             if not again:  # it was opened, and has failed again
                 continue
             self.count("not continued")
-            if first != detail.partition(NOT_CONTINUED)[0]:
+            if first.removesuffix(".") != detail.partition(NOT_CONTINUED)[0].removesuffix("."):
                 self.violate(f"{address} had failed with {detail}, and now with {detail_of(header)}")
             if [message_to_record(each) for each in self.entries(address)] != records:
                 self.violate(f"{address} has not its whole log again")
