@@ -36,7 +36,7 @@ from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.model.messages import MESSAGE_IDS
 from signalbox.flows.model.payloads import opened_entry
 from signalbox.flows.problems import BadFlow
-from signalbox.flows.requests import IF_EXISTS, IfExists
+from signalbox.flows.requests import IfExists, check_choice, checked_if_exists
 from signalbox.flows.service import messages, queries, reads, retries, sends, starts, suspensions
 from signalbox.flows.service.sends import Sent, Starting
 from signalbox.flows.shown import FlowLogShown, FlowRetryShown, waits_shown
@@ -122,6 +122,9 @@ class FlowRun:
         self._labels = labels
         self._timeout_seconds = timeout_seconds
 
+    def __repr__(self) -> str:
+        return f"<FlowRun {self._address.name}/{self._address.key}>"
+
     @property
     def id(self) -> str:
         """The id of the run."""
@@ -160,7 +163,7 @@ class FlowRun:
         ended run is removed and another one starts; `replace`, it is terminated and removed, and another one starts;
         `refuse`, `RunExists` is raised. The answer has a `warning` if the code does not wait for the event now.
 
-        Raises `NoFlow` or `FlowEnded`.
+        Raises `NoFlow` or `FlowEnded`, and `BadFlow` for another `if_exists` than `same` without `start`.
         """
         sent, new = _written(value, "value"), self._new(start, if_exists)
         id_ = _message_id(id, "event", self._address.base, name, sent)
@@ -192,12 +195,11 @@ class FlowRun:
         return SentUpdate(self._address, Sent(messages.check_update_id(id)))
 
     def _new(self, start: "Starting | None", if_exists: str) -> "Starting | None":
+        check_choice(start, checked_if_exists(if_exists))
         if start is None:
             return None
         if start.flow != self._address.name:
             raise BadFlow(f"`start` is for the flow {start.flow}, not for {self._address.name}.", field="start")
-        if if_exists not in IF_EXISTS:
-            raise BadFlow(f"`if_exists` must be one of {', '.join(IF_EXISTS)}.", field="if_exists")
         return replace(start, if_exists=if_exists)
 
     def cancel(self, reason: str = "") -> None:
@@ -304,6 +306,10 @@ class SentUpdate:
         self.started = sent.started
         self.warning = sent.warning
 
+    def __repr__(self) -> str:
+        warning = f", warning={self.warning!r}" if self.warning else ""
+        return f"<SentUpdate {self.id} of {self._address.name}/{self._address.key}, started={self.started}{warning}>"
+
     def ready(self) -> bool:
         """Return whether the update has an answer. Raises `NotAnswered` if the run has ended without one."""
         return self.wait(0)
@@ -316,7 +322,7 @@ class SentUpdate:
         """Return the answer. Raises the `Problem` with which the code refused the update, `NotReady`, `NotAnswered`."""
         answer = sends.answer_of(runtime.ports(), self._address, self.id)
         if answer is None:
-            raise NotReady(f"The update {self.id} has no answer yet: wait for it.")
+            raise NotReady(f"The update {self.id} has no answer yet: wait for it. {self.warning}".rstrip())
         if problem := answer.problem():
             raise problem
         with opening_those_of(runtime.ports()):
