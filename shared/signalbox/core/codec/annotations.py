@@ -55,7 +55,7 @@ def codec_of(annotation: Any, what: str) -> Codec:
     try:
         known = _codecs.get(annotation)
     except TypeError:  # it has no hash, such as `[int]`
-        raise TypeError(f"{what} has the type {annotation!r}, which is none: write one, such as `list[int]`") from None
+        raise TypeError(f"{what} is {annotation!r}, which is no type: write one, such as `list[int]`") from None
     if known is not None:
         return known
     building: dict[Any, Codec] = {}
@@ -284,7 +284,7 @@ def _generic(annotation: Any, what: str) -> TypeError:
 def _refused(annotation: Any, what: str) -> TypeError:
     if isinstance(annotation, str | ForwardRef):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-        return TypeError(f"{what} has the type {text!r}, which is a text: write the type itself, without quotes")
+        return TypeError(f"{what} is the text {text!r}: write the type itself, without quotes")
     advice = _ADVICE.get(annotation) or _advice_of(annotation)
     return TypeError(f"{what} is a {type_name(annotation)}, which JSON does not have: {advice}")
 

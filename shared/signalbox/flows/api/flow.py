@@ -284,7 +284,7 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     Events that arrive before the wait are kept. `type` is the type of the value, for instance `str`, a dataclass or
     `Approval | None`; a type checker knows that the result has this type. A value of another type, or with a field that
     the type does not have, is raised as a `BadArgument`. Raises `TypeError` for a type that an argument of a task
-    cannot have, or that is written as a text.
+    cannot have, or that is written as a text. A visible mistake is refused when the flow is loaded.
     """
     codec_of(type, f"the event {name!r}")
     return created(NextEvent(name, type), "flow.event()")
@@ -305,7 +305,7 @@ def update(name: str, type: Any = Any) -> NextUpdate[Any]:
     that arrive before the wait are kept. `type` is the type of the value, as for `event`; an update with another value
     is answered with a `BadArgument`, and the code does not receive it. Without an answer, the next execution of
     `continue_as_new` receives the update, and a run that ends refuses it. Raises `TypeError` for a type that an
-    argument of a task cannot have, or that is written as a text.
+    argument of a task cannot have, or that is written as a text. A visible mistake is refused when the flow is loaded.
     """
     codec_of(type, f"the update {name!r}")
     return created(NextUpdate(name, type), "flow.update()")
