@@ -347,7 +347,7 @@ def test_a_choice_without_a_start_is_refused_and_the_default_is_not(harness: Har
             refused = harness.post(f"shop/flows/deaf/d/{path}", json={"if_exists": choice})
             assert (refused.status, refused.json["field"]) == (400, "if_exists")
     with pytest.raises(BadFlow, match="must be one of"):
-        run.event("x", if_exists="never")  # type: ignore[arg-type]
+        run.event("x", if_exists="never")  # type: ignore[arg-type]  # what is refused
     run.event("x", if_exists="same")
     for body in ({"if_exists": "same"}, {"start": {}, "if_exists": "replace_ended"}):
         assert harness.post("shop/flows/deaf/d/events/x", json=body).status == 202
