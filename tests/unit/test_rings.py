@@ -23,8 +23,11 @@ ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "shared" / "signalbox"
 PURE = sys.stdlib_module_names - {"asyncio", "http", "io", "multiprocessing", "os", "pathlib", "random", "secrets"}
 PURE = PURE - {"select", "socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib", "uuid"}
-VALUES = {"uuid.UUID"}
-"""Classes of values from modules that also read the outside world."""
+TYPE_FORM = "typing_extensions.TypeForm"
+"""What only a type checker imports: a function has no package of this name."""
+
+VALUES = {"uuid.UUID", TYPE_FORM}
+"""Classes of values from modules that also read the outside world, and `TYPE_FORM`."""
 
 CLOCKS = {"now", "utcnow", "today"}
 NAMES_A_CLOCK = re.compile(rb"\.(now|utcnow|today)\b")
@@ -122,6 +125,12 @@ def modules(subjects: Iterable[str], rooms: Iterable[str]) -> tuple[str, ...]:
 
 def core_modules(*, ports: bool) -> tuple[str, ...]:
     return tuple(f"signalbox.core.{room}." for room, _ in files_of("core") if ports or room not in CORE_PORTS)
+
+
+def test_the_forms_of_types_are_imported_by_type_checkers_only() -> None:
+    users = [path for path in LIBRARY.rglob("*.py") if TYPE_FORM in imports(path)]
+    assert users, "remove TYPE_FORM"
+    assert [path for path in users if TYPE_FORM in run_imports(path)] == []
 
 
 def test_the_pure_files_of_core_import_one_another_only() -> None:

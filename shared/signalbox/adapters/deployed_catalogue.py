@@ -176,6 +176,13 @@ def is_called_by_queues(function: str) -> bool:
     return has(catalogue_settings(settings(), has))
 
 
+def check_is_call(value: object, field: str) -> None:
+    """Raise `BadCall` for a value of a user's code that is no call, such as a task that has not been called."""
+    if not isinstance(value, Call):
+        detail = f"`{field}` must be a call of a task, such as `printed.call(…)`, not {value!r:.80}."
+        raise BadCall(detail, field=field)
+
+
 def check_deployed_units(**calls: Call | None) -> None:
     """Check the calls of units, which have only a part of their arguments. Raises `BadCall` or `Unavailable`."""
     for field, call in calls.items():
@@ -195,6 +202,7 @@ def deployed(call: Call, field: str = "continuation", *, may_be_large: bool = Fa
     read; and `TooLarge` for arguments that do not fit into a task, unless they are stored (`may_be_large`). `field` is
     the call's place, empty for the whole body.
     """
+    check_is_call(call, field)
     if not may_be_large and are_payloads_stored():  # otherwise no call is larger
         call.checked(field)
     return _check(call, field, lambda known, call, at: _refusal(known, call, at) or _wrong_arguments(known, call, at))

@@ -90,14 +90,18 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float:
 
 @dataclass(slots=True)
 class Patience:
-    """Growing pauses of a loop that looks until something has happened. Raises `TimeoutError` when the time is over."""
+    """Growing pauses of a loop that looks until something has happened. Raises `TimeoutError` when the time is over.
+
+    The error has the `warning`, if there is one.
+    """
 
     ends_at: float
     pause: float = 0.1
+    warning: str = ""
 
     def next_pause(self, now: float, what: str, least: float = 0.0) -> float:
         """Return the next pause, in seconds: at least `least`, unless the time is over before."""
         if now >= self.ends_at:
-            raise TimeoutError(f"{what} after the given time")
+            raise TimeoutError(f"{what} after the given time" + (f". {self.warning}" if self.warning else ""))
         pause, self.pause = self.pause, min(self.pause * 1.5, 2.0)
         return min(max(pause, least), self.ends_at - now)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.surface.field_rules import Checked, Described, RequestBody, parsed
+from signalbox.core.surface.field_rules import Checked, Described, RequestBody, check_fields, parsed
 from signalbox.core.surface.request_fields import RequestFields
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.deadlines import checked_timeout
@@ -121,7 +121,7 @@ class FlowsActionRequest(RequestBody):
     state: Annotated[str | None, _text("state", enum=list(STATES))] = None
 
     label: Annotated[str | None, _text("label", pattern=LABEL.pattern)] = None
-    """A label of the runs, as NAME:VALUE."""
+    """A label of the runs, as NAME:VALUE. It is one label, although a list may have several, and times."""
 
     prefix: str | None = None
     """The beginning of the ids of the runs."""
@@ -145,10 +145,18 @@ class StartIfAbsent(FlowStartRequest):
         return parsed(cls, body, cls.problem, absent)
 
 
-def _if_exists(value: Any) -> str:
+def checked_if_exists(value: Any) -> str:
+    """Return the choice of a message's sender. Raises `BadFlow`."""
     if value not in IF_EXISTS:
         raise BadFlow(f"`if_exists` must be one of {', '.join(IF_EXISTS)}.", field="if_exists")
     return str(value)
+
+
+def check_choice(start: object, if_exists: str) -> None:
+    """Raise `BadFlow` for a choice of a message that starts no run: it would have no effect."""
+    if start is None and if_exists != SAME:
+        detail = f"`if_exists` is a choice of a message with `start`: add `start`, or leave out {if_exists!r}."
+        raise BadFlow(detail, field="if_exists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +171,15 @@ class FlowEventRequest(RequestBody):
     start: StartIfAbsent | None = None
     """Start a run with these arguments and options if there is none, in the commit of the message."""
 
-    if_exists: Annotated[str, Checked(_if_exists, {"enum": [*IF_EXISTS]})] = SAME
+    if_exists: Annotated[str, Checked(checked_if_exists, {"enum": [*IF_EXISTS]})] = SAME
     """What happens if there is a run, with `start`. `same`: it receives the message. `replace_ended`: the same, but an
     ended run is removed, and another one is started. `replace`: it is ended at once, removed, and another one is
-    started. `refuse`: 409."""
+    started. `refuse`: 409. Without `start`, any other choice than `same` is refused."""
+
+    def __post_init__(self) -> None:
+        """Raise `BadFlow` for a wrong field, or a choice without `start`."""
+        check_fields(self, self.problem)
+        check_choice(self.start, self.if_exists)
 
 
 @dataclass(frozen=True, slots=True)

@@ -479,6 +479,15 @@ class Function:
 
         return register
 
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError`, which for `on_stuck` names the decorator to use."""
+            if name != "on_stuck":
+                return object.__getattribute__(self, name)
+            advice = "`@app.on_failure` is called for stuck runs, too"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {advice}")
+
     def on_failure(self, code: Handler) -> Handler:
         """Run the code as a task for each failure that waits for a person: it has one argument, the `notice`.
 

@@ -203,7 +203,10 @@ class FunctionTable:
         return next((each.tasks[name] for each in served if name in each.tasks), None)
 
     def scheduled(self, schedule: str) -> Schedule:
-        """Return a schedule of the catalogue. Raises `KeyError`."""
+        """Return a schedule of the catalogue. Raises `LookupError`."""
+        if schedule not in self._catalogue.schedules:
+            known = ", ".join(sorted(self._catalogue.schedules)) or "none"
+            raise LookupError(f"no schedule {schedule!r}; there are: {known}")
         return self._catalogue.schedules[schedule]
 
     def semaphores(self) -> list[Semaphore]:
@@ -398,17 +401,23 @@ class Platform:
         return [self._deliver(what, trigger.function, trigger.path or "/", *sent) for trigger in triggers]
 
     def run_schedule(self, schedule: str) -> Delivery:
-        """Make the call of a schedule of the catalogue now. Raises `TaskFailed`."""
+        """Make the call of a schedule of the catalogue now. Raises `TaskFailed`, and `LookupError` if there is none."""
         headers = {"X-CloudScheduler-JobName": schedule, "X-CloudScheduler-ScheduleTime": self.clock.now.isoformat()}
         entry = self.functions.scheduled(schedule)
         headers |= {"Content-Type": "application/json"} if entry.body else {}
         return succeeded(self._deliver(schedule, entry.called, "/", entry.body, headers))
 
     def take(self, task: str) -> Effect:
-        """Remove the only waiting task of that name from the queue and return it, for the test to deliver it."""
-        [taken] = [waiting for waiting in self.tasks if waiting.task == task]
-        self.tasks.remove(taken)
-        return taken
+        """Remove the only waiting task of that name from the queue and return it, for the test to deliver it.
+
+        Raises `LookupError` if no task of that name waits, or several do.
+        """
+        taken = [waiting for waiting in self.tasks if waiting.task == task]
+        if len(taken) != 1:
+            known = ", ".join(sorted(waiting.task for waiting in self.tasks)) or "none"
+            raise LookupError(f"{len(taken)} tasks {task!r} wait, not one; there are: {known}")
+        self.tasks.remove(taken[0])
+        return taken[0]
 
     # --- all deliveries ---
 

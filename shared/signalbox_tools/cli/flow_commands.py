@@ -131,10 +131,10 @@ def list_runs(
     **place: str,
 ) -> None:
     """List the runs of a flow: id and state."""
-    after, before = (time_of(text) if text else None for text in (since, until))
+    after, before = (None if text is None else time_of(text) for text in (since, until))
     with opened(**place) as client:
         of = client.flow(function, flow)
-        if count_by:
+        if count_by is not None:
             show(of.count_by(count_by, state, labels, None, after, before))
         else:
             runs = of.runs(state, labels, None, after, before, newest_first=newest_first)
@@ -207,7 +207,12 @@ def send_event(
     new = None if start is None else {"arguments": json_of(start)}
     with opened(**place) as client:
         sent = client.flow(function, flow).run(id).send(name, json_of(value), start=new, if_exists=if_exists)
-    if warning := sent.get("warning"):
+    _warn(str(sent.get("warning", "")))
+
+
+def _warn(warning: str) -> None:
+    """Print the warning of a message, unless it is empty."""
+    if warning:
         click.echo(visible(f"Warning: {warning}"), err=True)
 
 
@@ -233,11 +238,16 @@ def update_run(
     if_exists: str | None,
     **place: str,
 ) -> None:
-    """Send an update with VALUE (JSON) to a run, and print the answer of its code."""
+    """Send an update with VALUE (JSON) to a run, and print the answer of its code.
+
+    Print a warning at once if its code does not wait for the update.
+    """
     new = None if start is None else {"arguments": json_of(start)}
     with opened(**place) as client:
         run = client.flow(function, flow).run(id)
-        show(run.update(name, json_of(value), timeout_seconds=wait, start=new, if_exists=if_exists, key=key))
+        update = run.post_update(name, json_of(value), start=new, if_exists=if_exists, key=key)
+        _warn(update.warning)
+        show(run.sent_update(update.id).result(wait))
 
 
 @flows.command("answer")

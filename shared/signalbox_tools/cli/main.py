@@ -457,10 +457,15 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
 
 
 @cli.command()
-@click.argument("run", metavar="FLOW/ID")
+@click.argument("run", metavar="FLOW/ID", nargs=-1, required=True)
 @of_a_deployment(required=False)
-def flow(run: str, project: str, environment: str, region: str) -> None:
-    """Draw the run FLOW/ID: its log and its pending commands."""
+def flow(run: tuple[str, ...], project: str, environment: str, region: str) -> None:
+    """Draw the run FLOW/ID: its log and its pending commands.
+
+    A run is named as FLOW/ID, or as FUNCTION FLOW ID.
+    """
+    if len(run) not in (1, 3):
+        raise click.UsageError("Name one run as FLOW/ID, or as FUNCTION FLOW ID.")
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.deploy.deployment_client import SmokeTestFailed
     from signalbox_tools.deploy.programs import CommandFailed

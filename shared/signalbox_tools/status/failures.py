@@ -1,5 +1,6 @@
 """List tasks and calls that were given up; in the cloud also events, which can be delivered again."""
 
+import shlex
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -23,7 +24,10 @@ def lines_of(get: Get, events: DeadEvents | None) -> Iterator[str]:
         why = _short(each.get("detail") or each["error"])
         yield f"  {each['failed_at']}  {each['id']}  {each['function']}.{each['task']}  {why}"
     if listed:
-        yield f"Run one again, once its cause is corrected: POST {{base}}failures/{quote(listed[0]['id'])}/retry"
+        first = listed[0]["id"]
+        place = f" -p {events.target.project} -e {events.target.environment}" if events else ""
+        yield f"Run one again, once its cause is corrected: signalbox failures retry {shlex.quote(first)}{place}"
+        yield f"or POST {{base}}failures/{quote(first)}/retry"
     if events is not None:
         yield from _events(events)
 

@@ -1,6 +1,6 @@
 """Draw a run of a flow: of a local stack, or of a deployment in the cloud."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -15,8 +15,10 @@ class NoRun(Absent):
     """The run does not exist."""
 
 
-def drawing(run_: str, place: Target | None, environment: str = "") -> Iterator[str]:
-    """Iterate over the lines of a run ``flow/id``; `place` None is the local stack of an environment's database.
+def drawing(run_: Sequence[str], place: Target | None, environment: str = "") -> Iterator[str]:
+    """Iterate over the lines of a run; `place` None is the local stack of an environment's database.
+
+    A run is ``flow/id``, or its function, flow and id.
 
     Raises `Absent`, `NoStack`, `CommandFailed`, `SmokeTestFailed` or `OSError`.
     """
@@ -25,13 +27,16 @@ def drawing(run_: str, place: Target | None, environment: str = "") -> Iterator[
     return lines_of(run_, catalogue, get, datetime.now(UTC))
 
 
-def lines_of(run_: str, catalogue: Catalogue, get: Get, now: datetime) -> Iterator[str]:
-    """Iterate over the lines of the run ``flow/id``. Raises `NoRun` for a flow that the catalogue does not have."""
-    flow, _, id_ = run_.partition("/")
+def lines_of(run_: Sequence[str], catalogue: Catalogue, get: Get, now: datetime) -> Iterator[str]:
+    """Iterate over the lines of the run ``flow/id``, or of a function, flow and id.
+
+    Raises `NoRun` for a flow that the catalogue does not have.
+    """
+    function, flow, id_ = run_ if len(run_) > 1 else ("", *run_[0].partition("/")[::2])
     if flow not in catalogue.flow_functions or not id_:
         known = ", ".join(sorted(catalogue.flow_functions)) or "none"
-        raise NoRun(f"Name a flow of the catalogue and a run of it: ID=FLOW/ID. Its flows: {known}.")
-    path = f"{url_segment(catalogue.flow_functions[flow])}/flows/{flow}/{quote(id_, safe='')}"
+        raise NoRun(f"Name a flow of the catalogue and a run of it: FLOW/ID, or FUNCTION FLOW ID. Its flows: {known}.")
+    path = f"{url_segment(function or catalogue.flow_functions[flow])}/flows/{flow}/{quote(id_, safe='')}"
     return drawn(get(path), list(_entries(get, f"{path}/log")), now)
 
 

@@ -208,7 +208,7 @@ def test_an_update_shows_that_no_command_waits_for_it_and_then_the_error_of_its_
         page.fill(f"dialog [name={name}]", value)
     page.click("dialog [name=confirm]")
     page.wait_for_selector("#action-answer >> text=There is no answer yet. The code does not wait for the update")
-    assert "It waits for no update." in page.inner_text("#action-answer")
+    assert "It waits for no update, but for the event `approval`." in page.inner_text("#action-answer")
     harness.post("shop/flows/checkout/o-1/terminate", json={})
     page.click("dialog [name=confirm]")
     page.wait_for_selector("dialog >> text=The flow has ended")

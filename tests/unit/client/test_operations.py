@@ -125,6 +125,19 @@ def test_each_operation_is_called(client: Any, harness: Harness) -> None:
     assert client.asked.operations == OPERATIONS - OF_PEOPLE
 
 
+def test_the_page_of_the_client_names_each_operation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "client.md").read_text("utf-8")
+    table = page.partition("## Operations")[2].partition("Lists are iterators")[0]
+    with Client() as client:
+        flow, kept = client.flow("shop", "checkout"), client.object("accounts", "Account", "b-0")
+        several = (client.objects("accounts", "Account"), client.semaphore("s"), client.rate("r"), client.batch("b"))
+        groups = (client.documents, client.transforms, client.verifications, client.semaphores, client.rates)
+        others = (client.batches, client.tasks, client.failures, client.yokes, client.standings)
+        of_all = (flow, flow.run("1"), kept, client.critical_section("k"), *several, *groups, *others)
+        operations = {name for one in of_all for name in dir(one) if name[0] != "_" and callable(getattr(one, name))}
+    assert {name for name in operations if f"`{name}`" not in table} == set()
+
+
 def test_a_route_of_a_function_is_called_by_its_address(base: str) -> None:
     with Client(base) as client:
         assert client.request("POST", "shop/stock", body={"item": "tea", "count": 1}) == {"item": "tea"}
@@ -334,8 +347,12 @@ def runs(client: Any, harness: Harness) -> None:
     assert (sent["started"], "warning" in sent) == (True, False)
     update = checkout.run("o-11").post_update("rename", "b", key="u1")
     assert checkout.run("o-11").post_update("rename", "b", key="u1").id == update.id == "u1"
-    with pytest.raises(TimeoutError):
+    assert update.warning.startswith("The code does not wait for the update `rename` now")
+    with pytest.raises(
+        TimeoutError, match=r"has no answer after the given time\. The code does not wait for the update `rename`"
+    ):
         checkout.run("o-11").update("rename", "b", key="u1", timeout_seconds=0.2)
+    assert checkout.run("o-11").sent_update("u1").warning == ""
     with pytest.raises(NotFound):
         update.payload("0" * 64)
     with pytest.raises(Conflict, match="There is a run"):

@@ -93,6 +93,25 @@ def test_the_answer_to_an_update_is_printed_also_a_large_one(
     assert shown(capsys, "flows", "answer", "printing/1", "small") == ["a"]
 
 
+def test_an_update_that_the_code_does_not_wait_for_is_warned_of_once_and_before_the_wait(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flows("printing", "1").start()
+    harness.run()
+    assert main(["flows", "update", "press", "printing", "1", "pgae", '"a"', "--wait", "0.2"]) == 1
+    warned, error = capsys.readouterr().err.splitlines()
+    assert warned.startswith("Warning: The code does not wait for the update `pgae` now")
+    assert "`page`" in warned
+    assert error.endswith("has no answer after the given time")
+
+
+@pytest.mark.parametrize("option", ["--label", "--count-by", "--state", "--since", "--until"])
+def test_an_empty_choice_of_runs_is_refused(harness: Harness, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert main(["flows", "ls", "press", "printing", option, ""]) != 0
+    printed = capsys.readouterr()
+    assert (printed.out, "is empty" in printed.err or "must be 30m" in printed.err) == ("", True)
+
+
 def test_a_large_value_of_a_run_is_printed_with_its_letters_as_those_of_units_are(
     harness: Harness, capsys: pytest.CaptureFixture[str]
 ) -> None:

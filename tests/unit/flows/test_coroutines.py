@@ -4,13 +4,14 @@ import asyncio
 import gc
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import Any
 
 import pytest
 
-from signalbox import Function, Lease, Problem, Task, flow, flows, semaphore
+from signalbox import Function, Lease, Problem, Task, flow, flows, parse, semaphore
 from signalbox.core.problems import BadArgument
 from signalbox.flows.machine.commands import BatchResult
 from signalbox.flows.machine.driver import Driver, Position
@@ -343,9 +344,24 @@ async def misspells() -> None:
     await flow.sleeep(2)  # type: ignore[attr-defined]  # what is refused
 
 
+async def waits_for_a_text() -> None:
+    await flow.event("go", "str")
+
+
+async def waits_for_an_event_of_asyncio() -> None:
+    await flow.event("go", asyncio.Event)
+
+
+async def waits_for_an_update_with_a_thread() -> None:
+    await flow.first(flow.sleep(2), flow.update("go", type=Thread))
+
+
 @pytest.mark.parametrize(
     ("code", "detail"),
     [
+        (waits_for_a_text, r"the type of flow.event\(\) is the text 'str': write the type itself, without quotes"),
+        (waits_for_an_event_of_asyncio, r"the type of flow.event\(\) is a Event, which JSON does not have"),
+        (waits_for_an_update_with_a_thread, r"the type of flow.update\(\) is a Thread, which JSON does not have"),
         (forgets_a_command, r"flow.sleep\(\) has no effect without `await`: write await flow.sleep\(…\)"),
         (forgets_a_call, r"packing.call\(\) has no effect without `await`"),
         (forgets_a_coroutine, r"helper\(\) has no effect without `await`"),
@@ -359,6 +375,29 @@ def test_a_visible_mistake_is_refused_when_the_flow_is_loaded(code: Callable[[],
     line = code.__code__.co_firstlineno + 1
     with pytest.raises(TypeError, match=rf"test_coroutines.py:{line}: in a flow, {detail}"):
         Function("f").flow(code)
+
+
+@dataclass
+class Parcel:
+    lines: list["Line"]  # its class is defined below the flow
+
+
+async def waits_for_what_is_defined_below() -> Any:
+    return await flow.event("go", Parcel)
+
+
+def test_a_type_that_uses_a_class_below_the_flow_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as loading:
+        loading.delitem(globals(), "Line")
+        Function("f").flow(waits_for_what_is_defined_below)
+    with pytest.raises(TypeError, match="is the text 'str'"):
+        flow.update("go", "str")
+    assert Parcel([Line("tea")]) == parse({"lines": [{"item": "tea"}]}, Parcel)
+
+
+@dataclass
+class Line:
+    item: str
 
 
 async def hides_flow_in_a_lambda(flights: list[Any]) -> Any:

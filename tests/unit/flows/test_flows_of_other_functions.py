@@ -1,8 +1,13 @@
 """Flows of another function, by an `async def` of their name and signature: started, called, and checked."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from signalbox import Function, flow, flows
+from signalbox import Function, batch, flow, flows
+from signalbox.core.problems import BadCall
+from signalbox.flows.problems import BadFlow, NoFlow
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 
@@ -49,3 +54,40 @@ def test_a_flow_of_another_function_runs_as_a_sub_flow(harness: Harness) -> None
     around.start("1", "tea")
     harness.run()
     assert flows("around", "1").status().result == 7
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda run: run.event("x"),
+        lambda run: run.update("x"),
+        lambda run: run.status(),
+        lambda run: run.wait(0),
+        lambda run: run.log(),
+        lambda run: run.cancel(),
+        lambda run: run.terminate(),
+        lambda run: run.suspend(),
+        lambda run: run.resume(),
+        lambda run: run.delete(),
+    ],
+)
+def test_a_run_of_an_unknown_flow_is_refused_with_the_flows_there_are(act: Callable[[Any], object]) -> None:
+    with pytest.raises(NoFlow, match=r"no run '1' of totla.* The catalogue has no flow 'totla'\. Its flows: .*total"):
+        act(flows("totla", "1"))
+    with pytest.raises(NoFlow) as refused:
+        act(flows("total", "1"))
+    assert "catalogue" not in refused.value.detail
+
+
+def test_a_text_in_the_place_of_a_call_is_refused_with_what_to_write() -> None:
+    text: Any = "t1"
+    for start in (
+        lambda: flows("total").start(text, item="tea", count=1),
+        lambda: flows("total").starting(text, item="tea", count=1),
+        lambda: flows("total", "1").start(text, item="tea", count=1),
+        lambda: flows(total).with_(on_complete=text).start_new("tea", 1),
+    ):
+        with pytest.raises(BadFlow, match=r"`on_complete` must be a call of a task.* flows\('total', id\)\.start"):
+            start()
+    with pytest.raises(BadCall, match="`on_complete` must be a call of a task, such as"):
+        batch("b").populate([], on_complete=text)

@@ -17,6 +17,7 @@ from signalbox.flows.problems import (
     RunExists,
     TooManyUpdates,
 )
+from signalbox.objects.problems import NotReady
 from signalbox.testing import Harness
 from signalbox.testing.deliveries import TaskFailed
 from signalbox.testing.fixtures import harness as harness
@@ -332,6 +333,40 @@ def test_the_caller_chooses_what_happens_if_there_is_a_run(harness: Harness, if_
 def test_a_start_for_another_flow_is_refused(harness: Harness) -> None:
     with pytest.raises(Problem, match="for the flow deaf"):
         flows("cart", "c").update("add", start=deaf.starting())
+
+
+def test_a_choice_without_a_start_is_refused_and_the_default_is_not(harness: Harness) -> None:
+    deaf.start("d")
+    harness.run()
+    run = flows("deaf", "d")
+    for choice in ("replace", "replace_ended", "refuse"):
+        for send in (run.event, run.update):
+            with pytest.raises(BadFlow, match="`if_exists` is a choice of a message with `start`"):
+                send("x", if_exists=choice)
+        for path in ("events/x", "updates/x?wait_seconds=0"):
+            refused = harness.post(f"shop/flows/deaf/d/{path}", json={"if_exists": choice})
+            assert (refused.status, refused.json["field"]) == (400, "if_exists")
+    with pytest.raises(BadFlow, match="must be one of"):
+        run.event("x", if_exists="never")  # type: ignore[arg-type]  # what is refused
+    run.event("x", if_exists="same")
+    for body in ({"if_exists": "same"}, {"start": {}, "if_exists": "replace_ended"}):
+        assert harness.post("shop/flows/deaf/d/events/x", json=body).status == 202
+
+
+def test_a_warning_also_names_the_messages_of_the_other_kind(harness: Harness) -> None:
+    flows("cart", "c").update("add", Item("tea"), start=cart.starting(owner="ann"))
+    harness.run()
+    run = flows("cart", "c")
+    assert run.event("add").warning.endswith("is kept. It waits for no event, but for the update `add`.")
+    assert run.update("ad").warning.endswith("is kept. It waits for `add`.")
+    deaf.start("d")
+    harness.run()
+    sent = flows("deaf", "d").update("end", id="u1")
+    assert sent.warning.endswith("It waits for no update, but for the event `end`.")
+    assert repr(sent) == f"<SentUpdate u1 of deaf/d, started=False, warning={sent.warning!r}>"
+    assert repr(flows("deaf", "d")) == "<FlowRun deaf/d>"
+    with pytest.raises(NotReady, match=r"wait for it\. The code does not wait for the update `end` now"):
+        sent.result()
 
 
 def test_an_event_that_nothing_waits_for_warns_its_sender(harness: Harness) -> None:

@@ -232,6 +232,13 @@ def test_what_is_added_before_the_harness_is_entered_is_known_inside_and_gone_af
     assert settings.settings() is before
 
 
+def test_a_schedule_and_a_task_that_are_not_there_are_named_with_those_that_are(harness: Harness) -> None:
+    with pytest.raises(LookupError, match=r"no schedule 'swep'; there are: .*sweep"):
+        harness.run_schedule("swep")
+    with pytest.raises(LookupError, match="0 tasks 'print_page' wait, not one; there are: none"):
+        harness.take("print_page")
+
+
 def test_a_function_that_is_not_there_is_named_with_those_that_are(harness: Harness) -> None:
     with pytest.raises(UnknownFunction, match=r"no function 'semaphore_wiat'; there are: .*semaphore_wait"):
         harness.post("semaphore-wiat/s")

@@ -136,7 +136,9 @@ class Description:
     def _query(self, route: Route) -> Iterator[Json]:
         for parameter in route.parameters:
             schema = self._schemas.of(parameter.type, "argument")
-            if "enum" in schema:
+            if parameter.refuses_empty:
+                pass
+            elif "enum" in schema:
                 schema = {**schema, "enum": [*schema["enum"], ""]}
             elif schema.get("type") != "array" and schema != {"type": "string"}:
                 schema = {"anyOf": [schema, {"const": ""}]}

@@ -10,16 +10,29 @@ from signalbox.core.surface.field_rules import Described, Range
 
 
 class Parameter:
-    """A query parameter or a header: its name, its type with the rules of a value, and a sentence that describes it."""
+    """A query parameter or a header: its name, its type with the rules of a value, and a sentence that describes it.
 
-    __slots__ = ("default", "name", "required", "says", "type")
+    An empty query parameter counts as absent, unless the route refuses it (`refuses_empty`).
+    """
 
-    def __init__(self, name: str, type: Any, says: str = "", default: object = None, *, required: bool = False) -> None:
+    __slots__ = ("default", "name", "refuses_empty", "required", "says", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Any,
+        says: str = "",
+        default: object = None,
+        *,
+        required: bool = False,
+        refuses_empty: bool = False,
+    ) -> None:
         self.name = name
         self.type = type
         self.says = says
         self.default = default
         self.required = required
+        self.refuses_empty = refuses_empty
 
 
 class Answer:

@@ -215,7 +215,8 @@ class Run:
         """Send an update, once, and wait for the answer of the run's code. `start` and `if_exists` are as in `send`.
 
         Raises `CallFailed` with the problem with which the code refused it, `ApiError` if it was not accepted or the
-        run ends without an answer, and `TimeoutError`. A repeat under the same `key` receives the first answer.
+        run ends without an answer, and `TimeoutError`, with a warning if the code does not wait for the update. A
+        repeat under the same `key` receives the first answer.
         """
         began = time.monotonic()
         update = self.post_update(name, value, start=start, if_exists=if_exists, key=key)
@@ -230,12 +231,15 @@ class Run:
         if_exists: str | None = None,
         key: str | None = None,
     ) -> "RunUpdate":
-        """Send an update, once, without waiting for its answer."""
+        """Send an update, once, without waiting for its answer.
+
+        The returned update has a `warning` if the code does not wait for it now.
+        """
         body = {"value": value, **given(start=start, if_exists=if_exists)}
         update, parameters = key or str(uuid.uuid4()), {"wait_seconds": 0}
         address = (*self._address, "updates", name)
-        self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(update))
-        return self.sent_update(update)
+        sent = self._transport.send("POST", *address, parameters=parameters, body=body, headers=keyed(update))
+        return RunUpdate(self._transport, self._address, update, str(sent.shaped(dict).get("warning", "")))
 
     def sent_update(self, id: str) -> "RunUpdate":
         """Return an update by the key under which it was sent, without checking that it exists."""
@@ -366,20 +370,24 @@ class Run:
 
 
 class RunUpdate:
-    """An update of a run that was accepted; its answer is kept for 32 days."""
+    """An update of a run that was accepted; its answer is kept for 32 days.
 
-    def __init__(self, transport: Transport, address: tuple[str, ...], id: str) -> None:
+    `warning` is not empty if the code did not wait for the update when it was sent.
+    """
+
+    def __init__(self, transport: Transport, address: tuple[str, ...], id: str, warning: str = "") -> None:
         self._transport = transport
         self._address = (*address, "answers", id)
         self.id = id
+        self.warning = warning
 
     def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
         """Wait for the answer and return it, also a large one.
 
         Raises `CallFailed` with the problem with which the code refused the update, `Conflict` if the run has ended
-        without an answer, and `TimeoutError`.
+        without an answer, and `TimeoutError`, with the warning.
         """
-        patience = Patience(time.monotonic() + timeout_seconds)
+        patience = Patience(time.monotonic() + timeout_seconds, warning=self.warning)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             answer = self._transport.send("GET", *self._address, parameters={"wait_seconds": wait})

@@ -10,8 +10,7 @@ import typing
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from enum import Enum
-from types import UnionType
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Final, ForwardRef, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from signalbox.core.codec.json_forms import (
     JSON,
@@ -37,11 +36,10 @@ from signalbox.core.codec.sorted_sets import SETS
 from signalbox.core.effects import Json
 from signalbox.core.problems import BadArgument
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 T = TypeVar("T")
-
-
-class _NoCodec(TypeError):
-    """A type has no codec."""
 
 
 _codecs: dict[Any, Codec] = {}
@@ -54,7 +52,11 @@ def codec_of(annotation: Any, what: str) -> Codec:
     Raises `TypeError` for a type without a codec. The message names the annotated place, `what`, and a type to use
     instead.
     """
-    if (known := _codecs.get(annotation)) is not None:
+    try:
+        known = _codecs.get(annotation)
+    except TypeError:  # it has no hash, such as `[int]`
+        raise TypeError(f"{what} is {annotation!r}, which is no type: write one, such as `list[int]`") from None
+    if known is not None:
         return known
     building: dict[Any, Codec] = {}
     try:
@@ -105,22 +107,14 @@ def _own_key(name: Any, at: str) -> str:
     return key
 
 
-@overload
-def parse(value: Any, kind: type[T]) -> T: ...
-
-
-@overload
-def parse(value: Any, kind: UnionType) -> Any: ...
-
-
-def parse(value: Any, kind: Any) -> Any:
+def parse(value: Any, kind: "TypeForm[T]") -> T:
     """Return JSON as a value of a type: a dataclass, an enum, a datetime and so on.
 
     Use this function for values that arrive without a type, such as the result in an `Outcome`. Raises `BadArgument`
     naming the place of a wrong value, `TypeError` for a type that arguments and results cannot have.
     """
     try:
-        return decode(codec_of(kind, "the type"), value, "value")
+        return cast("T", decode(codec_of(kind, "the type"), value, "value"))
     except WrongValue as error:
         raise BadArgument(f"{error}.", field="value") from error
 
@@ -173,14 +167,14 @@ def _new(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
 def _items(kind: type, item: Any, what: str, building: dict[Any, Codec]) -> Codec:
     codec = _build(item, f"{what}, its items", building)
     if kind in (set, frozenset) and (not codec.kinds <= SCALARS or isinstance(codec, AnyOf)):
-        raise _NoCodec(f"{what}, a {kind.__name__} of {type_name(item)}, has no order in JSON: write a `list` of them")
+        raise TypeError(f"{what}, a {kind.__name__} of {type_name(item)}, has no order in JSON: write a `list` of them")
     return Items(kind, codec)
 
 
 def _map(inner: tuple[Any, ...], what: str, building: dict[Any, Codec]) -> Codec:
     key = _build(inner[0], f"{what}, its keys", building)
     if key.kinds != Text.kinds:
-        raise _NoCodec(f"{what} has keys of {type_name(inner[0])}, which are not texts in JSON: write `dict[str, …]`")
+        raise TypeError(f"{what} has keys of {type_name(inner[0])}, which are not texts in JSON: write `dict[str, …]`")
     return Map(key, _build(inner[1], f"{what}, its values", building))
 
 
@@ -193,7 +187,7 @@ def _union(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
         for other in members[:number]:
             if (both := codec.kinds & other.kinds) and not (is_plain(codec) and is_plain(other)):
                 if not (found := _tags_of(codec, other)):
-                    raise _NoCodec(_ambiguous(annotation, what, both))
+                    raise TypeError(_ambiguous(annotation, what, both))
                 tags |= found
     return AnyOf(annotation, members, frozenset(tags))
 
@@ -215,12 +209,12 @@ def _ambiguous(annotation: Any, what: str, kinds: frozenset[type]) -> str:
 def _class(kind: Any, what: str, building: dict[Any, Codec]) -> Codec:
     if issubclass(kind, Enum):
         if not all(type(member.value) in SCALARS - {type(None)} for member in kind) or not len(kind):
-            raise _NoCodec(f"{what} is {kind.__name__}, an enum whose values are not JSON: give its members texts")
+            raise TypeError(f"{what} is {kind.__name__}, an enum whose values are not JSON: give its members texts")
         return Member(kind)
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         if getattr(kind, "__pydantic_root_model__", False):
-            raise _NoCodec(f"{what} is {kind.__name__}, a RootModel: write its type itself, or a model with a field")
+            raise TypeError(f"{what} is {kind.__name__}, a RootModel: write its type itself, or a model with a field")
         return Model(kind)
     if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
         record = building[kind] = Record(kind)
@@ -238,7 +232,7 @@ def _filled(record: Record, what: str, building: dict[Any, Codec]) -> Record:
         types, required = hints, frozenset(name for name in hints if _is_required(kind, name, hints[name]))
     else:
         if wrong := [name for name, hint in hints.items() if isinstance(hint, dataclasses.InitVar)]:
-            raise _NoCodec(f"{what} is {kind.__name__}, whose {wrong[0]} is an InitVar: make it a field")
+            raise TypeError(f"{what} is {kind.__name__}, whose {wrong[0]} is an InitVar: make it a field")
         fields = [field for field in dataclasses.fields(kind) if field.init]
         types = {field.name: hints[field.name] for field in fields}
         required = frozenset(field.name for field in fields if _has_no_default(field))
@@ -262,7 +256,7 @@ def hints_of(code: Any, what: str, *, include_extras: bool = False) -> dict[str,
         return typing.get_type_hints(code, include_extras=include_extras)
     except NameError as error:
         detail = f"{what}: {error} at run time. Define or import it in the module, not in a function"
-        raise _NoCodec(f"{detail} and not under `if TYPE_CHECKING`") from error
+        raise TypeError(f"{detail} and not under `if TYPE_CHECKING`") from error
 
 
 def _has_no_default(field: "dataclasses.Field[Any]") -> bool:
@@ -281,13 +275,18 @@ def _bare(hint: Any) -> Any:
     return hint
 
 
-def _generic(annotation: Any, what: str) -> _NoCodec:
-    return _NoCodec(f"{what} is {type_name(annotation)}, which is generic: write a class whose fields have their types")
+def _generic(annotation: Any, what: str) -> TypeError:
+    return TypeError(
+        f"{what} is {type_name(annotation)}, which is generic: write a class whose fields have their types"
+    )
 
 
-def _refused(annotation: Any, what: str) -> _NoCodec:
+def _refused(annotation: Any, what: str) -> TypeError:
+    if isinstance(annotation, str | ForwardRef):
+        text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+        return TypeError(f"{what} is the text {text!r}: write the type itself, without quotes")
     advice = _ADVICE.get(annotation) or _advice_of(annotation)
-    return _NoCodec(f"{what} is a {type_name(annotation)}, which JSON does not have: {advice}")
+    return TypeError(f"{what} is a {type_name(annotation)}, which JSON does not have: {advice}")
 
 
 def _advice_of(annotation: Any) -> str:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from types import FunctionType, UnionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints, overload
 from weakref import WeakKeyDictionary
 
@@ -53,6 +53,8 @@ from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.requests.signatures import plain_result, result_codec
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from signalbox.tasks.api import Call
 
 A = TypeVar("A")
@@ -273,20 +275,16 @@ def event(name: str) -> NextEvent[Any]: ...
 
 
 @overload
-def event(name: str, type: type[T]) -> NextEvent[T]: ...
-
-
-@overload
-def event(name: str, type: UnionType) -> NextEvent[Any]: ...
+def event(name: str, type: "TypeForm[T]") -> NextEvent[T]: ...
 
 
 def event(name: str, type: Any = Any) -> NextEvent[Any]:
     """Return a command that waits for the next event called `name`. The result of the command is the event's value.
 
     Events that arrive before the wait are kept. `type` is the type of the value, for instance `str`, a dataclass or
-    `Approval | None`. A value of another type, or with a field that the type does not have, is raised as a
-    `BadArgument`. A type checker knows the type of the result, unless `type` is a union. Raises `TypeError` for a type
-    that an argument of a task cannot have.
+    `Approval | None`; a type checker knows that the result has this type. A value of another type, or with a field that
+    the type does not have, is raised as a `BadArgument`. Raises `TypeError` for a type that an argument of a task
+    cannot have, or that is written as a text. A visible mistake is refused when the flow is loaded.
     """
     codec_of(type, f"the event {name!r}")
     return created(NextEvent(name, type), "flow.event()")
@@ -297,11 +295,7 @@ def update(name: str) -> NextUpdate[Any]: ...
 
 
 @overload
-def update(name: str, type: type[T]) -> NextUpdate[T]: ...
-
-
-@overload
-def update(name: str, type: UnionType) -> NextUpdate[Any]: ...
+def update(name: str, type: "TypeForm[T]") -> NextUpdate[T]: ...
 
 
 def update(name: str, type: Any = Any) -> NextUpdate[Any]:
@@ -311,7 +305,7 @@ def update(name: str, type: Any = Any) -> NextUpdate[Any]:
     that arrive before the wait are kept. `type` is the type of the value, as for `event`; an update with another value
     is answered with a `BadArgument`, and the code does not receive it. Without an answer, the next execution of
     `continue_as_new` receives the update, and a run that ends refuses it. Raises `TypeError` for a type that an
-    argument of a task cannot have.
+    argument of a task cannot have, or that is written as a text. A visible mistake is refused when the flow is loaded.
     """
     codec_of(type, f"the update {name!r}")
     return created(NextUpdate(name, type), "flow.update()")

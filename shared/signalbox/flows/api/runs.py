@@ -10,9 +10,11 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
@@ -26,6 +28,7 @@ from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, id_of_call, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.problems import Unavailable
 from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running
@@ -35,8 +38,8 @@ from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.model.messages import MESSAGE_IDS
 from signalbox.flows.model.payloads import opened_entry
-from signalbox.flows.problems import BadFlow
-from signalbox.flows.requests import IF_EXISTS, IfExists
+from signalbox.flows.problems import BadFlow, NoFlow
+from signalbox.flows.requests import IfExists, check_choice, checked_if_exists
 from signalbox.flows.service import messages, queries, reads, retries, sends, starts, suspensions
 from signalbox.flows.service.sends import Sent, Starting
 from signalbox.flows.shown import FlowLogShown, FlowRetryShown, waits_shown
@@ -112,6 +115,23 @@ class FlowStatus:
         )
 
 
+def _of_a_known_flow(method: Callable[Concatenate["FlowRun", P], R]) -> Callable[Concatenate["FlowRun", P], R]:
+    """Return a method whose `NoFlow` also names the flows there are, if the catalogue does not have the run's flow."""
+
+    @wraps(method)
+    def checked(run: "FlowRun", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(run, *args, **kwargs)
+        except NoFlow as error:
+            flow = run._address.name
+            with suppress(Unavailable):
+                if (functions := _functions(flow)) and flow not in functions:
+                    raise NoFlow(f"{error.detail} {_not_among(functions, flow)}", field="id") from error
+            raise
+
+    return checked
+
+
 class FlowRun:
     """A run of a flow, addressed by the run's id. The run may not exist."""
 
@@ -121,6 +141,9 @@ class FlowRun:
         self._address = address
         self._labels = labels
         self._timeout_seconds = timeout_seconds
+
+    def __repr__(self) -> str:
+        return f"<FlowRun {self._address.name}/{self._address.key}>"
 
     @property
     def id(self) -> str:
@@ -144,6 +167,7 @@ class FlowRun:
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
         return started(NO_FLOWS, address, written, on_complete, self._labels, self._timeout_seconds)
 
+    @_of_a_known_flow
     def event(
         self,
         name: str,
@@ -160,13 +184,14 @@ class FlowRun:
         ended run is removed and another one starts; `replace`, it is terminated and removed, and another one starts;
         `refuse`, `RunExists` is raised. The answer has a `warning` if the code does not wait for the event now.
 
-        Raises `NoFlow` or `FlowEnded`.
+        Raises `NoFlow` or `FlowEnded`, and `BadFlow` for another `if_exists` than `same` without `start`.
         """
         sent, new = _written(value, "value"), self._new(start, if_exists)
         id_ = _message_id(id, "event", self._address.base, name, sent)
         with REQUESTS.handled():
             return sends.send_event(runtime.ports(), self._address, name, sent, id_, new)
 
+    @_of_a_known_flow
     def update(
         self,
         name: str,
@@ -192,14 +217,14 @@ class FlowRun:
         return SentUpdate(self._address, Sent(messages.check_update_id(id)))
 
     def _new(self, start: "Starting | None", if_exists: str) -> "Starting | None":
+        check_choice(start, checked_if_exists(if_exists))
         if start is None:
             return None
         if start.flow != self._address.name:
             raise BadFlow(f"`start` is for the flow {start.flow}, not for {self._address.name}.", field="start")
-        if if_exists not in IF_EXISTS:
-            raise BadFlow(f"`if_exists` must be one of {', '.join(IF_EXISTS)}.", field="if_exists")
         return replace(start, if_exists=if_exists)
 
+    @_of_a_known_flow
     def cancel(self, reason: str = "") -> None:
         """Cancel the run: `flow.Cancelled` is raised at the place where the run's code waits.
 
@@ -208,6 +233,7 @@ class FlowRun:
         key = idempotency_key("cancel", self._address.base)
         messages.cancel(runtime.ports(), self._address, reason, key)
 
+    @_of_a_known_flow
     def terminate(self, reason: str = "") -> None:
         """End the run as cancelled without running its code. Locks are released; batches and sub-flows are cancelled.
 
@@ -215,6 +241,7 @@ class FlowRun:
         """
         sweep.terminate(runtime.ports(), self._address, reason)
 
+    @_of_a_known_flow
     def suspend(self, reason: str = "") -> None:
         """Let the run take no further step until `resume`. Events and the outcomes of its steps are kept.
 
@@ -224,6 +251,7 @@ class FlowRun:
         """
         suspensions.suspend(runtime.ports(), self._address, reason)
 
+    @_of_a_known_flow
     def resume(self) -> None:
         """Let a suspended run continue. If the run is stuck, replay it with the code that is deployed now.
 
@@ -259,10 +287,12 @@ class FlowRun:
         answer: dict[str, Any] = json_of(FlowRetryShown.of(done))
         return answer
 
+    @_of_a_known_flow
     def status(self) -> FlowStatus:
         """Return the status of the run. Raises `NoFlow`."""
         return FlowStatus.of(reads.get(runtime.ports(), self._address))
 
+    @_of_a_known_flow
     def wait(self, seconds: float) -> FlowStatus:
         """Wait until the run has ended, for at most `seconds`, and return its status. The run is read once a second."""
         return FlowStatus.of(reads.wait(runtime.ports(), self._address, seconds))
@@ -278,6 +308,7 @@ class FlowRun:
         with REQUESTS.handled():
             return queries.query(ports, flows, self._address, name, written).result
 
+    @_of_a_known_flow
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
         header, stored = reads.get_log(runtime.ports().store, self._address)
@@ -287,6 +318,7 @@ class FlowRun:
         log: dict[str, Any] = json_of(FlowLogShown.of(replace(header, arguments=arguments), entries, entries))
         return log
 
+    @_of_a_known_flow
     def delete(self) -> None:
         """Delete a run that has ended or is stuck. Raises `FlowRunning`."""
         sweep.delete(runtime.ports(), self._address)
@@ -304,6 +336,10 @@ class SentUpdate:
         self.started = sent.started
         self.warning = sent.warning
 
+    def __repr__(self) -> str:
+        warning = f", warning={self.warning!r}" if self.warning else ""
+        return f"<SentUpdate {self.id} of {self._address.name}/{self._address.key}, started={self.started}{warning}>"
+
     def ready(self) -> bool:
         """Return whether the update has an answer. Raises `NotAnswered` if the run has ended without one."""
         return self.wait(0)
@@ -316,7 +352,7 @@ class SentUpdate:
         """Return the answer. Raises the `Problem` with which the code refused the update, `NotReady`, `NotAnswered`."""
         answer = sends.answer_of(runtime.ports(), self._address, self.id)
         if answer is None:
-            raise NotReady(f"The update {self.id} has no answer yet: wait for it.")
+            raise NotReady(f"The update {self.id} has no answer yet: wait for it. {self.warning}".rstrip())
         if problem := answer.problem():
             raise problem
         with opening_those_of(runtime.ports()):
@@ -506,6 +542,7 @@ def _drawn(
     In a task, the id follows from the arguments: a second delivery has the same id.
     """
     new_id = runtime.ports().store.new_id
+    _check_follow(flow, on_complete)
     follow = content_of(on_complete) if on_complete else ""
     id_ = id_of_call(RUN_IDS, None, "start", flow, arguments, follow, dict(labels), seconds) or new_id()
     return FlowAddress.checked(flow, id_)
@@ -563,14 +600,33 @@ def started(
 
 def _placed(local: Flows, flow: str, on_complete: Call | None) -> tuple[str, Call | None]:
     """Return the function that has a flow's code, and the call with its deployed function. Raises `BadFlow`."""
+    _check_follow(flow, on_complete)
     follow = on_complete and deployed(on_complete, "on_complete")
     return (local.function if flow in local.definitions else function_of(flow)), follow
 
 
+def _check_follow(flow: str, on_complete: object) -> None:
+    """Raise `BadFlow` for an `on_complete` that is no call, such as the id of a run in its place."""
+    if on_complete is None or isinstance(on_complete, Call):
+        return
+    form = f"flows({flow!r}, id).start(name=value)"
+    advice = f" Write the run's id, and the arguments by their names: {form}." if isinstance(on_complete, str) else ""
+    detail = f"`on_complete` must be a call of a task, such as `printed.call(…)`, not {on_complete!r:.80}.{advice}"
+    raise BadFlow(detail, field="on_complete")
+
+
+def _functions(flow: str) -> Mapping[str, str]:
+    """Return the functions that have the code of flows, read again if `flow` is not among them."""
+    return catalogue_settings(settings(), lambda known: flow in known.flow_functions).flow_functions
+
+
+def _not_among(functions: Mapping[str, str], flow: str) -> str:
+    return f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."
+
+
 def function_of(flow: str) -> str:
     """Return the function that has the code of a flow. Raises `BadFlow` if no function has the flow."""
-    functions = catalogue_settings(settings(), lambda known: flow in known.flow_functions).flow_functions
+    functions = _functions(flow)
     if flow not in functions:
-        detail = f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."
-        raise BadFlow(detail, field="flow")
+        raise BadFlow(_not_among(functions, flow), field="flow")
     return functions[flow]

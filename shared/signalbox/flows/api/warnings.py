@@ -4,7 +4,8 @@ A flow's code is run again from its beginning in every turn. So it must take the
 numbers from ``flow.random()``, and leave everything else to tasks. Calls that are visible in the source are warned
 about, with file and line. The others are found by a replay, once they change the commands of the code.
 
-An `await` that is missing, one of asyncio's functions, and a name that `flow` does not have are errors.
+An `await` that is missing, one of asyncio's functions, a name that `flow` does not have, and a type that the value of
+an event or an update cannot have are errors.
 """
 
 import ast
@@ -17,6 +18,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from signalbox.core.codec.annotations import codec_of
 from signalbox.core.lazy_dataclasses import dataclass
 
 INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to wait"
@@ -36,6 +38,7 @@ COMMAND_NAMES = (
     "all batch callback event first first_success lock map rate run settled shield sleep step update wait_for"
 )
 COMMANDS = frozenset(f"{FLOW}.{name}" for name in COMMAND_NAMES.split())
+WITH_A_TYPE = frozenset({f"{FLOW}.event", f"{FLOW}.update"})
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
 """Functions whose result does not depend on the order of their arguments."""
@@ -180,6 +183,8 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         if reason and not is_seeded:
             is_error = is_error or reason == INSTEAD_OF_ASYNCIO
             yield Finding(inspect.getfile(function), call.lineno, f"{written}() {reason}", is_error)
+        if name in WITH_A_TYPE and (wrong := _wrong_type(call, function)):
+            yield Finding(inspect.getfile(function), call.lineno, wrong, True)
     for iterated in _iterated_sets(nodes):
         yield Finding(inspect.getfile(function), iterated.lineno, f"the set {ast.unparse(iterated)} {OF_A_SET}")
     for node in nodes:
@@ -195,6 +200,26 @@ def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_ta
     if isinstance(called, ast.Attribute) and called.attr in ("call", "call_as"):
         return is_task(_named(called.value, function)[0])
     return name in COMMANDS
+
+
+def _wrong_type(call: ast.Call, function: Callable[..., Any]) -> str:
+    """Return the error message for the type of an event or an update that is visibly impossible.
+
+    A class that uses one which is defined below it is checked when the command is created.
+    """
+    options = [option.value for option in call.keywords if option.arg == "type"]
+    match [*call.args[1:], *options]:
+        case [ast.Constant(value=str(kind))]:
+            pass
+        case [node] if isinstance(kind := _named(node, function)[0], type) and not hasattr(kind, "model_fields"):
+            pass
+        case _:
+            return ""
+    try:
+        codec_of(kind, f"the type of {ast.unparse(call.func)}()")
+    except TypeError as error:
+        return "" if isinstance(error.__cause__, NameError) else str(error)
+    return ""
 
 
 def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:

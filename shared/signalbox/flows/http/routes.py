@@ -115,21 +115,25 @@ RUN = "/flows/{flow}/{id}"
 TIMES = ("started_after", "started_before")
 
 LIST = (
-    Parameter("state", State),
+    Parameter("state", State, refuses_empty=True),
     Parameter(
         "label",
         Annotated[str, Described({"pattern": LABEL.pattern})],
         "A label, as NAME:VALUE. It may be repeated: then runs have all of the labels, and the rarest should be first.",
+        refuses_empty=True,
     ),
     Parameter(
         "started_after",
         datetime,
         "Only runs that were started at this time or later. The list is then sorted by the starts, the newest first.",
+        refuses_empty=True,
     ),
     Parameter(
         "started_before",
         datetime,
-        "Only runs that were started before this time. The list is then sorted by the starts, the newest first.",
+        "Only runs that were started before this time, which is not before `started_after`. The list is then sorted by "
+        "the starts, the newest first.",
+        refuses_empty=True,
     ),
     Parameter("newest_first", FLAG, "Sort by the starts, the newest first. Such a list has no `prefix`."),
     Parameter("count", FLAG, "Return the number of the runs instead."),
@@ -137,11 +141,15 @@ LIST = (
         "count_by",
         Annotated[str, Described({"pattern": f"^{LABEL_NAME.pattern}$"})],
         "The name of a label: return the number of the runs with each of its values instead.",
+        refuses_empty=True,
     ),
     PREFIX,
     PAGE_TOKEN,
 )
 """The query parameters of a list of runs."""
+
+NOT_EMPTY = frozenset(parameter.name for parameter in LIST if parameter.refuses_empty)
+"""The parameters that choose runs. An empty one is refused: without it, the runs of all tenants would be listed."""
 
 SPANS = Parameter(
     "spans",
@@ -207,6 +215,7 @@ class FlowRoutes:
         those in one state or with some labels.
         """
         self._check(Access(request, "list", flow))
+        _check_not_empty(request)
         state = request.query.get("state")
         if state is not None and state not in STATES:
             raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
@@ -652,6 +661,13 @@ def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | 
 
 def _body(request: Request) -> dict[str, Json]:
     return request.json_object_of_values()
+
+
+def _check_not_empty(request: Request) -> None:
+    """Raise `BadQuery` if a parameter that chooses runs is empty."""
+    for name, value in request.query_pairs:
+        if not value and name in NOT_EMPTY:
+            raise BadQuery(f"`{name}` is empty: give it a value, or leave it out.", field=name)
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

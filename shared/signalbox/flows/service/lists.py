@@ -43,7 +43,7 @@ class Runs:
     others: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `BadFlow` for an unknown state, an impossible label, or a prefix in a list by start."""
+        """Raise `BadFlow` for an unknown state, an impossible label or period, or a prefix in a list by start."""
         if self.state is not None and self.state not in STATES:
             raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
         for label in (*((self.label,) if self.label else ()), *self.others):
@@ -51,6 +51,9 @@ class Runs:
         if self.prefix and self.by_start:
             detail = "A list by start has no prefix: leave out `prefix`, or the times and `newest_first`."
             raise BadFlow(detail, field="prefix")
+        if self.started_after and self.started_before and self.started_after > self.started_before:
+            detail = "`started_after` is later than `started_before`, so no run is between them: exchange the times."
+            raise BadFlow(detail, field="started_after")
 
     @property
     def by_start(self) -> bool:

@@ -179,9 +179,16 @@ def warning_of(header: FlowHeader, kind: str, name: str) -> str:
     names = messages.awaited_names(header, kind)
     if not header.begun or header.end or name in names:
         return ""
-    listed = ", ".join(f"`{other}`" for other in sorted(names)[: LIMITS.flow_events_shown_max])
-    others = f"It waits for {listed}." if listed else f"It waits for no {kind}."
-    return f"The code does not wait for the {kind} `{name}` now, so the {kind} is kept. {others}"
+    other_kind = NextUpdate.kind if kind == NextEvent.kind else NextEvent.kind
+    others = messages.awaited_names(header, other_kind)
+    shown, shown_others = (
+        ", ".join(f"`{each}`" for each in sorted(some)[: LIMITS.flow_events_shown_max]) for some in (names, others)
+    )
+    also = (
+        f", {'and' if names else 'but'} for the {other_kind}{'s' * (len(others) > 1)} {shown_others}" if others else ""
+    )
+    waits_for = f"It waits for {shown or f'no {kind}'}{also}."
+    return f"The code does not wait for the {kind} `{name}` now, so the {kind} is kept. {waits_for}"
 
 
 # --- answers ---

@@ -108,7 +108,8 @@ class Kit:
     def send(self, message: Message, script: Script | None, if_exists: str) -> tuple[bool, str]:
         start = Starting("asked", definitions(), "shop", {"script": listed(script)}) if script is not None else None
         call: Any = self.run.update if message.kind == "update" else self.run.event
-        sent = call(message.name, message.value, id=message.id, start=start, if_exists=if_exists)
+        choice = SAME if start is None else if_exists
+        sent = call(message.name, message.value, id=message.id, start=start, if_exists=choice)
         return sent.started, sent.warning
 
     def act(self, kind: str) -> None:

@@ -195,6 +195,11 @@ def test_wrong_labels_make_the_run_stuck_at_their_line(harness: Harness, argumen
         assert "label" in status.problem["detail"]
 
 
-@pytest.mark.parametrize("query", ["label=tenant", "label=T:a", "label=a:", "count=yes", "count=true&page_token=x"])
+EMPTY = ["label=", "label=a:b&label=", "count_by=", "state="]
+
+
+@pytest.mark.parametrize(
+    "query", ["label=tenant", "label=T:a", "label=a:", "count=yes", "count=true&page_token=x", *EMPTY]
+)
 def test_wrong_filters_are_refused(harness: Harness, query: str) -> None:
     assert harness.call("shop", f"/flows/order?{query}").status_code == 400

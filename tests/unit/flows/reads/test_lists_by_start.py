@@ -140,6 +140,9 @@ def test_the_time_of_a_start_does_not_change_when_the_run_ends_and_no_page_loses
         ("started_after=2026-01-31T09:30:00Z&prefix=a", "prefix"),
         ("newest_first=true&prefix=a", "prefix"),
         ("newest_first=no", "newest_first"),
+        ("started_after=2026-01-31T09:30:00Z&started_before=2026-01-31T09:29:59Z", "started_after"),
+        ("started_after=", "started_after"),
+        ("started_before=", "started_before"),
     ],
 )
 def test_wrong_parameters_are_refused(harness: Harness, query: str, field: str) -> None:

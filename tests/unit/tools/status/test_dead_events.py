@@ -139,12 +139,14 @@ def test_the_list_names_tasks_and_events_and_what_to_do() -> None:
     lines = list(failures.lines_of(pages.__getitem__, events(PubSub(message(7)))))
     assert lines[0] == "Tasks and calls that were given up: 1"
     assert lines[1].startswith("  2026-11-20T10:00:00Z  t-1  quilt.sew  no thread no")
-    assert "failures/t-1/retry" in lines[2]
-    assert lines[3:5] == [
+    assert lines[2].endswith(": signalbox failures retry t-1 -p demo-project -e dev")
+    assert lines[3] == "or POST {base}failures/t-1/retry"
+    assert lines[4:6] == [
         "Events that were given up: 1",
         "  2026-11-20T10:00:00Z  link_fan_out  documents/d7  after 100 deliveries",
     ]
-    assert lines[5].endswith("signalbox failures -p demo-project -e dev --replay")
+    assert lines[6].endswith("signalbox failures -p demo-project -e dev --replay")
+    assert list(failures.lines_of(pages.__getitem__, None))[2].endswith(": signalbox failures retry t-1")
     assert list(failures.lines_of(lambda _: {"failures": []}, None)) == ["Tasks and calls that were given up: 0"]
 
 

@@ -10,6 +10,7 @@ import pytest
 from signalbox import Function, flow, flows
 from signalbox.catalogue.reading import Catalogue, parse
 from signalbox.testing import Harness
+from signalbox_tools.cli.main import main
 from signalbox_tools.status.flow_drawing import drawn
 from signalbox_tools.status.show_flow import NoRun, lines_of
 
@@ -102,13 +103,21 @@ def test_all_pages_of_the_log_are_read(catalogue: Catalogue) -> None:
         "shop/flows/checkout/order%2F7/log": {"entries": LOG[:1], "next_page_token": "1"},
         "shop/flows/checkout/order%2F7/log?page_token=1": {"entries": LOG[1:]},
     }
-    assert len(list(lines_of("checkout/order/7", catalogue, pages.__getitem__, NOW))) == 7
+    assert len(list(lines_of(("checkout/order/7",), catalogue, pages.__getitem__, NOW))) == 7
+    assert len(list(lines_of(("shop", "checkout", "order/7"), catalogue, pages.__getitem__, NOW))) == 7
 
 
-@pytest.mark.parametrize("run", ["checkin/order-7", "checkout", "checkout/"])
-def test_a_flow_that_the_catalogue_does_not_have_is_named_with_those_it_has(catalogue: Catalogue, run: str) -> None:
-    with pytest.raises(NoRun, match="Its flows: checkout"):
+@pytest.mark.parametrize("run", [("checkin/order-7",), ("checkout",), ("checkout/",), ("shop", "checkin", "order-7")])
+def test_a_flow_that_the_catalogue_does_not_have_is_named_with_those_it_has(
+    catalogue: Catalogue, run: tuple[str, ...]
+) -> None:
+    with pytest.raises(NoRun, match=r"FLOW/ID, or FUNCTION FLOW ID\. Its flows: checkout"):
         list(lines_of(run, catalogue, lambda _: {}, NOW))
+
+
+def test_a_run_is_named_in_one_of_two_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["flow", "checkout", "order-7"]) == 2
+    assert "Name one run as FLOW/ID, or as FUNCTION FLOW ID." in capsys.readouterr().err
 
 
 def test_the_log_has_the_number_of_attempts_and_the_error_of_the_one_before() -> None:
