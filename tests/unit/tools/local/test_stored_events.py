@@ -160,4 +160,4 @@ def test_checkpoints_that_fail_keep_no_file_open(
         with pytest.raises(sqlite3.OperationalError):
             stored_events.checkpoint_for_ever(file)
         opened.append(len(list(Path("/dev/fd").iterdir())))
-    assert opened[-1] == opened[1]
+    assert opened[-1] <= opened[1]  # those of earlier tests may be closed meanwhile
