@@ -42,6 +42,7 @@ from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
 from signalbox.function.deliveries import (
+    enqueued_again,
     group_time,
     is_coming,
     is_known,
@@ -306,9 +307,9 @@ class Function:
         so its arguments are constants: `arguments` of the task, `local_every_seconds`, the interval on a laptop instead
         of the times of `cron`, and `name`, for a second schedule of one task.
 
-        With ``overlap="queue"`` a task waits while the task of another time runs, and with ``"skip"`` it is left out
-        then, unless a person makes up for its time. A task that is between two attempts does not run. For the runs of a
-        flow, use `flow.lock`.
+        With ``overlap="queue"`` a task waits while the task of another time runs; when one ends, the oldest one that
+        waits begins. With ``"skip"`` it is left out then, unless a person makes up for its time. A task that is between
+        two attempts does not run. For the runs of a flow, use `flow.lock`.
 
         Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
         flow's name, or for an impossible `overlap`.
@@ -644,7 +645,8 @@ class Function:
         """
         handler, context = self._handlers.get(delivered.task), delivered.context
         overlap = self._overlaps.get(delivered.task, "allow")
-        if overlap != "allow" and isinstance(context, Plain) and context.scheduled_at:
+        is_alone = overlap != "allow" or delivered.has_waited  # perhaps the code has no rule any more, and others wait
+        if is_alone and isinstance(context, Plain) and context.scheduled_at:
             skips = overlap == "skip" and not context.is_backfill
             return self._alone(ports, delivered, context.scheduled_at, skips, run)
         if handler is None or not handler.in_order:
@@ -666,7 +668,10 @@ class Function:
 
         name = f"{self.name}/{delivered.task}"
         record, place = model.path_of(self.name, delivered.task, "its schedules"), machine.place_of(at, None)
-        planned = model.OrderedEvent(record, name, delivered.operation, place, each=True, skips=skips)
+        task, is_handed_over = enqueued_again(delivered), delivered.is_handed_over
+        planned = model.OrderedEvent(
+            record, name, delivered.operation, place, each=True, skips=skips, task=task, is_handed_over=is_handed_over
+        )
         return service.run(ports, planned, settings().timeout_of(self.name), run)
 
     def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
