@@ -144,13 +144,11 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 class Each:
     """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Without the place, the event waits for none, or for a deletion if it `creates` the document. With `skips`, an event
-    that is later than all that were begun is left out while one is being handled.
+    Without the place, the event waits for none, or for a deletion if it `creates` the document.
     """
 
     after: int | None
     waits_until: datetime
-    skips: bool = False
     creates: bool = False
 
     def must_wait(self, begun: Begun | None, now: datetime) -> bool:
@@ -163,9 +161,9 @@ class Each:
         return not begun.handled or is_missing
 
 
-def each_of(place: int, after: int | None, *, skips: bool = False, creates: bool = False) -> Each:
+def each_of(place: int, after: int | None, *, creates: bool = False) -> Each:
     """Return the rule for an event at a place, with its wait: from its write, or from the version that it deletes."""
-    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), skips, creates)
+    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), creates)
 
 
 def begin(
@@ -195,8 +193,6 @@ def begin(
         return Decision(begun, Turn.HANDLED)
     if begun.is_held(now):
         if begun.holder != holder:
-            if each and each.skips and place > begun.place:
-                return Decision(begun, Turn.SKIPPED)
             raise Unavailable("another event of this document is being handled")
         return Decision(begun, Turn.BEGINS)
     if each and not is_same and not is_earlier and each.must_wait(begun, now):
@@ -214,12 +210,14 @@ def begin_or_wait(
     `holder` is made by `holder_of`. `is_handed_over`: this is the first delivery of a task that has waited. Raises
     `Unavailable` while another delivery of the same time may run, and if too many times wait.
     """
-    each = each_of(own.place, None, skips=skips)
+    each = each_of(own.place, None)
     if begun is None:
         return begin(None, own.event, own.place, holder, now, seconds, each)
     others = tuple(waiting for waiting in begun.waiting if waiting.event != own.event)
-    waits, is_held = len(others) < len(begun.waiting), begun.is_held(now) and begun.holder != holder
-    if is_handed_over and not waits and begun.holder != holder:
+    waits, is_held = len(others) < len(begun.waiting), begun.is_held(now)
+    if begun.holder == holder:  # its commit has landed, and perhaps others have begun to wait for it since
+        return Decision(begun, Turn.BEGINS)
+    if is_handed_over and not waits:
         return Decision(begun, Turn.DUPLICATE)
     if begun.event == own.event and begun.handled:
         return Decision(begun, Turn.HANDLED)

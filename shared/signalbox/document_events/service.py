@@ -71,8 +71,7 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
         record, begun = read[0], Begun.from_record(read[0].data)
         now = record.read_time
         if event.task is None:
-            options = {"skips": event.skips, "creates": event.creates}
-            each = machine.each_of(place, event.after, **options) if event.each else None
+            each = machine.each_of(place, event.after, creates=event.creates) if event.each else None
             decided = machine.begin(begun, event.id, place, holder, now, hold_seconds, each)
         else:
             own = Waiting(event.id, place, event.task)

@@ -112,6 +112,14 @@ def test_each_row_of_the_table_of_planned_times(row: Row) -> None:
     assert Begun.from_record(decided.state.to_record()) == decided.state
 
 
+def test_a_time_that_has_begun_begins_although_an_older_one_has_begun_to_wait_for_it() -> None:
+    """The answer of its commit was lost, and the record is read again."""
+    begun = Begun("t5", PLACE + 5, False, "t5/d1", HELD, (planned("t1", PLACE + 1),))
+    own = planned("t5", PLACE + 5)
+    decided = machine.begin_or_wait(begun, own, "t5/d1", NOW, 60, skips=False, is_handed_over=True)
+    assert (decided.answer, decided.state) == (Turn.BEGINS, begun)
+
+
 def test_times_wait_in_their_order_and_only_as_many_as_the_record_has_room_for() -> None:
     begun = Begun("t0", PLACE, False, "t0/d1", HELD)
     for number in (3, 1, 2):
