@@ -31,7 +31,7 @@ SEEDS = 20
 
 SEEDS_OF_CHANGES = 120
 
-OF_TODAY = frozenset({"document_events", "scheduled_times"})
+OF_TODAY = frozenset({"document_events"})
 """Worlds many of whose calls only today's code runs: it fetches its ports (`versions.FETCHES_PORTS`)."""
 
 Rename = Callable[[dict[str, Any]], dict[str, Any]]
