@@ -229,17 +229,21 @@ READ_BY_NAME = {
 """Records without a codec: listings, notes, receipts, parts of a version. Only their shapes are compared."""
 
 CONTEXTS: Mapping[str, Callable[[Any], object]] = {
+    "backfill": lambda value: context_of({"backfill": value}),
     "batch": lambda value: context_of({"batch": value}),
     "format": int,
+    "forwarded": tuple,
     "group": Group.from_record,
     "lease": lambda value: context_of({"lease": value}),
     "named": lambda value: is_named(context_of({"named": value})),
     "outcome": CallOutcome.from_json,
     "reason": str,
+    "scheduled": datetime.fromisoformat,
     "section": Grant.from_context,
     "standing": str,
     "step": StepOfFlow.from_json,
     "unit": units.PlacedUnit.from_record,
+    "waited": bool,
 }
 
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.events.cloud.firestore import DocumentEventData
 
-from signalbox.core.document_patterns import Kind
+from signalbox.core.document_patterns import InOrder, Kind
 from signalbox.core.ports import Data, Snapshot
-from signalbox.function.document_handlers import InOrder
 from signalbox.testing.deliveries import DATABASE, fill_record
 from tests.simulation.eventarc import ALSO_IN_TIME, DELAYS_HOURS
 from tests.simulation.reached_counts import DEAD_LETTERS, EVENTS_LATE, REACHED, SIDES_MISSING

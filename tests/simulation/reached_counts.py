@@ -54,6 +54,8 @@ CALLS_ONLY_OF_TODAY = "calls of the last release's processes that only today's c
 SEEDS_OF_TODAY = "seeds skipped because their code uses what the last release lacks"
 HALF_COMMITS = "reads that found half a commit"
 CODE_EXITS = "exceptions of users' code that are not an `Exception`"
+TIMES_LEFT_OUT = "planned times left out while another one ran"
+TIMES_WAITED = "planned times handed over by the one before"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 RESTORED = "versions restored"

@@ -8,7 +8,7 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.function_entries import url_segment
@@ -31,9 +31,9 @@ from signalbox.catalogue.source_file import (
     unquoted,
 )
 from signalbox.catalogue.whole_catalogue import closest
-from signalbox.core.document_patterns import KINDS, WRITTEN
+from signalbox.core.document_patterns import EACH, KINDS, WRITTEN, DocumentFilter
 from signalbox.core.given import given
-from signalbox.core.kit_names import BUCKET, FAILURE_NOTICE_TASK
+from signalbox.core.kit_names import BUCKET, FAILURE_NOTICE_TASK, Overlap
 
 OF_HANDLERS = ("event", "path", "data", "kind?", "place?", "after?")
 """The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
@@ -231,6 +231,12 @@ def handlers(file: SourceFile) -> dict[str, tuple[str, Mapping[str, Any]]]:
                 f'{place}: write on_document("orders/{{id}}", on="created"), with one pattern and one of '
                 f"{', '.join(KINDS)}"
             )
+        try:
+            DocumentFilter.of(*map(options.get, ("prefix", "type", "changed")))
+        except ValueError as error:
+            raise CatalogueError(f"{place}: {error}") from error
+        if (in_order := options.get("in_order", False)) not in (True, False, EACH):
+            raise CatalogueError(f"{place}: in_order is {in_order!r}; write True, False or {EACH!r}")
         if handler.name in found:
             raise CatalogueError(f"{place}: {handler.name} has a pattern already: write a second handler")
         found[handler.name] = place, {"event": f"{EVENT_TYPES}{kind}", "document": str(patterns[0])}
@@ -240,13 +246,19 @@ def handlers(file: SourceFile) -> dict[str, tuple[str, Mapping[str, Any]]]:
 def schedules(file: SourceFile) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Return the places and the entries of the schedules of tasks, by their names. Raises `CatalogueError`."""
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    overlaps: dict[str, str] = {}
     for task, call in file.decorated(SCHEDULE_DECORATOR):
         place = file.place(call)
         crons, options = _constants(file, call)
         if len(crons) > 1:
             more = ", ".join(map(repr, crons[1:]))
             raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
-        options.pop("overlap", "")  # the function itself applies the rule
+        overlap = options.pop("overlap", get_args(Overlap)[0])  # the function itself applies the rule
+        if overlap not in get_args(Overlap):
+            hint = closest(str(overlap), get_args(Overlap))
+            raise CatalogueError(f"{place}: overlap is {overlap!r}; write one of {', '.join(get_args(Overlap))}{hint}")
+        if overlaps.setdefault(task.name, overlap) != overlap:
+            raise CatalogueError(f"{place}: the schedules of {task.name} have several rules for an overlap: write one")
         name = options.pop("name", url_segment(task.name))
         if name in found:
             raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")

@@ -5,12 +5,13 @@ the objects the classes decorated with ``@app.object``, the flows the functions 
 follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch with
 ``semaphore=`` or ``rate=`` also to the queues of a semaphore, and so does a task under a lease, which gives it back;
-``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a flow to `flows`; a declaration of standings to
-`standings`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of methods and
-the commands of flows. If the project uses batches, one with flows enqueues to `batches`, since an action on all runs
-that match is a batch. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the code names
-(``queue="slow"``) also counts. The rules of an open function are decorated with ``@app.access("NAME")``. A function
-invokes those that ``invoke("NAME", …)`` names. It writes to the buckets of ``@app.flow(archive="gs://BUCKET/PREFIX")``.
+``call.enqueue()`` and a schedule with `overlap` to `tasks`; a call of an object to `objects`, of a flow to `flows`; a
+declaration of standings to `standings`. A function with objects or flows also enqueues to `tasks`, since its turns send
+the calls of methods and the commands of flows. If the project uses batches, one with flows enqueues to `batches`, since
+an action on all runs that match is a batch. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue
+that the code names (``queue="slow"``) also counts. The rules of an open function are decorated with
+``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names. It writes to the buckets of
+``@app.flow(archive="gs://BUCKET/PREFIX")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose

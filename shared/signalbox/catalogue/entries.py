@@ -99,7 +99,7 @@ class Trigger:
         try:
             DocumentPattern.parse(self.document)
         except ValueError as error:
-            raise CatalogueError(f"document is {error}") from error
+            raise CatalogueError(f"document {error}") from error
 
     @property
     def path(self) -> str:

@@ -14,6 +14,7 @@ so an entry may be ``orders: {}``.
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_origin
@@ -262,31 +263,48 @@ def parse(
         name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
         for name, entry in _entries(sections, "functions")
     }
-    return Catalogue(
-        root=root,
-        functions=MappingProxyType(functions),
-        queues=_section(sections, "queues", Queue),
-        triggers=_section(sections, "triggers", Trigger),
-        schedules=_section(sections, "schedules", Schedule),
-        indexes=_section(sections, "indexes", Index),
-        history=_section(sections, "history", History),
-        semaphores=_section(sections, "semaphores", Semaphore),
-        rates=_section(sections, "rates", Rate),
-        document_writers=writers,
-        payloads=_are_payloads_stored(sections),
-        places=places,
-        parts=parts,
-        is_complete="api" not in sections,
-        kit=kit,
-        examples=examples,
-        database=database,
-        elsewhere=elsewhere,
-        invokers_elsewhere={
-            name: callers
-            for name in functions
-            if (callers := [segment for each in invoking if name in each.invokes for segment in each.segments])
-        },
-    )
+    with _naming_decorators(sections, places, functions, root):
+        return Catalogue(
+            root=root,
+            functions=MappingProxyType(functions),
+            queues=_section(sections, "queues", Queue),
+            triggers=_section(sections, "triggers", Trigger),
+            schedules=_section(sections, "schedules", Schedule),
+            indexes=_section(sections, "indexes", Index),
+            history=_section(sections, "history", History),
+            semaphores=_section(sections, "semaphores", Semaphore),
+            rates=_section(sections, "rates", Rate),
+            document_writers=writers,
+            payloads=_are_payloads_stored(sections),
+            places=places,
+            parts=parts,
+            is_complete="api" not in sections,
+            kit=kit,
+            examples=examples,
+            database=database,
+            elsewhere=elsewhere,
+            invokers_elsewhere={
+                name: callers
+                for name in functions
+                if (callers := [segment for each in invoking if name in each.invokes for segment in each.segments])
+            },
+        )
+
+
+@contextmanager
+def _naming_decorators(
+    sections: Mapping[str, Any], places: Mapping[str, Mapping[str, str]], functions: Mapping[str, Function], root: Path
+) -> Iterator[None]:
+    """Name the file and the line of the decorator in an error of a schedule or a trigger that follows from it."""
+    try:
+        yield
+    except CatalogueError as error:
+        section, name = (*str(error).partition(":")[0].split("."), "")[:2]
+        place = next(iter(places.get(f"{section}.{name}", {}).values()), "")
+        if section == "functions" or not place:
+            raise
+        function = functions[sections[section][name]["function"]]
+        raise CatalogueError(f"{_shown(function.folder, root)}/{place}: {error}") from None
 
 
 def _databases(sections: Mapping[str, Any]) -> dict[str, str]:
@@ -624,6 +642,8 @@ def _with_code(
     functions = dict(_entries(sections, "functions"))
     schedules, triggers = (dict(_entries(sections, kind)) for kind in ("schedules", "triggers"))
     read = {name: usage for name, entry in functions.items() if (usage := _usage(root, name, entry))}
+    for name, usage in read.items():
+        refuse(bool(usage.refused), f"functions.{name}: {'; '.join(usage.refused)}")
     places: dict[str, Mapping[str, str]] = {}
     triggered = {each.get("function") for each in triggers.values()}
     for name, usage in read.items():

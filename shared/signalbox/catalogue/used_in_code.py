@@ -12,6 +12,7 @@ from signalbox.catalogue.source_file import (
     DOCUMENT_DECORATOR,
     FUNCTIONS,
     KIT,
+    SCHEDULE_DECORATOR,
     TASK_DECORATOR,
     SourceFile,
     last_name,
@@ -255,9 +256,11 @@ def _queues_of_methods(file: SourceFile, public: str, node: ast.AST) -> Iterator
 def _queues_of_decorator(file: SourceFile, decorator: ast.expr) -> Iterator[str]:
     """Iterate over the queue that a task's decorator names.
 
-    The function enqueues to it if the task is a handler of events.
+    The function enqueues to it if the task is a handler of events, or has a schedule whose times wait for one another.
     """
-    if isinstance(decorator, ast.Call):
+    if isinstance(decorator, ast.Call) and file.is_decorator(decorator, SCHEDULE_DECORATOR):
+        yield from (TASKS_QUEUE for option in decorator.keywords if option.arg == "overlap")
+    elif isinstance(decorator, ast.Call):
         named = list(_queue_named(decorator, names=TASK_DECORATOR | DOCUMENT_DECORATOR))
         yield from named or ([TASKS_QUEUE] if file.is_decorator(decorator, DOCUMENT_DECORATOR) else [])
 

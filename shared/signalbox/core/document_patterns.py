@@ -1,14 +1,17 @@
 """Patterns of documents' paths, as Eventarc's triggers have them: ``orders/{id}``, ``orders/{id}/{path=**}``.
 
-``{name}`` matches one segment of a path. ``{name=**}``, at the end, matches one segment or more.
+``{name}`` matches one segment of a path. ``{name=**}``, at the end, matches one segment or more. A handler's filter
+(`DocumentFilter`) selects by the key and by the data.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from keyword import iskeyword
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.records.record_values import same
 
 CREATED: Final = "created"
 UPDATED: Final = "updated"
@@ -81,3 +84,62 @@ def _expression_of_segment(segment: str) -> str:
     if named is None:
         return re.escape(segment)
     return f"(?P<{named[1]}>[^/]+{'(?:/[^/]+)*' if named[2] else ''})"
+
+
+EACH: Final = "each"
+InOrder = bool | Literal["each"]
+"""Whether a handler receives the events of a document in order; with `EACH`, none is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFilter:
+    """The events that a handler receives: of documents with a prefix or a type, and those that change a field.
+
+    An event without its data passes the conditions on the data, since its handler reads the document.
+    """
+
+    prefix: str = ""
+    type: str = ""
+    changed: tuple[str, ...] = ()
+
+    @property
+    def needs_data(self) -> bool:
+        return bool(self.type or self.changed)
+
+    def selects(self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+        """Return whether an event with these sides is selected."""
+        newest = after if after is not None else before
+        if newest is None:
+            return True
+        if self.type and newest.get("type") != self.type:
+            return False
+        return not self.changed or any(not same(_at(before, path), _at(after, path)) for path in self.changed)
+
+    @classmethod
+    def of(cls, prefix: Any = None, type_: Any = None, changed: Any = None) -> Self:
+        """Return the filter with these options of `on_document`. Raises `ValueError` for one that is not possible."""
+        for name, value in (("prefix", prefix), ("type", type_)):
+            if value is not None and not (isinstance(value, str) and value):
+                raise ValueError(f"{name} is {value!r}; write a text, or leave it out to select all")
+        if prefix and "/" in prefix:
+            raise ValueError(f"prefix is {prefix!r}, and no key contains a slash: write the collection in the pattern")
+        given = (changed,) if isinstance(changed, str) else changed
+        if given is None:
+            return cls(prefix or "", type_ or "")
+        if not isinstance(given, list | tuple | set | frozenset) or not given:
+            raise ValueError(f"changed is {changed!r}; write the fields, or leave it out to select all")
+        if wrong := [path for path in given if not (isinstance(path, str) and all(path.split(".")))]:
+            raise ValueError(f'changed has {wrong[0]!r}, which is not a field: write one such as "address.city"')
+        return cls(prefix or "", type_ or "", tuple(given))
+
+
+EVERYTHING = DocumentFilter()
+
+
+def _at(data: Any, path: str) -> Any:
+    """Return the value at a path (``address.city``), or `...` if there is none."""
+    for name in path.split("."):
+        if not isinstance(data, Mapping) or name not in data:
+            return ...
+        data = data[name]
+    return data

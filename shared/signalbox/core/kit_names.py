@@ -4,6 +4,7 @@ They are names in the catalogue and in URLs, so they never change. A test compar
 """
 
 import re
+from typing import Literal
 
 # Queues
 TASKS_QUEUE = "tasks"
@@ -96,3 +97,7 @@ CALLBACK_KEYS = "SIGNALBOX_CALLBACK_KEYS"
 CLOUD_STORAGE = "gs://"
 BUCKET = re.compile(r"gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(/|$)")
 """The bucket of a place."""
+
+# Options of `app.schedule`
+Overlap = Literal["allow", "queue", "skip"]
+"""The action for the task of a planned time while the task of another one runs."""

@@ -49,9 +49,33 @@ newest one. For a while, an event waits for the one before it:
     handled      -         a creation       no        begins
     deleted      -         a creation       yes       begins
 
-The planned times of a schedule whose tasks must not overlap are such events, without an event before. If a time is to
-be skipped, it is left out instead of `Unavailable` while another one is held, unless a later one was begun: it may have
-been begun, and be retried now.
+The planned times of a schedule whose tasks must not overlap are such events, without an event before. A time that must
+wait is stored in the record, and its task is acknowledged. The delivery that ends a time enqueues the oldest one that
+waits ("hands it over"). So the next one starts when one ends, and no task polls.
+
+    held by       the time                older one waits  turn
+    ------------  ----------------------  ---------------  ---------------
+    -             is new                  no               begins
+    -             waits                   no               begins
+    -             was handed over twice   no               duplicate
+    -             is new                  yes              waits
+    -             waits                   yes              waits
+    -             is to be skipped        yes              skipped
+    -             is to be skipped        no               begins
+    -             is retried              yes              waits
+    -             was handled             yes              handled already
+    another time  is new                  no               waits
+    another time  waits                   no               waits
+    another time  was handed over twice   no               duplicate
+    another time  is to be skipped        no               skipped
+    another time  is retried              no               waits
+    itself        is retried              no               Unavailable
+    itself        was handed over twice   no               duplicate
+
+"itself": another delivery of the time holds the record. If its process has died, this one must not be acknowledged. "is
+retried": it was begun, and then a later one was; so it is not skipped. A delivery that finds times that wait and none
+that is held hands over the oldest one again, in case its task was lost. So two tasks of one time may have been handed
+over: if the time no longer waits, the first delivery of a task that was handed over is dropped.
 
 "the first": no version before it is known. "after a gap": the version before it is newer than the event that was begun
 last, or none was begun. "a creation" does not know a version before it: if one was begun last, the deletion of that one
@@ -66,15 +90,21 @@ Another event of an equal place came without its data: its handler reads the ver
 from datetime import datetime, timedelta
 from enum import Enum
 
-from signalbox.core.effects import Decision
+from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import instant, microseconds
-from signalbox.document_events.model import Begun
+from signalbox.document_events.model import Begun, Waiting
 
 EACH_WAIT_SECONDS = 60
 """How long after its write an event waits for the one before it: most arrive within seconds, in almost any order."""
 
+
+WAITING_BYTES_MAX = 512 * 1024
+"""Bytes of the times that wait in one record. Further ones are delivered until there is room."""
+
+HAND_OVER_SECONDS = 60
+"""While no time is held, the oldest one that waits is handed over at most once in this time."""
 
 BEFORE_NOT_HANDLED = "the event before this one was not handled yet"
 
@@ -86,6 +116,8 @@ class Turn(Enum):
     OVERTAKEN = "a later event of the document was begun"
     HANDLED = "the handler has returned for this event"
     SKIPPED = "another event is being handled, and this one is not to wait"
+    WAITS = "it is stored in the record, and is enqueued again when its turn comes"
+    DUPLICATE = "another delivery has begun it"
 
 
 def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
@@ -112,13 +144,11 @@ def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
 class Each:
     """The rule that no event is left out: the place of the event before, if it is known, and until when to wait for it.
 
-    Without the place, the event waits for none, or for a deletion if it `creates` the document. With `skips`, an event
-    that is later than all that were begun is left out while one is being handled.
+    Without the place, the event waits for none, or for a deletion if it `creates` the document.
     """
 
     after: int | None
     waits_until: datetime
-    skips: bool = False
     creates: bool = False
 
     def must_wait(self, begun: Begun | None, now: datetime) -> bool:
@@ -131,9 +161,9 @@ class Each:
         return not begun.handled or is_missing
 
 
-def each_of(place: int, after: int | None, *, skips: bool = False, creates: bool = False) -> Each:
+def each_of(place: int, after: int | None, *, creates: bool = False) -> Each:
     """Return the rule for an event at a place, with its wait: from its write, or from the version that it deletes."""
-    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), skips, creates)
+    return Each(after, instant(place // 2) + timedelta(seconds=EACH_WAIT_SECONDS), creates)
 
 
 def begin(
@@ -163,8 +193,6 @@ def begin(
         return Decision(begun, Turn.HANDLED)
     if begun.is_held(now):
         if begun.holder != holder:
-            if each and each.skips and place > begun.place:
-                return Decision(begun, Turn.SKIPPED)
             raise Unavailable("another event of this document is being handled")
         return Decision(begun, Turn.BEGINS)
     if each and not is_same and not is_earlier and each.must_wait(begun, now):
@@ -172,6 +200,56 @@ def begin(
     if is_earlier:  # the record stays that of the newest event, which may not be handled yet
         return Decision(replace(begun, holder=holder, ends_at=own.ends_at), Turn.BEGINS)
     return Decision(replace(own, place=max(place, begun.place)), Turn.BEGINS)
+
+
+def begin_or_wait(
+    begun: Begun | None, own: Waiting, holder: str, now: datetime, seconds: float, *, skips: bool, is_handed_over: bool
+) -> Decision[Begun, Turn]:
+    """Begin a planned time, or store it with the times that wait, as the last table shows.
+
+    `holder` is made by `holder_of`. `is_handed_over`: this is the first delivery of a task that has waited. Raises
+    `Unavailable` while another delivery of the same time may run, and if too many times wait.
+    """
+    each = each_of(own.place, None)
+    if begun is None:
+        return begin(None, own.event, own.place, holder, now, seconds, each)
+    others = tuple(waiting for waiting in begun.waiting if waiting.event != own.event)
+    waits, is_held = len(others) < len(begun.waiting), begun.is_held(now)
+    if begun.holder == holder:  # its commit has landed, and perhaps others have begun to wait for it since
+        return Decision(begun, Turn.BEGINS)
+    if is_handed_over and not waits:
+        return Decision(begun, Turn.DUPLICATE)
+    if begun.event == own.event and begun.handled:
+        return Decision(begun, Turn.HANDLED)
+    if is_held and begun.holder.startswith(holder_of(own.event, "")):
+        raise Unavailable("another delivery of this task may be running")
+    if is_held or (others and others[0].order < own.order):
+        if waits:
+            return Decision(begun, Turn.WAITS)
+        if skips and own.place > begun.place:
+            return Decision(begun, Turn.SKIPPED)
+        if sum(waiting.size_bytes for waiting in (*others, own)) <= WAITING_BYTES_MAX:
+            waiting = tuple(sorted((*others, own), key=lambda each: each.order))
+            return Decision(replace(begun, waiting=waiting), Turn.WAITS)
+    decided = begin(begun, own.event, own.place, holder, now, seconds, each)
+    return replace(decided, state=replace(decided.state, waiting=others))
+
+
+def holder_of(event: str, delivery: str) -> str:
+    """Return the holder of a record that begins a planned time: its time can be recognised."""
+    return f"{event}/{delivery}"
+
+
+def hand_over(begun: Begun, path: str, now: datetime) -> tuple[Effect, ...]:
+    """Return the task of the oldest time that waits, if one does and none is held.
+
+    Its name is the same for all that hand it over within `HAND_OVER_SECONDS`.
+    """
+    if not begun.waiting or begun.is_held(now):
+        return ()
+    oldest, period = begun.waiting[0], int(now.timestamp()) // HAND_OVER_SECONDS
+    name = name_of(path, oldest.event, begun.ends_at.isoformat(), period)
+    return (replace(oldest.task, name=name, operation=oldest.event),)
 
 
 def end(begun: Begun, event: str, *, handled: bool) -> Begun:

@@ -1,19 +1,26 @@
 """An event that is handled in order, and the record of the event that a handler has begun last.
 
 document_events/{name}    one for each handler `in_order` and document: the newest event that was begun
+
+A scheduled task with a rule for an overlap also has such a record, with the tasks of the planned times that wait.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Self
 
-from signalbox.core.effects import name_of
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 
 COLLECTION = "document_events"
 BEGUN_AT = "begun_at"
 """The field that the store's expiry policy reads."""
+
+WAITING_BYTES = 400
+"""Bytes of a waiting time in the record, without its arguments and its context."""
 
 
 def path_of(function: str, handler: str, document: str) -> str:
@@ -28,6 +35,9 @@ class OrderedEvent:
     `each` is whether no event is left out. `after` is the place of the event before, if it is known and the handler
     receives it; an event that `creates` the document may follow a deletion. `skips` is whether the event is left out
     while another one is being handled. A planned time of a schedule is such an event, too.
+
+    `task` enqueues a planned time again when its turn comes, if it must wait. An event has none: it is delivered until
+    its turn. `is_handed_over`: this is the first delivery of such a task.
     """
 
     path: str
@@ -38,13 +48,42 @@ class OrderedEvent:
     after: int | None = None
     skips: bool = False
     creates: bool = False
+    task: Effect | None = None
+    is_handed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A planned time that waits for its turn, with the task that enqueues it again."""
+
+    event: str
+    place: int
+    task: Effect
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """The key by which waiting times are sorted, oldest first. Several schedules of a task may have equal times."""
+        return self.place, self.event
+
+    @property
+    def size_bytes(self) -> int:
+        """About the number of bytes in the record."""
+        return len(json.dumps([self.task.payload, self.task.context])) + WAITING_BYTES
+
+    def to_record(self) -> dict[str, Any]:
+        return {"event": self.event, "place": self.place, "task": self.task.to_record()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["event"], record["place"], Effect.from_record(record["task"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """The newest event of a document that a handler has begun.
 
-    `holder` is the delivery that handles it until `ends_at`, or empty. `handled`: the handler has returned.
+    `holder` is the delivery that handles it until `ends_at`, or empty. `handled`: the handler has returned. `waiting`
+    are the planned times that wait, oldest first.
     """
 
     event: str
@@ -52,16 +91,20 @@ class Begun:
     handled: bool
     holder: str
     ends_at: datetime
+    waiting: tuple[Waiting, ...] = ()
 
     def is_held(self, now: datetime) -> bool:
         """Return whether a delivery may be running the handler."""
         return bool(self.holder) and now < self.ends_at
 
     def to_record(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        record = {name: getattr(self, name) for name in self.__slots__}
+        waiting = [each.to_record() for each in record.pop("waiting")]
+        return record | given(waiting=waiting or None)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
         if record is None:
             return None
-        return cls(**{part.name: record[part.name] for part in fields(cls)})
+        waiting = tuple(map(Waiting.from_record, record.get("waiting", ())))
+        return cls(**{part.name: record[part.name] for part in fields(cls) if part.name != "waiting"}, waiting=waiting)

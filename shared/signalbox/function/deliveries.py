@@ -7,6 +7,7 @@ from typing import Any
 from signalbox.adapters import wall_clock
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.deployed_catalogue import is_declared
+from signalbox.adapters.http.task_deliveries import FORWARDED, WAITED
 from signalbox.adapters.settings import settings
 from signalbox.adapters.system_clock import time_budget
 from signalbox.batches.api import is_live
@@ -15,6 +16,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.failure_notices import FailureNotice
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
@@ -90,6 +92,17 @@ def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimit
     plain = context if isinstance(context, Plain) else Plain()
     known = {"reason": plain.reason, "scheduled_at": plain.scheduled_at}
     return TaskContext(*what, seconds_left, cancelled, **known, _now=wall_clock.now)  # type: ignore[arg-type]  # of a dict
+
+
+def enqueued_again(delivered: Delivered[Context]) -> Effect:
+    """Return the effect that enqueues a delivered task again when its turn comes, with the count of its deliveries.
+
+    Its operation is that of the task, and its name is chosen when it is enqueued.
+    """
+    deliveries = {FORWARDED: [delivered.executions, delivered.retries + 1], WAITED: True}
+    context = {**delivered.context.members, **deliveries}
+    effect = delivered.call.effect(delivered.operation, None, **context)
+    return replace(effect, queue=TASKS_QUEUE, trace=delivered.trace)  # the queue of schedules; others may be refused
 
 
 def opened_subject(subject: TaskSubject | list[Unit] | None) -> TaskSubject | list[Unit] | None:

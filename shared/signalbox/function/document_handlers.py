@@ -3,18 +3,17 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.coroutines import result_of
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.codec.annotations import hints_of
-from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
+from signalbox.core.document_patterns import EACH, EVERYTHING, WRITTEN, DocumentFilter, DocumentPattern, InOrder, Kind
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import OtherBody, Problem, Unavailable
-from signalbox.core.records.record_values import same
 from signalbox.tasks.api import Task
 from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.requests.enqueues import EnqueueRequest
@@ -30,48 +29,6 @@ BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 EVENT_MARGIN_BYTES = 8 * 1024
 """Bytes of a task's payload for the parts of an event other than its data: a path of at most 6 KiB, and an id."""
-
-
-EACH: Final = "each"
-InOrder = bool | Literal["each"]
-"""Whether a handler receives the events of a document in order; with `EACH`, none is left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentFilter:
-    """The events that a handler receives: of documents with a prefix or a type, and those that change a field.
-
-    An event without its data passes the conditions on the data, since its handler reads the document.
-    """
-
-    prefix: str = ""
-    type: str = ""
-    changed: tuple[str, ...] = ()
-
-    @property
-    def needs_data(self) -> bool:
-        return bool(self.type or self.changed)
-
-    def selects(self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
-        """Return whether an event with these sides is selected."""
-        newest = after if after is not None else before
-        if newest is None:
-            return True
-        if self.type and newest.get("type") != self.type:
-            return False
-        return not self.changed or any(not same(_at(before, path), _at(after, path)) for path in self.changed)
-
-
-EVERYTHING = DocumentFilter()
-
-
-def _at(data: Any, path: str) -> Any:
-    """Return the value at a path (``address.city``), or `...` if there is none."""
-    for name in path.split("."):
-        if not isinstance(data, Mapping) or name not in data:
-            return ...
-        data = data[name]
-    return data
 
 
 class PatternChanged(Problem):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.coroutines import result_of
@@ -25,7 +25,16 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import user_code
 from signalbox.core.deliveries import Delivered, Members
-from signalbox.core.document_patterns import CREATED, KINDS, WRITTEN, DocumentPattern, Kind
+from signalbox.core.document_patterns import (
+    CREATED,
+    EACH,
+    KINDS,
+    WRITTEN,
+    DocumentFilter,
+    DocumentPattern,
+    InOrder,
+    Kind,
+)
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.kit_names import (
@@ -35,6 +44,7 @@ from signalbox.core.kit_names import (
     FLOW_COMMAND_TASK,
     FLOW_RESULT_TASK,
     TASKS_QUEUE,
+    Overlap,
 )
 from signalbox.core.lazy_dataclasses import replace
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
@@ -42,6 +52,7 @@ from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
 from signalbox.function.deliveries import (
+    enqueued_again,
     group_time,
     is_coming,
     is_known,
@@ -63,7 +74,7 @@ from signalbox.function.dispatch import (
     response_of,
     within,
 )
-from signalbox.function.document_handlers import EACH, DocumentFilter, DocumentHandler, InOrder, receive, task_code
+from signalbox.function.document_handlers import DocumentHandler, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.payloads.model import opened_members
@@ -119,10 +130,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Class = TypeVar("Class", bound=type)
 Handler = TypeVar("Handler", bound=Callable[..., Any])
-
-
-Overlap = Literal["allow", "queue", "skip"]
-"""What becomes of the task of a planned time while the task of another one runs."""
 
 
 class RegisterTask(Protocol):
@@ -306,9 +313,9 @@ class Function:
         so its arguments are constants: `arguments` of the task, `local_every_seconds`, the interval on a laptop instead
         of the times of `cron`, and `name`, for a second schedule of one task.
 
-        With ``overlap="queue"`` a task waits while the task of another time runs, and with ``"skip"`` it is left out
-        then, unless a person makes up for its time. A task that is between two attempts does not run. For the runs of a
-        flow, use `flow.lock`.
+        With ``overlap="queue"`` a task waits while the task of another time runs; when one ends, the oldest one that
+        waits begins. With ``"skip"`` it is left out then, unless a person makes up for its time. A task that is between
+        two attempts does not run. For the runs of a flow, use `flow.lock`.
 
         Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
         flow's name, or for an impossible `overlap`.
@@ -437,9 +444,9 @@ class Function:
         *,
         on: Kind = WRITTEN,
         in_order: InOrder = False,
-        prefix: str = "",
-        type: str = "",  # noqa: A002  as the field is named
-        changed: str | Sequence[str] = (),
+        prefix: str | None = None,
+        type: str | None = None,  # noqa: A002  as the field is named
+        changed: str | Sequence[str] | None = None,
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
     ) -> Callable[[Handler], Handler]:
@@ -460,15 +467,15 @@ class Function:
           arrives without its data passes `type` and `changed`.
         - `attempts_max`, `queue`: the options of `task`.
 
-        Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
-        `TypeError` for a handler with other parameters.
+        Raises `ValueError` for a pattern that no trigger has, an unknown kind, a filter that is empty or is not a text,
+        or a second task of one name, and `TypeError` for a handler with other parameters.
         """
         parsed = DocumentPattern.parse(pattern)
         if on not in KINDS:
             raise ValueError(f"on is {on!r}; write one of {', '.join(KINDS)}")
         if in_order not in (True, False, EACH):
             raise ValueError(f"in_order is {in_order!r}; write True, False or {EACH!r}")
-        chosen = DocumentFilter(prefix, type, (changed,) if isinstance(changed, str) else tuple(changed))
+        chosen = DocumentFilter.of(prefix, type, changed)
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
@@ -653,7 +660,8 @@ class Function:
         """
         handler, context = self._handlers.get(delivered.task), delivered.context
         overlap = self._overlaps.get(delivered.task, "allow")
-        if overlap != "allow" and isinstance(context, Plain) and context.scheduled_at:
+        is_alone = overlap != "allow" or delivered.has_waited  # perhaps the code has no rule any more, and others wait
+        if is_alone and isinstance(context, Plain) and context.scheduled_at:
             skips = overlap == "skip" and not context.is_backfill
             return self._alone(ports, delivered, context.scheduled_at, skips, run)
         if handler is None or not handler.in_order:
@@ -675,7 +683,10 @@ class Function:
 
         name = f"{self.name}/{delivered.task}"
         record, place = model.path_of(self.name, delivered.task, "its schedules"), machine.place_of(at, None)
-        planned = model.OrderedEvent(record, name, delivered.operation, place, each=True, skips=skips)
+        task, is_handed_over = enqueued_again(delivered), delivered.is_handed_over
+        planned = model.OrderedEvent(
+            record, name, delivered.operation, place, each=True, skips=skips, task=task, is_handed_over=is_handed_over
+        )
         return service.run(ports, planned, settings().timeout_of(self.name), run)
 
     def _run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:

@@ -48,7 +48,7 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
         raise  # `| head` has read enough: click ends the command without a message
     except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
-    except (KeyboardInterrupt, click.Abort) as error:
+    except KeyboardInterrupt as error:
         click.echo("Stopped. What was sent before has its effect.", err=True)
         raise click.exceptions.Exit(1) from error
 

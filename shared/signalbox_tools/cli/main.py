@@ -22,6 +22,7 @@ from signalbox.catalogue.version import VERSION
 from signalbox_tools.cli import flow_commands, function_commands, object_commands, schedule_commands
 from signalbox_tools.cli.command_groups import Group
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
+from signalbox_tools.deploy.confirmation import NOT_AGREED
 from signalbox_tools.terminal_text import counted, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from signalbox_tools.deploy.deployment_target import Target
     from signalbox_tools.exports.places import Place
 
-INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
+INTERRUPTED = "Interrupted."
+RUN_AGAIN = " The state has what was created: run the command again to continue."
+WITH_A_STATE = frozenset({"adopt", "bootstrap", "deploy", "destroy", "restore", "rollback"})
+"""The commands that run Terraform, whose state has what was created before an interruption."""
 WITHOUT_AN_EXTRA = (
     "This command needs the package {name}, which comes with the extra `{extra}`: `uv add 'signalbox[{extra}]'`, "
     "or `pip install 'signalbox[{extra}]'`."
@@ -63,17 +67,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo(INTERRUPTED, err=True)
+    except (click.Abort, KeyboardInterrupt) as end:
+        is_asked = isinstance(end, click.Abort) and not isinstance(end.__cause__, KeyboardInterrupt)
+        interrupted = INTERRUPTED + (RUN_AGAIN if _command(arguments) in WITH_A_STATE else "")
+        click.echo(NOT_AGREED if is_asked else interrupted, err=True)
         return 1
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name not in OF_TOOLS:
             raise
-        command = next(iter(sys.argv[1:] if arguments is None else arguments), "")
-        click.echo(WITHOUT_AN_EXTRA.format(name=name, extra=EXTRAS.get(command, "tools")), err=True)
+        extra = EXTRAS.get(_command(arguments), "tools")
+        click.echo(WITHOUT_AN_EXTRA.format(name=name, extra=extra), err=True)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _command(arguments: Sequence[str] | None) -> str:
+    """Return the name of the command that was run."""
+    return next(iter(sys.argv[1:] if arguments is None else arguments), "")
 
 
 def _escape_unknown_letters() -> None:

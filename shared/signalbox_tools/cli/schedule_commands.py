@@ -1,11 +1,14 @@
 """The commands of schedules: list them with their next times, run one now, and make up for times that were missed."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from signalbox_tools.cli.command_groups import Group
+from signalbox_tools.cli.deployment_options import of_a_deployment, reachable
 from signalbox_tools.cli.function_commands import of_a_place, on_each, opened, time_of
 from signalbox_tools.terminal_text import counted, visible
 
@@ -23,18 +26,47 @@ def schedules() -> None:
 
 
 @schedules.command("ls")
-def list_schedules() -> None:
-    """List the schedules of the catalogue: cron expression, time zone and next time."""
+@of_a_deployment(required=False)
+def list_schedules(project: str, environment: str, region: str) -> None:
+    """List the schedules of the catalogue: cron expression, time zone, and next time, or that it is paused.
+
+    Without --project, the local stack is read, if one runs.
+    """
     from signalbox.catalogue.cron import next_time
     from signalbox.catalogue.reading import load_all
 
-    now = datetime.now(UTC)
+    now, paused = datetime.now(UTC), dict[str, Collection[str]]()
     for database, each in ((known.database, each) for known in load_all() for each in known.schedules.values()):
+        if database not in paused:
+            paused[database] = _paused(project, _place(environment, database), region)
         at = next_time(each.cron, now, each.time_zone)
         shown = f"next {at:%Y-%m-%d %H:%M} UTC" if at else "never"
+        shown = "paused" if each.name in paused[database] else shown
         where = f"  database {database}" if database else ""
         called = f"{each.function} {each.task}".rstrip()
         click.echo(visible(f"{each.name}  {each.cron}  {each.time_zone}  {called}  {shown}{where}"))
+
+
+def _place(environment: str, database: str) -> str:
+    """Return the environment of a database: ``dev``, ``dev.payments``."""
+    return ".".join(filter(None, (environment.partition(".")[0], database)))
+
+
+def _paused(project: str, environment: str, region: str) -> Collection[str]:
+    """Return the schedules that are paused in a deployment, or in the local stack: none if no stack runs."""
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+    from signalbox_tools.local.scheduler import paused_in
+    from signalbox_tools.status.cloud_status import CloudSource
+
+    try:
+        if project:
+            return CloudSource(reachable(project, environment, region)).paused_schedules()
+        return paused_in(Path(RunningStack.of_project(environment).folder))
+    except NoStack:
+        return ()
+    except CommandFailed as error:
+        raise click.ClickException(str(error)) from error
 
 
 @schedules.command("run")
@@ -73,10 +105,16 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
         span = f"{planned[0]:%Y-%m-%d %H:%M} to {planned[-1]:%Y-%m-%d %H:%M} UTC"
         click.confirm(f"{counted(len(planned), 'time')}, {span}. Continue?", abort=True)
     with opened(**place) as client:
-        on_each(
-            [at.isoformat() for at in planned],
-            lambda at: client.tasks.enqueue(_call(schedule), schedule=name, scheduled_at=at),
-        )
+        repeated = list[str]()
+
+        def enqueue(at: str) -> None:
+            answer = client.request("POST", "tasks", body={**_call(schedule), "schedule": name, "scheduled_at": at})
+            repeated.extend([at] if isinstance(answer, dict) and answer.get("repeated") else ())
+
+        on_each([at.isoformat() for at in planned], enqueue)
+    if repeated:
+        had = f"{len(repeated):,} of {counted(len(planned), 'time')} had been enqueued before, by the schedule or a"
+        click.echo(f"{had} backfill, and did not run again.", err=True)
 
 
 def _of_a_task(name: str, environment: str) -> "Schedule":
@@ -90,7 +128,7 @@ def _of_a_task(name: str, environment: str) -> "Schedule":
         if catalogue.database == chosen:
             known = own
         elif name in own:
-            where = ".".join(filter(None, (environment.partition(".")[0], catalogue.database)))
+            where = _place(environment, catalogue.database)
             of = f"the database {catalogue.database}" if catalogue.database else "the first database"
             raise click.ClickException(f"{name} is a schedule of {of}: add -e {where}")
     if name not in known:

@@ -11,13 +11,14 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from signalbox.catalogue.cron import NEXT_DAYS_MAX, next_time
 from signalbox.catalogue.entries import Schedule
@@ -45,6 +46,22 @@ log = logging.getLogger("scheduler")
 def utc_now() -> datetime:
     """Return the time of this machine."""
     return datetime.now(UTC)
+
+
+def paused_in(folder: Path) -> list[str]:
+    """Return the names of the schedules that are paused, by the files in a stack's folder."""
+    before, after = PAUSED_FILE.split("{}")
+    return sorted(each.name.removeprefix(before).removesuffix(after) for each in folder.glob(PAUSED_FILE.format("*")))
+
+
+def schedule_lines(schedules: Iterable[Schedule], now: datetime) -> Iterator[str]:
+    """Iterate over a line for each schedule: when it runs on this machine, and when next."""
+    for each in schedules:
+        if each.local_every_seconds:
+            yield f"{each.name}: every {each.local_every_seconds:g} s (on this machine)"
+        elif at := next_time(each.cron, now, each.time_zone):
+            shown = at.astimezone(ZoneInfo(each.time_zone))
+            yield f"{each.name}: {each.cron} {each.time_zone}, next {shown:%a %Y-%m-%d %H:%M}"
 
 
 @dataclass(slots=True)

@@ -3,21 +3,19 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
 from signalbox.adapters.settings import SQLITE
 from signalbox.adapters.sqlite.file import Synchronous
-from signalbox.catalogue.cron import next_time
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Schedule, databases_of, load_all
+from signalbox.catalogue.reading import databases_of, load_all
 from signalbox_tools.cli.flow_replay import misfits_of
 from signalbox_tools.local.child_processes import free_port
 from signalbox_tools.local.folder.data_folder import EMULATOR, DataFolder
@@ -27,6 +25,7 @@ from signalbox_tools.local.logs.follower import LogFollower
 from signalbox_tools.local.logs.rendered_lines import Terminal
 from signalbox_tools.local.logs.tracebacks import cut
 from signalbox_tools.local.reloading.dev_loop import DevLoop
+from signalbox_tools.local.scheduler import schedule_lines
 from signalbox_tools.local.stack import Stack, StackError
 
 FOUND_BY_PAGES = (
@@ -168,16 +167,6 @@ def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -
         if data and stack.store == EMULATOR:
             sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, within a few seconds.\n")
             sys.stdout.flush()
-
-
-def schedule_lines(schedules: Iterable[Schedule], now: datetime) -> Iterator[str]:
-    """Iterate over a line for each schedule: when it runs on this machine, and when next."""
-    for each in schedules:
-        if each.local_every_seconds:
-            yield f"{each.name}: every {each.local_every_seconds:g} s (on this machine)"
-        elif at := next_time(each.cron, now, each.time_zone):
-            shown = at.astimezone(ZoneInfo(each.time_zone))
-            yield f"{each.name}: {each.cron} {each.time_zone}, next {shown:%a %Y-%m-%d %H:%M}"
 
 
 def _print_schedules() -> None:

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +24,7 @@ from signalbox.adapters.settings import SQLITE, Settings
 from signalbox.adapters.sqlite.file import StoreFileError
 from signalbox.adapters.sqlite.store import SqliteStore
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.entries import Schedule
 from signalbox.catalogue.project import Project
 from signalbox.core.ports import Query
 from signalbox_tools import http_client
@@ -229,6 +230,11 @@ class Stack:
             except http_client.HttpError as error:
                 detail = f"The entry {each.name} of {each.function} in the catalogue cannot be made: {error}"
                 raise StackError(detail) from error
+
+    @property
+    def schedules(self) -> Sequence[Schedule]:
+        """The schedules of the project's tasks and flows. Those of the kit are left out."""
+        return [each for each in self._layout.catalogue.schedules.values() if each.task]
 
     def counts(self) -> dict[str, int]:
         """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""

@@ -21,6 +21,7 @@ from signalbox.objects.machine.deadly_calls import is_call_given_up
 from signalbox.tasks.model import failures
 from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.logs.log_entries import entry_of, time_of
+from signalbox_tools.local.scheduler import paused_in
 from signalbox_tools.local.services.command_lines import stats
 from signalbox_tools.local.store.local_store import local_store
 from signalbox_tools.status.status_lines import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
@@ -50,6 +51,9 @@ class LocalSource:
         named = {name.rpartition("/")[2]: counts for name, counts in (self._queues or {}).items()}
         queues = {**named, **given(events=self._events or None)}
         return [Queue(name, counts["waiting"], counts["running"]) for name, counts in queues.items()]
+
+    def paused_schedules(self) -> Sequence[str]:
+        return paused_in(Path(self._stack.folder))
 
     def outbox(self) -> Outbox:
         found = self._store.query(Query(outbox.COLLECTION, limit=READ_MAX))

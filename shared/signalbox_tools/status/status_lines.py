@@ -4,7 +4,7 @@ A section renders data of a `Source` as lines. A subject with data to show adds 
 implementations, and a section to `SECTIONS`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -110,6 +110,9 @@ class Source(Protocol):
 
     def queues(self) -> Sequence[Queue]: ...
 
+    def paused_schedules(self) -> Collection[str]:
+        """Return the names of the schedules that are paused."""
+
     def outbox(self) -> Outbox: ...
 
     def objects(self) -> Objects: ...
@@ -138,6 +141,12 @@ def queue_line(queue: Queue) -> Line:
     state = "" if queue.state == "RUNNING" else f", {queue.state.lower()}"
     counted = f"{queue.waiting:,}{'+' if queue.more else ''} waiting{running}{state}"
     return Line(f"queue {queue.name}", counted, not state)
+
+
+def schedules(source: Source) -> Iterator[Line]:
+    """Iterate over a line for each paused schedule. A schedule that runs has none."""
+    for name in source.paused_schedules():
+        yield Line(f"schedule {name}", "paused", well=False)
 
 
 def outbox(source: Source) -> Iterator[Line]:
@@ -183,7 +192,16 @@ def errors(source: Source) -> Iterator[Line]:
     yield Line("recent errors", f"{len(found)}" if found else "none", not found)
 
 
-SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, objects, sweep, stuck_flows, errors)
+SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (
+    parts,
+    queues,
+    schedules,
+    outbox,
+    objects,
+    sweep,
+    stuck_flows,
+    errors,
+)
 
 
 def lines_of(source: Source) -> Iterator[Line]:

@@ -131,6 +131,8 @@ FAULT_POINTS: Mapping[str, str] = {
     "critical_sections.sweep": "signalbox.critical_sections.sweep:sweep",
     "critical_sections.wake": "signalbox.critical_sections.machine.transitions:wake",
     "document_events.begin": "signalbox.document_events.machine:begin",
+    "document_events.begin_or_wait": "signalbox.document_events.machine:begin_or_wait",
+    "document_events.hand_over": "signalbox.document_events.machine:hand_over",
     "document_events.end": "signalbox.document_events.machine:end",
     "document_events.place_of": "signalbox.document_events.machine:place_of",
     "document_events.place_of_read": "signalbox.document_events.service:place_of_read",

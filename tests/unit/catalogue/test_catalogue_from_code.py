@@ -219,7 +219,7 @@ WRONG = {
     "@app.on_document(PATTERN)\ndef seen(event): ...": "calls app.on_document with an argument that is not a constant",
     "@app.on_document('a/{id}', on='changed')\ndef seen(event, id): ...": "main.py:4: write on_document",
     "@app.on_document('a/{id}')\n@app.on_document('b/{id}')\ndef seen(event, id): ...": "write a second handler",
-    "@app.on_document('a')\ndef seen(event): ...": "triggers.orders-seen: document is 'a' is the path of a collection",
+    "@app.on_document('a')\ndef seen(event): ...": "triggers.orders-seen: document 'a' is the path of a collection",
     "@app.on_document('a/{id}')\ndef seen(event, id): ...\n@app.document_written('b/{id}')\n"
     "def second(event, id): ...": "write on_document in all places",
     "@app.on_document('a/{id}')\nasync def seen(event, id): ...\npack = app.on_document('b/{id}')(print)": "list its",
@@ -232,6 +232,39 @@ WRONG = {
 def test_code_that_reading_cannot_follow_is_refused_with_what_to_write(tmp_path: Path, code: str) -> None:
     with pytest.raises(CatalogueError, match=WRONG[code]):
         catalogue(tmp_path, code, {})
+
+
+@pytest.mark.parametrize(
+    ("decorator", "refused"),
+    [
+        (
+            'on_document("orders/{id}", changd="a")',
+            "functions.orders: main.py:4: on_document has no argument changd;",
+        ),
+        ('schedule("* * * * *", overlap="que")', "functions.orders: main.py:4: overlap is 'que'; write one of allow,"),
+        ('schedule("* * * *")', r"^functions/orders/main.py:4: schedules.orders-keep: cron is '\* \* \* \*'"),
+        (
+            'schedule("0 0 * * *", time_zone="Bern")',
+            r"^functions/orders/main.py:4: schedules.orders-keep: time_zone",
+        ),
+        ('schedule("0 0 * * *", arguments={"a": 1})', r"^functions/orders/main.py:4: schedules.orders-keep.arguments:"),
+        ('on_document("orders")', r"^functions/orders/main.py:4: triggers.orders-keep: document 'orders' is"),
+    ],
+)
+def test_a_wrong_argument_of_a_decorator_is_refused_when_the_catalogue_is_read_with_its_place(
+    tmp_path: Path, decorator: str, refused: str
+) -> None:
+    task = "@app.task\ndef keep(): ..." if decorator.startswith("schedule") else "def keep(event, id): ..."
+    with pytest.raises(CatalogueError, match=refused):
+        catalogue(tmp_path, f"@app.{decorator}\n{task}\n", {})
+
+
+def test_the_schedules_of_a_task_with_several_rules_are_refused_when_the_catalogue_is_read() -> None:
+    source = (
+        b"from signalbox import Function\napp = Function('a')\n@app.schedule('0 1 * * *', name='b', overlap='skip')\n"
+    )
+    with pytest.raises(CatalogueError, match="several rules for an overlap"):
+        usage_of({"main.py": source + b"@app.schedule('0 2 * * *')\n@app.task\ndef send(): ..."})
 
 
 def test_a_schedule_stands_above_the_task() -> None:

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
+import click
 import httpx
 import pytest
 
@@ -32,7 +33,10 @@ from signalbox_tools.cli import flow_replay, leased_command
 from signalbox_tools.cli.leased_command import LEASE_LOST, NO_PERMIT, NO_SEMAPHORE, NOT_EXECUTABLE, NOT_FOUND
 from signalbox_tools.cli.main import main
 from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.local.folder.running_stack import RunningStack
 from signalbox_tools.local.functions.server import mounted
+from signalbox_tools.local.scheduler import PAUSED_FILE
+from signalbox_tools.status.cloud_status import CloudSource
 from tests.serving import serving
 
 PYTHON = sys.executable
@@ -941,14 +945,65 @@ def test_a_schedule_is_listed_with_its_next_time_and_is_run_once_more(
     assert "no schedule 'sweep' of a task. It has: " in capsys.readouterr().err
 
 
+def test_a_paused_schedule_is_listed_as_paused(
+    weekly: Schedule, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / PAUSED_FILE.format("weekly")).touch()
+    stack = RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "sqlite", "", "", {})
+    monkeypatch.setattr(RunningStack, "of_project", lambda _: stack)
+    assert main(["schedules", "ls"]) == 0
+    listed = capsys.readouterr().out
+    assert "weekly  0 6 * * 1  Etc/UTC  quilt paint  paused\n" in listed
+    assert "sweep  " in listed
+    assert listed.count("paused") == 1
+    monkeypatch.setattr(CloudSource, "paused_schedules", lambda _: ["sweep"])
+    monkeypatch.setattr("signalbox_tools.cli.schedule_commands.reachable", lambda *_: None)
+    assert main(["schedules", "ls", "-p", "demo-project"]) == 0
+    listed = capsys.readouterr().out
+    assert "quilt paint  next " in listed
+    assert listed.count("paused") == 1
+
+
+def test_a_question_without_an_answer_or_with_no_says_that_nothing_was_done(
+    harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in ("", "n\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        assert main(["schedules", "backfill", "weekly", "--since", "30d"]) == 1
+        said = capsys.readouterr().err
+        assert "Stopped: this was not confirmed, and not done (--yes confirms everything in advance)." in said
+        assert "Interrupted" not in said
+    assert not harness.tasks
+
+
+def test_only_a_command_of_terraform_has_a_state_to_continue_from(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise click.Abort from KeyboardInterrupt()
+
+    monkeypatch.setattr("signalbox_tools.cli.main.cli.main", interrupted)
+    assert main(["catalogue"]) == 1
+    assert capsys.readouterr().err == "Interrupted.\n"
+    assert main(["deploy", "-p", "demo-project"]) == 1
+    assert capsys.readouterr().err.startswith("Interrupted. The state has what was created: run the command again")
+
+
 def test_the_missed_times_of_a_schedule_are_made_up_for_once(
     harness: Harness, weekly: Schedule, capsys: pytest.CaptureFixture[str]
 ) -> None:
     span = ("--since", "2026-01-01T00:00:00Z", "--until", "2026-01-20T00:00:00Z", "--yes")
     harness.advance(20 * 24 * 3600)
-    for _ in range(2):
+    shorter = ("--since", "2026-01-01T00:00:00Z", "--until", "2026-01-13T00:00:00Z", "--yes")
+    assert main(["schedules", "backfill", "weekly", *shorter]) == 0
+    said = capsys.readouterr().err
+    assert "2 of 2 done." in said
+    assert "before" not in said
+    for had in (2, 3):
         assert main(["schedules", "backfill", "weekly", *span]) == 0
-        assert "3 of 3 done." in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "3 of 3 done." in said
+        assert f"{had} of 3 times had been enqueued before, by the schedule or a backfill, and did not run" in said
     planned = sorted(task.context["scheduled"] for task in harness.tasks)
     assert planned == [f"2026-01-{day:02}T06:00:00Z" for day in (5, 12, 19)]
     assert (

@@ -12,10 +12,11 @@ from signalbox import DocumentEvent, Function, Problem
 from signalbox.adapters import runtime
 from signalbox.adapters import settings as kit_settings
 from signalbox.adapters.settings import settings
+from signalbox.core.effects import Effect
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine, service
 from signalbox.document_events.machine import Each, Turn, place_of, place_of_read
-from signalbox.document_events.model import Begun, OrderedEvent
+from signalbox.document_events.model import Begun, OrderedEvent, Waiting
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.transition_tables import Row, tables
@@ -32,7 +33,7 @@ EVENTS = {
 }
 TURNS = {"begins": Turn.BEGINS, "overtaken": Turn.OVERTAKEN, "handled already": Turn.HANDLED, "Unavailable": None}
 HOLDERS = {"-": "", "another": "d1", "itself": "d2"}
-TABLE, TABLE_OF_EACH = tables(machine.__doc__)
+TABLE, TABLE_OF_EACH, TABLE_OF_TIMES = tables(machine.__doc__)
 
 
 def turn(begun: Begun | None, event: str, place: int) -> Turn | None:
@@ -79,6 +80,69 @@ def test_each_row_of_the_table_of_handlers_that_leave_out_none(row: Row) -> None
     except Unavailable:
         found = None
     assert found == TURNS[row["turn"]]
+
+
+TIMES_TURNS = {**TURNS, "waits": Turn.WAITS, "skipped": Turn.SKIPPED, "duplicate": Turn.DUPLICATE}
+TIMES_HOLDERS = {"-": "", "another time": "t9/d1", "itself": "t5/d1"}
+
+
+def planned(event: str, place: int) -> Waiting:
+    return Waiting(event, place, Effect(event, "tasks", "shop", "send", {}, context={"scheduled": event}))
+
+
+@pytest.mark.parametrize("row", TABLE_OF_TIMES, ids=lambda row: " ".join(row.values()))
+def test_each_row_of_the_table_of_planned_times(row: Row) -> None:
+    """The time is ``t5``; ``t9`` is a later one, and ``t1`` an older one."""
+    time, own = row["the time"], planned("t5", PLACE + 5)
+    last = planned("t9", PLACE + 9) if time == "is retried" and row["held by"] != "itself" else planned("t0", PLACE)
+    last = own if row["held by"] == "itself" or time == "was handled" else last
+    waiting = [planned("t1", PLACE + 1)] if row["older one waits"] == "yes" else []
+    waiting += [own] if time == "waits" else []
+    begun = Begun(last.event, last.place, time == "was handled", TIMES_HOLDERS[row["held by"]], HELD, tuple(waiting))
+    rules = {"skips": time in ("is to be skipped", "is retried"), "is_handed_over": time == "was handed over twice"}
+    try:
+        decided = machine.begin_or_wait(begun, own, "t5/d2", NOW, 60, **rules)
+    except Unavailable:
+        assert row["turn"] == "Unavailable"
+        return
+    assert decided.answer is TIMES_TURNS[row["turn"]]
+    is_listed = own in decided.state.waiting
+    assert is_listed == (decided.answer is Turn.WAITS)
+    assert [each for each in decided.state.waiting if each != own] == [each for each in waiting if each != own]
+    assert Begun.from_record(decided.state.to_record()) == decided.state
+
+
+def test_a_time_that_has_begun_begins_although_an_older_one_has_begun_to_wait_for_it() -> None:
+    """The answer of its commit was lost, and the record is read again."""
+    begun = Begun("t5", PLACE + 5, False, "t5/d1", HELD, (planned("t1", PLACE + 1),))
+    own = planned("t5", PLACE + 5)
+    decided = machine.begin_or_wait(begun, own, "t5/d1", NOW, 60, skips=False, is_handed_over=True)
+    assert (decided.answer, decided.state) == (Turn.BEGINS, begun)
+
+
+def test_times_wait_in_their_order_and_only_as_many_as_the_record_has_room_for() -> None:
+    begun = Begun("t0", PLACE, False, "t0/d1", HELD)
+    for number in (3, 1, 2):
+        begun = machine.begin_or_wait(
+            begun, planned(f"t{number}", PLACE + number), "d2", NOW, 60, skips=False, is_handed_over=False
+        ).state
+    assert [each.event for each in begun.waiting] == ["t1", "t2", "t3"]
+    large = Waiting("t4", PLACE + 4, Effect("t4", "tasks", "shop", "send", {"text": "x" * machine.WAITING_BYTES_MAX}))
+    with pytest.raises(Unavailable):
+        machine.begin_or_wait(begun, large, "t4/d2", NOW, 60, skips=False, is_handed_over=False)
+    free = replace(begun, holder="")
+    decided = machine.begin_or_wait(free, large, "t4/d2", NOW, 60, skips=False, is_handed_over=False)
+    assert decided.answer is Turn.BEGINS, "it could not be stored, and none is held"
+
+
+def test_the_oldest_time_is_handed_over_under_one_name_for_a_minute_and_not_while_another_is_held() -> None:
+    waiting = (planned("t1", PLACE + 1), planned("t2", PLACE + 2))
+    begun = Begun("t0", PLACE, True, "", NOW, waiting)
+    minute = NOW.replace(second=0)
+    names = [machine.hand_over(begun, "x", minute + timedelta(seconds=each))[0].name for each in (0, 59, 60)]
+    assert names[0] == names[1] != names[2]
+    assert machine.hand_over(begun, "x", NOW)[0].operation == "t1"
+    assert machine.hand_over(replace(begun, holder="t0/d1", ends_at=HELD), "x", NOW) == ()
 
 
 def test_an_event_waits_a_minute_from_its_write_and_an_unknown_place_before_is_not_waited_for() -> None:

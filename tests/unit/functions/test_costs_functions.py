@@ -1,5 +1,7 @@
 """What the kit's own part of a user's task costs, as every handled call logs it."""
 
+from collections.abc import Callable
+
 import pytest
 
 from signalbox import DocumentEvent, Function, Lease, Unit, batch, semaphore
@@ -87,6 +89,31 @@ def test_the_order_of_a_documents_events_costs_a_begin_and_an_end(harness: Harne
         found += [harness.deliver_task(task).cost for _ in range(2)]
     in_order, overtaken = row_cost("tasks", "first", "event_in_order"), row_cost("tasks", "event_overtaken")
     assert found == [in_order, *[overtaken] * 3]
+
+
+def test_a_scheduled_time_that_waits_costs_a_read_and_a_write_and_a_task_when_its_turn_comes(harness: Harness) -> None:
+    app, meanwhile = Function("clock"), list[Callable[[], None]]()
+
+    @app.schedule("* * * * *", overlap="queue")
+    @app.task
+    def strike() -> None:
+        if meanwhile:
+            meanwhile.pop()()
+
+    def time(minute: int) -> Effect:
+        context = {"scheduled": f"2026-01-01T00:0{minute}:00Z"}
+        return Effect(f"{minute}", "tasks", "clock", "strike", {}, path="/tasks/strike", context=context)
+
+    harness.add(app)
+    alone = row_cost("tasks", "first", "time_alone")
+    assert harness.deliver_task(time(1)).cost == alone
+    waited = list[Cost]()
+    meanwhile.append(lambda: waited.extend(harness.deliver_task(time(minute)).cost for minute in (3, 4)))
+    assert harness.deliver_task(time(2)).cost == row_cost("tasks", "first", "time_alone", "time_found_by")
+    assert waited == [row_cost("tasks", "time_waits")] * 2
+    after, last = (harness.deliver_task(harness.take("strike")).cost for _ in range(2))
+    assert after == row_cost("tasks", "time_after")
+    assert last == row_cost("tasks", "later", "time_alone")
 
 
 def rinse(*, broken: bool = False) -> Effect:

@@ -9,12 +9,13 @@ import pytest
 from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
 from signalbox.adapters.http.event_deliveries import DOCUMENTS, INTERNAL
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.declared_in_code import OF_HANDLERS
-from signalbox.core.document_patterns import DocumentPattern, matches
+from signalbox.catalogue.derived_keys import usage_of
+from signalbox.core.document_patterns import DocumentFilter, DocumentPattern, matches
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.documents.model.stamped_contents import COLLECTION, RESERVED, RESOURCE_META
-from signalbox.function.document_handlers import DocumentFilter
 from signalbox.testing import Harness
 from signalbox.testing.deliveries import body_of, event_of, headers_of
 from signalbox.testing.fixtures import harness as harness
@@ -317,6 +318,34 @@ def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refu
     app.document_written("orders/{id}")(lambda event, id: None)  # noqa: A006, ARG005  as the path names it
     with pytest.raises(ValueError, match="write on_document in all places"):
         app.entry_point()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "refused"),
+    [
+        ({"prefix": 5}, "prefix is 5; write a text"),
+        ({"prefix": ""}, "prefix is ''; write a text"),
+        ({"prefix": "orders/a"}, "prefix is 'orders/a', and no key contains a slash"),
+        ({"type": ""}, "type is ''; write a text"),
+        ({"type": ["Order"]}, r"type is \['Order'\]; write a text"),
+        ({"changed": ()}, r"changed is \(\); write the fields"),
+        ({"changed": 5}, "changed is 5; write the fields"),
+        ({"changed": {}}, r"changed is \{\}; write the fields"),
+        ({"changed": ""}, "changed has '', which is not a field"),
+        ({"changed": ("state", "a..b")}, r"changed has 'a\.\.b', which is not a field"),
+        ({"changed": ["a", 5]}, "changed has 5, which is not a field"),
+        ({"in_order": "all"}, "in_order is 'all'; write True, False or 'each'"),
+    ],
+)
+def test_a_filter_that_selects_nothing_or_all_is_refused_when_it_is_loaded_and_when_the_catalogue_is_read(
+    chosen: Any, refused: str
+) -> None:
+    with pytest.raises(ValueError, match=refused):
+        Function("shop").on_document("orders/{id}", **chosen)
+    options = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    source = f"from signalbox import Function\napp = Function('a')\n@app.on_document('orders/{{id}}', {options})\n"
+    with pytest.raises(CatalogueError, match=f"main.py:3: {refused}"):
+        usage_of({"main.py": f"{source}def ordered(event, id): ...".encode()})
 
 
 def test_events_are_filtered_by_prefix_type_and_changed_fields_before_they_are_tasks(harness: Harness) -> None:

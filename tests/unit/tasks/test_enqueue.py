@@ -233,7 +233,9 @@ def test_people_enqueue_over_http_under_an_id_or_a_key(harness: Harness, mails: 
         harness.post("tasks", json=CALL | {"delay_seconds": 60}),
     ]
     assert [each.status for each in answers] == [202] * 3
-    assert answers[0].json == answers[1].json != answers[2].json
+    first, again, another = (each.json for each in answers)
+    assert first["operation"] == again["operation"] != another["operation"]
+    assert [each["repeated"] for each in (first, again, another)] == [False, True, False]
     assert (
         harness.post("tasks", json=CALL | {"id": "order-7", "payload": {"to": "bob"}})
         .json["type"]

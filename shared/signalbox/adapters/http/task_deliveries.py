@@ -39,6 +39,9 @@ QUEUE_HEADER = "X-CloudTasks-QueueName"
 FORWARDED = "forwarded"
 """The member of a forwarded task's envelope that counts earlier deliveries: those that were answered, and all."""
 
+WAITED = "waited"
+"""The member of the envelope of a task that has waited in a record for its turn."""
+
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
 
@@ -87,7 +90,11 @@ def _forwarded(function: str, request: flask.Request) -> Effect:
         delivered.task,
         delivered.payload,
         request.path,
-        context={**delivered.context, FORWARDED: [delivered.executions, delivered.retries]},
+        context={
+            **delivered.context,
+            FORWARDED: [delivered.executions, delivered.retries],
+            **({WAITED: True} if delivered.has_waited else {}),
+        },
         trace=delivered.trace,
         operation=delivered.operation,
     )
@@ -161,12 +168,14 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
     envelope = TaskEnvelope.from_json(_body(request))
     context = dict(envelope.context)
     executions, retries = context.pop(FORWARDED, (0, 0))
+    has_waited = bool(context.pop(WAITED, False))
+    own_executions, own_retries = _count(request.headers, "Execution"), _count(request.headers, "Retry")
     queue = queue_of(request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix))
     return Delivered(
         envelope.operation,
         context,
-        executions=_count(request.headers, "Execution") + executions,
-        retries=_count(request.headers, "Retry") + retries,
+        executions=own_executions + executions,
+        retries=own_retries + retries,
         function=function,
         task=envelope.name,
         payload=envelope.payload,
@@ -174,6 +183,8 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
         trace=current_trace(),
         backoff=settings().queue_backoffs.get(queue, NO_BACKOFF),
         is_late=_is_late(request.headers.get("X-CloudTasks-TaskETA", "")),
+        has_waited=has_waited,
+        is_handed_over=has_waited and own_executions + own_retries == 0,
     )
 
 

@@ -44,5 +44,6 @@ def enqueue_task(ports: Ports, request: Request) -> Response:
     enqueue_request = EnqueueRequest.from_request(body, request.caller_key, schedule=request.schedule or "")
     named = replace(enqueue_request.call, payload=dict.fromkeys(enqueue_request.call.payload))  # values may be large
     check_calls(request, **{"": named})
-    enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time
-    return Response(202, EnqueuedShown(enqueued(ports, enqueue_request)))
+    if enqueue_request.id:
+        return Response(202, EnqueuedShown(*enqueues.once(ports, enqueue_request)))
+    return Response(202, EnqueuedShown(enqueues.every_time(ports, enqueue_request), repeated=False))

@@ -32,7 +32,14 @@ def every_time(ports: Ports, request: EnqueueRequest) -> str:
 
 
 def by_id(ports: Ports, request: EnqueueRequest) -> str:
-    """Enqueue a call once for its id; return the task's operation. Raises `OtherBody` if another call has the id.
+    """Enqueue a call once for its id; return the task's operation. Raises as `once`."""
+    return once(ports, request)[0]
+
+
+def once(ports: Ports, request: EnqueueRequest) -> tuple[str, bool]:
+    """Enqueue a call once for its id; return the task's operation, and whether an earlier call has enqueued it.
+
+    Raises `OtherBody` if another call has the id.
 
     A planned time of a schedule has one receipt, whoever enqueues its call, so a schedule and a backfill at once
     enqueue it once.
@@ -43,17 +50,17 @@ def by_id(ports: Ports, request: EnqueueRequest) -> str:
         if first.data is None:
             stored_task(ports, request.effect(name, first.read_time), first.read_time)
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, str]:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[str, bool]]:
         [receipt] = read
         request.check_is_over(receipt.read_time)
         if receipt.data is not None:
             request.check_repeated(receipt.data)
-            return Decision((), name)
+            return Decision((), (name, True))
         if first is not None and first.data is not None:
             raise Unavailable("the receipt of the task has expired meanwhile")
         task, stored_at = request.effect(name, receipt.read_time), first.read_time if first else UNUSED
         named = Outgoing().claimed_task(task, place_of_tasks(stored_at))
-        return Decision((_receipt(request, name),), name, (named,))
+        return Decision((_receipt(request, name),), (name, False), (named,))
 
     return perform(ports, [receipt_path(name)], decide)[0]
 

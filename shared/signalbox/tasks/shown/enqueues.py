@@ -9,3 +9,6 @@ class EnqueuedShown:
 
     operation: str
     """The id under which a failure of the task would be kept."""
+
+    repeated: bool
+    """Whether an earlier call under the id has enqueued it. This one changed nothing."""

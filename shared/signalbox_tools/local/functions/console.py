@@ -21,7 +21,7 @@ from signalbox_tools.console.actions import REASON_HEADER, action_of, logged_bod
 from signalbox_tools.console.routes import Console
 from signalbox_tools.local import queue_pauses
 from signalbox_tools.local.functions import spans
-from signalbox_tools.local.scheduler import PAUSED_FILE
+from signalbox_tools.local.scheduler import PAUSED_FILE, paused_in
 from signalbox_tools.status.status_lines import QueueNow
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ class LocalSchedules:
     """The schedules of the stack, each of which a file in its folder pauses. There are none without a stack."""
 
     def paused(self) -> Collection[str]:
-        folder, (before, after) = self._folder, PAUSED_FILE.split("{}")
-        files = folder.glob(PAUSED_FILE.format("*")) if folder else ()
-        return [each.name.removeprefix(before).removesuffix(after) for each in files]
+        return paused_in(self._folder) if self._folder else []
 
     def pause(self, name: str) -> None:
         self._file(name).touch()

@@ -4,6 +4,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -15,6 +16,7 @@ from signalbox_tools.local import user_variables
 from signalbox_tools.local.kept_threads import kept_thread
 from signalbox_tools.local.reloading.reload import NotReloaded
 from signalbox_tools.local.reloading.watcher import Watcher
+from signalbox_tools.local.scheduler import schedule_lines
 from signalbox_tools.local.stack import Stack, StackError
 from signalbox_tools.packaging.imported_modules import LIBRARY
 
@@ -86,7 +88,7 @@ class DevLoop:
         _forget_bytecode(paths)
         if not self._failed and not (paths := [path for path in paths if self._counts(path)]):
             return
-        started = time.monotonic()
+        started, schedules = time.monotonic(), self._stack.schedules
         try:
             self._stack.reload()
         except NotReloaded as error:
@@ -103,6 +105,9 @@ class DevLoop:
         else:
             self._failed = False
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
+            changed = [each for each in self._stack.schedules if each not in schedules]
+            for line in schedule_lines(changed, datetime.now(UTC)):
+                self._announce(f"schedule {line}", "")
             self._reloads += 1
             kept_thread("replays", partial(self._replay, paths, self._reloads)).start()
 

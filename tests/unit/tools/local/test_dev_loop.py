@@ -14,7 +14,7 @@ from queue import SimpleQueue
 import pytest
 
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import load
+from signalbox.catalogue.reading import Schedule, load
 from signalbox_tools.local import serving
 from signalbox_tools.local.child_processes import CHOSEN_PORTS
 from signalbox_tools.local.folder.data_folder import DataFolder
@@ -57,6 +57,7 @@ class ReloadedStack:
 
     def __init__(self, folder: Path) -> None:
         self.folders = (folder,)
+        self.schedules: list[Schedule] = []
         self.reload: Callable[[], None] = lambda: None
 
 
@@ -92,6 +93,31 @@ def test_after_a_reload_that_failed_any_change_is_reloaded(tmp_path: Path, error
         assert line_with("catalogue.yaml").startswith("reloaded in ")
         (folder / "main.py").write_text("TWO = 2\n")
         assert line_with("greeter/main.py").startswith("reloaded in ")
+    finally:
+        loop.stop()
+
+
+def test_schedules_that_are_new_or_changed_are_listed_after_the_reload(tmp_path: Path) -> None:
+    catalogue, module = tmp_path / "signalbox.yaml", tmp_path / "main.py"
+    catalogue.write_text(CATALOGUE)
+    stack, lines = ReloadedStack(tmp_path), SimpleQueue[str]()
+    tick = Schedule(name="greeter-tick", function="greeter", task="tick", cron="*/5 * * * *")
+
+    def reloaded() -> None:
+        stack.schedules = [tick, Schedule(name="greeter-tock", function="greeter", task="tock", cron="0 6 * * *")]
+
+    stack.reload, stack.schedules = reloaded, [tick]
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop.watch()
+    loop.start()
+    try:
+        for value in ("1", "2"):
+            module.write_text(f"VALUE = {value}\n")
+            assert lines.get(timeout=SECONDS_MAX).startswith("reloaded in ")
+            if value == "1":
+                listed = lines.get(timeout=SECONDS_MAX)
+                assert listed.startswith("schedule greeter-tock: 0 6 * * * Etc/UTC, next ")
+        assert lines.empty()
     finally:
         loop.stop()
 

@@ -1,6 +1,8 @@
 """A schedule of the catalogue enqueues a task with its arguments, once for each scheduled time."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -12,11 +14,12 @@ import yaml
 from signalbox import Function, Problem, TaskContext
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import Schedule
+from signalbox.core.effects import Effect
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.document_events import machine
 from signalbox.document_events.machine import Turn
-from signalbox.document_events.model import Begun
+from signalbox.document_events.model import Begun, Waiting
 from signalbox.testing import Harness
 from signalbox_tools import http_client
 from signalbox_tools.local.scheduler import Caller
@@ -133,11 +136,9 @@ def press(overlap: Any) -> tuple[Function, list[Any], list[Callable[[], None]]]:
     return app, seen, meanwhile
 
 
-@pytest.mark.parametrize(
-    ("overlap", "statuses", "times"), [("allow", [204], 2), ("queue", [503], 2), ("skip", [204], 1)]
-)
+@pytest.mark.parametrize(("overlap", "waits", "times"), [("allow", 0, 2), ("queue", 1, 2), ("skip", 0, 1)])
 def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_runs(
-    tmp_path: Path, overlap: str, statuses: list[int], times: int
+    tmp_path: Path, overlap: str, waits: int, times: int
 ) -> None:
     app, seen, meanwhile = press(overlap)
     with Harness(written(tmp_path)) as harness:
@@ -150,9 +151,9 @@ def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_
         second, found = harness.take("send"), list[int]()
         meanwhile.append(lambda: found.append(harness.deliver_task(second).status))
         assert harness.deliver_task(first).status == 204
-        assert found == statuses
-        if found == [503]:
-            assert harness.deliver_task(second).status == 204
+        assert found == [204]
+        assert len(harness.tasks) == waits, "it is enqueued again when the first one has ended"
+        harness.run()
         assert sorted(seen) == [planned, planned + timedelta(seconds=600)][:times]
         harness.advance(600)
         harness.run_schedule("weekly")
@@ -160,8 +161,32 @@ def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_
         assert len(seen) == times + 1, "later times run again"
 
 
-def test_times_that_a_person_makes_up_for_wait_for_one_another_and_none_is_left_out(tmp_path: Path) -> None:
-    app, seen, meanwhile = press("skip")
+@pytest.mark.parametrize("overlap", ["queue", "skip"])
+def test_times_that_a_person_makes_up_for_run_one_after_the_other_oldest_first(tmp_path: Path, overlap: str) -> None:
+    """Their deliveries arrive at once, in any order, and none is answered with 503, so that no queue backs off."""
+    app, seen, meanwhile = press(overlap)
+    call = {"function": "reports", "task": "send", "payload": {"pages": 3}, "schedule": "weekly"}
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        missed = [harness.clock.now - timedelta(days=days) for days in range(12, 0, -1)]
+        for at in missed:
+            harness.post("tasks", json=call | {"scheduled_at": at.isoformat()})
+        first, *others = list(harness.tasks)
+        harness.tasks.clear()
+        Random(7).shuffle(others)
+        found = list[int]()
+        meanwhile.append(lambda: found.extend(harness.deliver_task(each).status for each in others))
+        assert harness.deliver_task(first).status == 204
+        assert set(found) == {204}
+        for _ in others:
+            [_] = harness.tasks
+            harness.deliver_task(harness.take("send"))
+        assert not harness.tasks
+        assert seen == missed
+
+
+def test_times_that_wait_run_alone_also_after_a_deployment_without_the_rule(tmp_path: Path) -> None:
+    app, seen, meanwhile = press("queue")
     call = {"function": "reports", "task": "send", "payload": {"pages": 3}, "schedule": "weekly"}
     with Harness(written(tmp_path)) as harness:
         harness.add(app)
@@ -170,12 +195,47 @@ def test_times_that_a_person_makes_up_for_wait_for_one_another_and_none_is_left_
             harness.post("tasks", json=call | {"scheduled_at": at.isoformat()})
         first, *others = list(harness.tasks)
         harness.tasks.clear()
-        found = list[int]()
-        meanwhile.append(lambda: found.extend(harness.deliver_task(each).status for each in others))
-        assert harness.deliver_task(first).status == 204
-        assert found == [503, 503]
-        assert [harness.deliver_task(each).status for each in others] == [204, 204]
+
+        def deploy() -> None:
+            for each in others:
+                harness.deliver_task(each)
+            app._overlaps.clear()
+
+        meanwhile.append(deploy)
+        harness.deliver_task(first)
+        harness.run()
         assert seen == missed
+
+
+def test_a_task_that_has_waited_keeps_its_operation_and_the_attempts_that_it_has_had(tmp_path: Path) -> None:
+    app, seen, meanwhile = Function("reports"), list[Any](), list[Callable[[], None]]()
+
+    @app.schedule("0 0 * * 1", overlap="queue")
+    @app.task
+    def send(context: TaskContext, pages: int) -> None:
+        seen.append((context.operation, context.attempt, context.scheduled_at))
+        if meanwhile:
+            meanwhile.pop()()
+
+    def fail() -> None:
+        raise ValueError("closed")
+
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        harness.run_schedule("weekly")
+        first = harness.take("send")
+        meanwhile.append(fail)
+        assert harness.deliver_task(first).status == 500
+        harness.advance(600)
+        harness.run_schedule("weekly")
+        second, found = harness.take("send"), list[int]()
+        meanwhile.append(lambda: found.append(harness.deliver_task(first, retries=1).status))
+        harness.deliver_task(second)
+        assert found == [204]
+        harness.run()
+    assert [each[0] for each in seen] == [first.name, second.name, first.name]
+    assert [each[1] for each in seen] == [1, 1, 2]
+    assert seen[2][2] == seen[0][2]
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -203,49 +263,112 @@ def test_a_time_that_has_failed_is_not_left_out_when_it_is_retried_while_a_later
         second, found = harness.take("send"), list[int]()
         meanwhile.append(lambda: found.append(harness.deliver_task(first).status))
         assert harness.deliver_task(second).status == 204
-        assert found == [503]
-        assert harness.deliver_task(first).status == 204
+        assert found == [204]
+        harness.run()
         assert seen == [planned + timedelta(seconds=600), planned]
 
 
+@dataclass
+class Delivery:
+    """A task of a planned time that is due, in the model below."""
+
+    due_at: datetime
+    time: int
+    is_handed_over: bool = False
+
+
+class Times:
+    """A model of the promise alone: times, durations and ends at random, and tasks that are delivered twice."""
+
+    def __init__(self, seed: int, overlap: str) -> None:
+        self.random, self.overlap, self.begun = Random(seed), overlap, None if seed % 2 else self.handled_before()
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.places = {at: machine.place_of(self.now + timedelta(minutes=at), None) or 0 for at in range(12)}
+        due = {at: self.now + timedelta(minutes=self.random.randint(at, at + 3)) for at in self.places}
+        self.due = [Delivery(due[at], at) for at in due]
+        self.twice = {at for at in due if self.random.random() < 0.1}
+        self.due += [Delivery(due[at] + timedelta(seconds=30), at) for at in self.twice]
+        self.running: tuple[Delivery, datetime, Begun] | None = None
+        self.names = set[str]()
+        self.starts, self.ends, self.died = Counter[int](), Counter[int](), Counter[int]()
+        self.left_out, self.refused = set[int](), 0
+
+    @staticmethod
+    def handled_before() -> Begun:
+        return Begun("-1", 0, True, "", datetime(2025, 1, 1, tzinfo=UTC))
+
+    def run(self) -> None:
+        for _ in range(5_000):
+            if not self.due and not self.running:
+                return
+            self.now += timedelta(seconds=20)
+            if self.running and self.now >= self.running[1]:
+                self.end(self.running[0], self.running[2])
+            for each in [each for each in self.due if each.due_at <= self.now]:
+                self.due.remove(each)
+                self.deliver(each)
+        raise AssertionError("it does not come to an end")
+
+    def end(self, delivery: Delivery, held: Begun) -> None:
+        """End the run: it returns or raises, or its process dies before its end is stored, or right afterwards."""
+        self.running, end = None, self.random.choice(["returns", "returns", "returns", "raises", "dies", "dies then"])
+        again = Delivery(self.now + timedelta(seconds=self.random.randint(10, 200)), delivery.time)
+        if end != "returns":
+            self.died[delivery.time] += 1
+            self.due.append(again)
+        if end == "dies":
+            return
+        assert self.begun
+        assert self.begun.holder == held.holder
+        self.begun = machine.end(self.begun, str(delivery.time), handled=end != "raises")
+        self.ends[delivery.time] += end != "raises"
+        if end != "dies then":
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        assert self.begun
+        for task in machine.hand_over(self.begun, "x", self.now):
+            if task.name not in self.names:
+                self.names.add(task.name)
+                late = timedelta(seconds=self.random.choice([0, 0, 20, 100]))
+                self.due.append(Delivery(self.now + late, int(task.operation), is_handed_over=True))
+
+    def deliver(self, delivery: Delivery) -> None:
+        at, rules = delivery.time, {"skips": self.overlap == "skip", "is_handed_over": delivery.is_handed_over}
+        task = Effect(str(at), "tasks", "shop", "send", {})
+        own, holder = Waiting(str(at), self.places[at], task), machine.holder_of(str(at), f"{len(self.due)} {self.now}")
+        try:
+            decided = machine.begin_or_wait(self.begun, own, holder, self.now, 540, **rules)
+        except Unavailable:
+            self.refused += 1
+            delivery.due_at = self.now + timedelta(seconds=60)
+            delivery.is_handed_over = False
+            self.due.append(delivery)
+            return
+        self.begun = decided.state
+        if decided.answer is Turn.BEGINS:
+            assert self.running is None, "two run at once"
+            self.starts[at] += 1
+            self.running = delivery, self.now + timedelta(seconds=self.random.randint(20, 300)), self.begun
+            return
+        if decided.answer is Turn.SKIPPED:
+            assert not self.starts[at]
+            self.left_out.add(at)
+        if decided.answer is not Turn.DUPLICATE:
+            self.hand_over()
+
+
 @pytest.mark.parametrize("overlap", ["queue", "skip"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(100))
 def test_no_two_times_run_at_once_and_only_one_that_has_never_begun_is_left_out(seed: int, overlap: str) -> None:
-    """A model of the promise alone: times and durations at random, runs that raise, and tasks delivered twice."""
-    random, now, begun = Random(seed), datetime(2026, 1, 1, tzinfo=UTC), None
-    due = {at: now + timedelta(minutes=random.randint(at, at + 3)) for at in range(12)}
-    places = {at: machine.place_of(now + timedelta(minutes=at), None) or 0 for at in due}
-    running: tuple[int, datetime, Begun] | None = None
-    started, returned, left_out = set[int](), set[int](), set[int]()
-    while due or running:
-        now += timedelta(seconds=20)
-        if running and now >= running[1]:
-            at, _, held = running
-            raises, running = random.random() < 0.3, None
-            begun = machine.end(held, str(at), handled=not raises)
-            returned |= set() if raises else {at}
-            if raises or random.random() < 0.1:
-                due[at] = now + timedelta(seconds=random.randint(10, 200))
-        for at in [at for at, time in due.items() if time <= now]:
-            each = machine.each_of(places[at], None, skips=overlap == "skip")
-            try:
-                decided = machine.begin(begun, str(at), places[at], f"{at} {now}", now, 540, each)
-            except Unavailable:
-                assert running
-                continue
-            begun = decided.state
-            del due[at]
-            if decided.answer is Turn.SKIPPED:
-                assert running
-                assert at not in started
-                left_out.add(at)
-            elif decided.answer is Turn.BEGINS:
-                assert running is None, "two run at once"
-                started.add(at)
-                running = at, now + timedelta(seconds=random.randint(20, 300)), begun
-    assert started == returned
-    assert started | left_out == set(places)
-    assert overlap == "skip" or not left_out
+    times = Times(seed, overlap)
+    times.run()
+    assert set(times.starts) == set(times.ends)
+    assert set(times.starts) | times.left_out == set(times.places)
+    assert overlap == "skip" or not times.left_out
+    assert not (times.begun and times.begun.waiting), "a time waits for ever"
+    again = {at: count for at, count in times.starts.items() if count > 1 + times.died[at]}
+    assert again.keys() <= times.twice, "a time ran again that has returned"
 
 
 def test_a_rule_for_overlaps_is_one_of_three_and_the_same_for_all_schedules_of_a_task() -> None:
@@ -263,6 +386,7 @@ def test_a_rule_for_overlaps_is_one_of_three_and_the_same_for_all_schedules_of_a
     source = b"from signalbox import Function\napp = Function('a')\n@app.schedule('0 6 * * 1', overlap='skip')\n"
     usage = usage_of({"main.py": source + b"@app.task\ndef send(): ..."})
     assert usage.schedules["send"][1] == {"task": "send", "cron": "0 6 * * 1"}
+    assert usage.queues == {"tasks": "main.py:5"}, "a time that waits is enqueued again"
 
 
 def test_a_missed_time_is_made_up_for_once_and_one_that_ran_is_not(catalogue: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from signalbox.catalogue.reading import Schedule
 from signalbox_tools.local import serving
-from signalbox_tools.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace
-from signalbox_tools.local.serving import schedule_lines
+from signalbox_tools.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace, schedule_lines
 
 
 def schedule(function: str) -> Schedule:

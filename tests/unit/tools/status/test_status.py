@@ -18,10 +18,11 @@ from signalbox_tools.cli.main import main
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from signalbox_tools.local.scheduler import PAUSED_FILE
 from signalbox_tools.status import local_status
 from signalbox_tools.status.cloud_status import CloudQueues, CloudSchedules, CloudSource
 from signalbox_tools.status.local_status import LocalSource
-from signalbox_tools.status.status_lines import Objects, QueueNow, lines_of
+from signalbox_tools.status.status_lines import Objects, QueueNow, lines_of, schedules
 from tests.unit.objects.accounts import Objects as ObjectsInMemory
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -197,6 +198,8 @@ def test_the_schedules_that_are_paused_are_read_and_one_is_resumed() -> None:
     assert asked == ["/v1/projects/demo-project/locations/us-central1/jobs"]
     schedules.resume("sweep")
     assert gcloud.calls[-1].startswith("scheduler jobs resume dev-sweep --location=us-central1")
+    paused = {line.name: (line.text, line.well) for line in lines_of(CloudSource(TARGET, gcloud, fetch))}
+    assert paused["schedule sweep"] == ("paused", False)
 
 
 def test_queues_are_read_with_their_depth_their_rate_and_since_when_the_oldest_task_is_due() -> None:
@@ -311,6 +314,17 @@ def test_the_log_of_a_deployment_is_of_its_functions_and_the_newest_comes_last()
     assert entries[0]["function"] == "dev-albums"
     assert 'resource.labels.service_name=("dev-accounts" OR ' in gcloud.calls[0]
     assert "--limit=7" in gcloud.calls[0]
+
+
+def test_the_paused_schedules_of_a_local_stack_are_lines_of_its_status(tmp_path: Path) -> None:
+    source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "sqlite", "", "", {}))
+    assert list(schedules(source)) == []
+    for name in ("shop-tick", "shop-tock"):
+        (tmp_path / PAUSED_FILE.format(name)).touch()
+    assert [(line.name, line.text, line.well) for line in schedules(source)] == [
+        ("schedule shop-tick", "paused", False),
+        ("schedule shop-tock", "paused", False),
+    ]
 
 
 def test_a_stack_that_has_ended_is_not_found(tmp_path: Path) -> None:
