@@ -16,7 +16,7 @@ from signalbox import Function
 from signalbox.adapters import runtime
 from signalbox.adapters import settings as adapters_settings
 from signalbox.adapters.cloud_tasks import QueueRefused, task_request
-from signalbox.adapters.http import caller_auth
+from signalbox.adapters.http import caller_auth, task_deliveries
 from signalbox.adapters.http.caller_auth import FetchedKeys, IdentityTokens, PublicKeys
 from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED
 from signalbox.adapters.http.task_deliveries import task_entry
@@ -189,6 +189,22 @@ def test_a_forwarded_task_counts_its_earlier_deliveries() -> None:
     ):
         task_entry("walks")(lambda _, delivered: found.append(delivered))(flask.request)
     assert [(each.executions, each.retries, each.context) for each in found] == [(6, 8, {})]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_time_that_has_waited_and_begun_at_the_old_address_is_not_taken_for_a_second_task_of_it(
+    opened: tuple[Harness, Any], is_first: bool
+) -> None:
+    """It was handed over, its process died, and the function became open: the forwarded task must run."""
+    harness, client = opened
+    body = {"operation": "o", "task": "go", "payload": {}, "forwarded": [1, 2], "waited": True}
+    headers = {**from_queue(), **(dict.fromkeys(COUNTS, "0") if is_first else {})}
+    assert client.post("/tasks/go", json=body, headers=headers).status_code == 204
+    [effect] = harness.tasks
+    sent = json.loads(task_request(adapters_settings.settings(), effect, "")["task"]["http_request"]["body"])
+    with flask.Flask("x").test_request_context(method="POST", json=sent):
+        delivered = task_deliveries._delivered("walks", flask.request)
+    assert (delivered.has_waited, delivered.is_handed_over, delivered.context) == (True, is_first, {})
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ FORWARDED = "forwarded"
 """The member of a forwarded task's envelope that counts earlier deliveries: those that were answered, and all."""
 
 WAITED = "waited"
-"""The member of the envelope of a task that has waited in a record for its turn."""
+"""The member of the envelope of a task that has waited in a record for its turn: whether it was never delivered yet."""
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
@@ -93,7 +93,7 @@ def _forwarded(function: str, request: flask.Request) -> Effect:
         context={
             **delivered.context,
             FORWARDED: [delivered.executions, delivered.retries],
-            **({WAITED: True} if delivered.has_waited else {}),
+            **({WAITED: delivered.is_handed_over} if delivered.has_waited else {}),
         },
         trace=delivered.trace,
         operation=delivered.operation,
@@ -168,7 +168,7 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
     envelope = TaskEnvelope.from_json(_body(request))
     context = dict(envelope.context)
     executions, retries = context.pop(FORWARDED, (0, 0))
-    has_waited = bool(context.pop(WAITED, False))
+    has_waited, is_first = WAITED in context, bool(context.pop(WAITED, False))
     own_executions, own_retries = _count(request.headers, "Execution"), _count(request.headers, "Retry")
     queue = queue_of(request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix))
     return Delivered(
@@ -184,7 +184,7 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
         backoff=settings().queue_backoffs.get(queue, NO_BACKOFF),
         is_late=_is_late(request.headers.get("X-CloudTasks-TaskETA", "")),
         has_waited=has_waited,
-        is_handed_over=has_waited and own_executions + own_retries == 0,
+        is_handed_over=is_first and own_executions + own_retries == 0,
     )
 
 
