@@ -220,7 +220,7 @@ def begin_or_wait(
     if is_handed_over and not waits:
         return Decision(begun, Turn.DUPLICATE)
     if begun.event == own.event and begun.handled:
-        return Decision(begun, Turn.HANDLED)
+        return Decision(replace(begun, waiting=others), Turn.HANDLED)
     if is_held and begun.holder.startswith(holder_of(own.event, "")):
         raise Unavailable("another delivery of this task may be running")
     if is_held or (others and others[0].order < own.order):

@@ -19,6 +19,9 @@ COLLECTION = "document_events"
 BEGUN_AT = "begun_at"
 """The field that the store's expiry policy reads."""
 
+SCHEDULES = "its schedules"
+"""The name, in place of a document's, under which a task with a rule for an overlap has its record."""
+
 WAITING_BYTES = 400
 """Bytes of a waiting time in the record, without its arguments and its context."""
 

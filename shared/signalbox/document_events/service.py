@@ -54,6 +54,8 @@ def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[
         except Unavailable:
             if event.task is not None and isinstance(error, Problem):  # not delivered again, and times may wait for it
                 raise
+        except Problem as refusal:  # the next time that arrives hands it over again; the code's error is this one's end
+            ports.log.error("waiting time not enqueued", document=event.document, detail=refusal.detail)
         raise
     end(ports, event, hold, handled=True)
 
@@ -88,6 +90,13 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
             _hand_over(ports, event, hold.begun, now)
         return turn, None
     return turn, hold if committed is None else Hold(hold.begun, committed.results[0].update_time)
+
+
+def do_wait(ports: Ports, path: str) -> bool:
+    """Return whether planned times wait in a record."""
+    [read] = ports.store.read(path)
+    begun = Begun.from_record(read.data)
+    return begun is not None and bool(begun.waiting)
 
 
 def end(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool) -> None:

@@ -659,11 +659,11 @@ class Function:
         So does the task of a schedule whose times must not overlap.
         """
         handler, context = self._handlers.get(delivered.task), delivered.context
-        overlap = self._overlaps.get(delivered.task, "allow")
-        is_alone = overlap != "allow" or delivered.has_waited  # perhaps the code has no rule any more, and others wait
-        if is_alone and isinstance(context, Plain) and context.scheduled_at:
-            skips = overlap == "skip" and not context.is_backfill
-            return self._alone(ports, delivered, context.scheduled_at, skips, run)
+        if isinstance(context, Plain) and context.scheduled_at:
+            overlap = self._overlaps.get(delivered.task, "allow")
+            if overlap != "allow" or self._others_wait(ports, delivered):
+                skips = overlap == "skip" and not context.is_backfill
+                return self._alone(ports, delivered, context.scheduled_at, skips, run)
         if handler is None or not handler.in_order:
             return run()
         from signalbox.document_events import model, service  # only for functions with such a handler
@@ -675,6 +675,17 @@ class Function:
         ordered = model.OrderedEvent(record, path, event, place, handler.in_order == EACH, after, creates=creates)
         return service.run(ports, ordered, settings().timeout_of(self.name), run)
 
+    def _others_wait(self, ports: Ports, delivered: Delivered[Context]) -> bool:
+        """Return whether times may wait for this one, although this code has no rule for them, or no such task.
+
+        Then this time has waited, too, or it was delivered before, to code with the rule, and its process has died.
+        """
+        if delivered.has_waited or not delivered.is_repeated:
+            return delivered.has_waited
+        from signalbox.document_events import model, service  # a repeated delivery may cost a read more
+
+        return service.do_wait(ports, model.path_of(self.name, delivered.task, model.SCHEDULES))
+
     def _alone(
         self, ports: Ports, delivered: Delivered[Context], at: datetime, skips: bool, run: Callable[[], None]
     ) -> None:
@@ -682,7 +693,7 @@ class Function:
         from signalbox.document_events import machine, model, service  # only for functions with such a schedule
 
         name = f"{self.name}/{delivered.task}"
-        record, place = model.path_of(self.name, delivered.task, "its schedules"), machine.place_of(at, None)
+        record, place = model.path_of(self.name, delivered.task, model.SCHEDULES), machine.place_of(at, None)
         task, is_handed_over = enqueued_again(delivered), delivered.is_handed_over
         planned = model.OrderedEvent(
             record, name, delivered.operation, place, each=True, skips=skips, task=task, is_handed_over=is_handed_over

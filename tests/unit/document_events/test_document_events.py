@@ -120,6 +120,15 @@ def test_a_time_that_has_begun_begins_although_an_older_one_has_begun_to_wait_fo
     assert (decided.answer, decided.state) == (Turn.BEGINS, begun)
 
 
+def test_a_time_that_was_handled_and_still_waits_waits_no_longer() -> None:
+    """Its first delivery ended after its hold, and a second one was stored between. Otherwise it hides the others."""
+    waiting = planned("t5", PLACE + 5), planned("t6", PLACE + 6)
+    begun = Begun("t5", PLACE + 5, True, "", HELD, waiting)
+    decided = machine.begin_or_wait(begun, waiting[0], "t5/d2", NOW, 60, skips=False, is_handed_over=True)
+    assert decided.answer is Turn.HANDLED
+    assert [each.operation for each in machine.hand_over(decided.state, "x", NOW)] == ["t6"]
+
+
 def test_times_wait_in_their_order_and_only_as_many_as_the_record_has_room_for() -> None:
     begun = Begun("t0", PLACE, False, "t0/d1", HELD)
     for number in (3, 1, 2):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -207,6 +208,41 @@ def test_times_that_wait_run_alone_also_after_a_deployment_without_the_rule(tmp_
         assert seen == missed
 
 
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_times_do_not_wait_for_a_process_that_died_before_a_deployment_without_the_rule_or_the_task(
+    tmp_path: Path, is_renamed: bool
+) -> None:
+    app, seen, meanwhile = press("queue")
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        harness.run_schedule("weekly")
+        first = harness.take("send")
+        harness.advance(600)
+        harness.run_schedule("weekly")
+        second = harness.take("send")
+
+        died = mock.patch.object(harness.store, "commit", side_effect=KeyboardInterrupt)
+
+        def die() -> None:
+            assert harness.deliver_task(second).status == 204
+            died.start()
+            raise KeyboardInterrupt
+
+        meanwhile.append(die)
+        with pytest.raises(KeyboardInterrupt):
+            harness.deliver_task(first)
+        died.stop()
+        app._overlaps.clear()
+        if is_renamed:
+            app._tasks["post"] = app._tasks.pop("send")
+        assert harness.deliver_task(first, retries=1).status == 503, "its process may still run"
+        harness.advance(3600)
+        harness.deliver_task(first, retries=2)
+        harness.run(raise_errors=False)
+        failures = harness.get("failures").json["failures"]
+        assert (len(seen), len(failures)) == ((0, 2) if is_renamed else (2, 0)), "run, or kept to be retried"
+
+
 def test_a_task_that_has_waited_keeps_its_operation_and_the_attempts_that_it_has_had(tmp_path: Path) -> None:
     app, seen, meanwhile = Function("reports"), list[Any](), list[Callable[[], None]]()
 
@@ -236,6 +272,29 @@ def test_a_task_that_has_waited_keeps_its_operation_and_the_attempts_that_it_has
     assert [each[0] for each in seen] == [first.name, second.name, first.name]
     assert [each[1] for each in seen] == [1, 1, 2]
     assert seen[2][2] == seen[0][2]
+
+
+def test_a_time_whose_code_raises_is_retried_although_the_queue_refuses_the_next_one(tmp_path: Path) -> None:
+    app, seen, meanwhile = press("queue")
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        harness.run_schedule("weekly")
+        first = harness.take("send")
+        harness.advance(600)
+        harness.run_schedule("weekly")
+        second = harness.take("send")
+
+        def fail() -> None:
+            assert harness.deliver_task(second).status == 204
+            harness.queue.refusal = Problem("not in the catalogue")
+            raise ValueError("closed")
+
+        meanwhile.append(fail)
+        assert harness.deliver_task(first).status == 500, "acknowledged, it would be lost, and no failure kept"
+        harness.queue.refusal = None
+        harness.deliver_task(first, retries=1)
+        harness.run()
+        assert len(seen) == 2
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
