@@ -54,8 +54,8 @@ def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[
         except Unavailable:
             if event.task is not None and isinstance(error, Problem):  # not delivered again, and times may wait for it
                 raise
-        except Problem as refusal:  # the next time that arrives hands it over again; the code's error is this one's end
-            ports.log.error("waiting time not enqueued", document=event.document, detail=refusal.detail)
+        except Problem as refusal:  # the queue has logged it, and the next time that arrives hands that one over again
+            ports.log.info("waiting time not enqueued", document=event.document, detail=refusal.detail)
         raise
     end(ports, event, hold, handled=True)
 
