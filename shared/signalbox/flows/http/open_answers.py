@@ -1,7 +1,7 @@
-"""What an open function shows of a run: everything but the texts of errors that its code did not choose.
+"""The parts of a run that an open function shows: all but the texts of exceptions and the stack traces.
 
-The text of an exception has values, and a stack trace has lines of the code. A `Problem` is an answer that the code has
-chosen, so it is shown. Callers of a private function, whom IAM admits, see all.
+The text of an exception may contain values, and a stack trace contains lines of the code. A `Problem` is an answer that
+the code has chosen, so it is shown. Callers of a private function, which IAM admits, see everything.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def _stuck(stuck: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(outcome: CallOutcome) -> CallOutcome:
-    """Return an outcome. What remains of the error of a task that was given up is how often it was started."""
+    """Return an outcome without the last error of a task that was given up: only the number of its starts remains."""
     if outcome.error is None or outcome.error["type"] != GaveUp.slug():
         return outcome
     error = {name: value for name, value in outcome.error.items() if name != "fields"}

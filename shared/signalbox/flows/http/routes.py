@@ -149,7 +149,7 @@ LIST = (
 """The query parameters of a list of runs."""
 
 NOT_EMPTY = frozenset(parameter.name for parameter in LIST if parameter.refuses_empty)
-"""The parameters that choose runs. An empty one is refused: without it, the runs of all tenants would be listed."""
+"""The parameters that choose runs. An empty one is refused: as absent, it would select the runs of all tenants."""
 
 SPANS = Parameter(
     "spans",
@@ -549,7 +549,7 @@ class FlowRoutes:
 
         The failed commands of its last `await` run again; or the run continues after `from_entry` entries of its log.
         Its parent still waits for it. Effects of the dropped entries are not undone: `dry_run` lists them. A stuck run
-        needs no retry, as fixed code continues it; it is retried only with `from_entry`. A repeat under the same key
+        needs no retry, since fixed code continues it; a retry of it needs `from_entry`. A repeat under the same key
         changes nothing. 409 has a `reason`, one word.
         """
         address = self._address(Access(request, "retry", flow, id))
