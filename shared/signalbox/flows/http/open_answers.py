@@ -7,13 +7,14 @@ the code has chosen, so it is shown. Callers of a private function, which IAM ad
 from collections.abc import Mapping
 from typing import Any
 
-from signalbox.core.error_notes import without_last_error
 from signalbox.core.lazy_dataclasses import replace
-from signalbox.core.problems import GaveUp
+from signalbox.flows.machine.combinations import ALL_FAILED
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message, Result
 from signalbox.flows.model.waits import Wait
-from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.flows.problems import AllFailed
+from signalbox.flows.service.turns import NOT_CONTINUED
+from signalbox.mailboxes.model.outcomes import CallOutcome, without_exception_text
 
 FAILED_DETAIL = "The code of the flow has failed."
 
@@ -43,8 +44,12 @@ def _stuck(stuck: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(outcome: CallOutcome) -> CallOutcome:
-    """Return an outcome without the last error of a task that was given up: only the number of its starts remains."""
-    if outcome.error is None or outcome.error["type"] != GaveUp.slug():
-        return outcome
-    error = {name: value for name, value in outcome.error.items() if name != "fields"}
-    return replace(outcome, error={**error, "detail": without_last_error(str(error["detail"]))})
+    """Return an outcome without the texts of exceptions, also those that another error quotes."""
+    shown = without_exception_text(outcome)
+    if shown.error is None:
+        return shown
+    detail, *not_continued = str(shown.error["detail"]).split(NOT_CONTINUED, 1)
+    if shown.error["type"] == AllFailed.slug():
+        detail = "".join(detail.partition(ALL_FAILED)[:2])
+    reason = NOT_CONTINUED.removesuffix(": ") + "." if not_continued else ""
+    return replace(shown, error={**shown.error, "detail": f"{detail}{reason}"})
