@@ -21,7 +21,7 @@ FAILED_DETAIL = "The code of the flow has failed."
 
 def header_for_anyone(header: FlowHeader) -> FlowHeader:
     """Return a header without the texts of exceptions and without stack traces."""
-    end = replace(header.end, outcome=_outcome(header.end.outcome)) if header.end else None
+    end = replace(header.end, outcome=outcome_for_anyone(header.end.outcome)) if header.end else None
     pending = {path: _wait(wait) for path, wait in header.pending.items()}
     stuck = _stuck(header.stuck) if header.stuck else None
     return replace(header, end=end, stuck=stuck, pending=pending, running={}, trace="")
@@ -31,7 +31,7 @@ def entry_for_anyone(entry: Message) -> Message:
     """Return an entry of a log without the texts of exceptions."""
     if not isinstance(entry, Result):
         return entry
-    return replace(entry, wait=_wait(entry.wait), outcome=_outcome(entry.outcome))
+    return replace(entry, wait=_wait(entry.wait), outcome=outcome_for_anyone(entry.outcome))
 
 
 def _wait(wait: Wait) -> Wait:
@@ -43,7 +43,7 @@ def _stuck(stuck: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "detail": FAILED_DETAIL} if stuck["type"] == "flow-failed" else shown
 
 
-def _outcome(outcome: CallOutcome) -> CallOutcome:
+def outcome_for_anyone(outcome: CallOutcome) -> CallOutcome:
     """Return an outcome without the texts of exceptions, also those that another error quotes."""
     shown = without_exception_text(outcome)
     if shown.error is None:

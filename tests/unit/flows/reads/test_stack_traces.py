@@ -8,7 +8,7 @@ import pytest
 from signalbox import Function, Problem, flow, objects, read_only
 from signalbox.adapters.http.routes import Request
 from signalbox.core.problems import GaveUp
-from signalbox.flows.http.open_answers import _outcome
+from signalbox.flows.http.open_answers import outcome_for_anyone
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.service.turns import NOT_CONTINUED
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -161,6 +161,16 @@ class Till:
 
 
 @shop.flow
+async def refusing() -> None:
+    asked = await flow.update("pay")
+    try:
+        await charge.call()
+    except GaveUp as error:
+        asked.refuse(error)
+    await flow.event("never")
+
+
+@shop.flow
 async def counting() -> None:
     await objects("Till", "1").add()
 
@@ -195,9 +205,25 @@ def test_an_open_function_shows_no_text_that_another_error_quotes(
     assert shown(harness, "/flows/counting/1")["error"]["detail"] == "The code of the method has failed."
 
 
+def test_an_open_function_shows_no_text_of_an_exception_in_the_answer_to_an_update(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing.start("1")
+    harness.run()
+    path, key = "/shop/flows/refusing/1", {"Idempotency-Key": "p"}
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    update = harness.post(f"{path}/updates/pay?wait_seconds=0", json={}, headers=key).json["update"]
+    harness.run(raise_errors=False)
+    assert harness.get(f"{path}/answers/{update}").json["error"]["detail"] == "Gave up after 1 attempts."
+    repeated = harness.post(f"{path}/updates/pay", json={}, headers=key)
+    assert (repeated.status, repeated.json["detail"]) == (500, "Gave up after 1 attempts.")
+    monkeypatch.setattr(Request, "is_open", property(lambda _: False))
+    assert VALUE in harness.get(f"{path}/answers/{update}").json["error"]["detail"]
+
+
 def test_an_open_function_shows_no_reason_why_a_retry_could_not_continue() -> None:
     quoting = CallOutcome.from_problem(Problem(f"The paper is out.{NOT_CONTINUED}KeyError: {VALUE}"))
-    assert (_outcome(quoting).error or {})["detail"] == "The paper is out. The retry could not continue."
+    assert (outcome_for_anyone(quoting).error or {})["detail"] == "The paper is out. The retry could not continue."
 
 
 def test_an_open_function_shows_no_text_of_an_exception_of_a_method(
