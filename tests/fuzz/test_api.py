@@ -229,9 +229,13 @@ def test_a_method_that_an_address_does_not_have_is_405_as_described(path: str) -
 
 
 def optional_of(method: str, path: str) -> tuple[dict[str, str], dict[str, Any], dict[str, None]]:
-    """Return a call's query parameters without values, an example of its body, and the fields that it may leave out."""
+    """Return a call's query parameters that may be empty, an example of its body, and the fields that it may leave out.
+
+    A parameter without which a list would have the runs of all tenants may not be empty.
+    """
     call = schema.raw_schema["paths"][path][method.lower()]
-    query = {one["name"]: "" for one in parameters_of(method, path) if one["in"] == "query"}
+    of_query = [one for one in parameters_of(method, path) if one["in"] == "query"]
+    query = {one["name"]: "" for one in of_query if one["schema"].get("type") == "array" or allows(one["schema"], "")}
     content = call.get("requestBody", {}).get("content", {}).get("application/json", {"schema": {}})
     fields = dict(optional_fields(content["schema"], nested=False))
     return query, content.get("example", {}), {name: None for name, each in fields.items() if allows(each, None)}

@@ -191,7 +191,7 @@ OF_CONTENT = {"/documents"}
 """Bodies whose fields are a document's content, where a null is a value."""
 
 
-CHOOSE_RUNS = {"state", "label", "count_by"}
+CHOOSE_RUNS = {"state", "label", "started_after", "started_before", "count_by"}
 """Parameters of lists of runs. If one could be empty, such a list would have the runs of all tenants."""
 
 

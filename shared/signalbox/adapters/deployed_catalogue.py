@@ -177,7 +177,7 @@ def is_called_by_queues(function: str) -> bool:
 
 
 def check_is_call(value: object, field: str) -> None:
-    """Raise `BadCall` for a value of a user's code that is no call, such as a task that has not been called."""
+    """Raise `BadCall` for a value of a user's code that is not a call, such as a task that has not been called."""
     if not isinstance(value, Call):
         detail = f"`{field}` must be a call of a task, such as `printed.call(…)`, not {value!r:.80}."
         raise BadCall(detail, field=field)

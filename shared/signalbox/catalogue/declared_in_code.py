@@ -258,7 +258,7 @@ def schedules(file: SourceFile) -> dict[str, tuple[str, Mapping[str, Any]]]:
             hint = closest(str(overlap), get_args(Overlap))
             raise CatalogueError(f"{place}: overlap is {overlap!r}; write one of {', '.join(get_args(Overlap))}{hint}")
         if overlaps.setdefault(task.name, overlap) != overlap:
-            raise CatalogueError(f"{place}: the schedules of {task.name} have several rules for an overlap: write one")
+            raise CatalogueError(f"{place}: the schedules of {task.name} differ in overlap: write the same for all")
         name = options.pop("name", url_segment(task.name))
         if name in found:
             raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")

@@ -254,9 +254,9 @@ def _queues_of_methods(file: SourceFile, public: str, node: ast.AST) -> Iterator
 
 
 def _queues_of_decorator(file: SourceFile, decorator: ast.expr) -> Iterator[str]:
-    """Iterate over the queue that a task's decorator names.
+    """Iterate over the queues to which a function enqueues because of a task's decorator.
 
-    The function enqueues to it if the task is a handler of events, or has a schedule whose times wait for one another.
+    They are the queue that the decorator names, that of a handler of events, and that of planned times that wait.
     """
     if isinstance(decorator, ast.Call) and file.is_decorator(decorator, SCHEDULE_DECORATOR):
         yield from (TASKS_QUEUE for option in decorator.keywords if option.arg == "overlap")

@@ -92,7 +92,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float:
 class Patience:
     """Growing pauses of a loop that looks until something has happened. Raises `TimeoutError` when the time is over.
 
-    The error has the `warning`, if there is one.
+    The error contains the `warning`, if there is one.
     """
 
     ends_at: float

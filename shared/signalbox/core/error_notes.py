@@ -18,7 +18,7 @@ ATTEMPTS = "attempts"
 ERRED_AT, BATCH = "erred_at", "batch"
 
 LAST_ERROR = " Last error: "
-"""What is between the reason why a task was given up and the text of its last exception."""
+"""The text between the reason why a task was given up and the text of its last exception."""
 
 
 def without_last_error(reason: str) -> str:

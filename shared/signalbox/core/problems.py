@@ -221,7 +221,7 @@ class UnknownTask(Problem):
 class GaveUp(Problem):
     """A task was given up. ``error`` and ``traceback`` are from its last attempt, and empty if the process died.
 
-    A flow that receives it has no ``traceback``: its log would contain it, and the line of the task's own log has it.
+    A flow receives it without ``traceback``, which the flow's log would otherwise contain. The task's log line has it.
     """
 
     NOT_STORED = frozenset({"traceback"})

@@ -215,7 +215,7 @@ def begin_or_wait(
         return begin(None, own.event, own.place, holder, now, seconds, each)
     others = tuple(waiting for waiting in begun.waiting if waiting.event != own.event)
     waits, is_held = len(others) < len(begun.waiting), begun.is_held(now)
-    if begun.holder == holder:  # its commit has landed, and perhaps others have begun to wait for it since
+    if begun.holder == holder:  # its commit has succeeded, and others may have begun to wait since
         return Decision(begun, Turn.BEGINS)
     if is_handed_over and not waits:
         return Decision(begun, Turn.DUPLICATE)

@@ -37,7 +37,7 @@ class OrderedEvent:
 
     `each` is whether no event is left out. `after` is the place of the event before, if it is known and the handler
     receives it; an event that `creates` the document may follow a deletion. `skips` is whether the event is left out
-    while another one is being handled. A planned time of a schedule is such an event, too.
+    while another one is being handled. A planned time of a schedule is also such an event.
 
     `task` enqueues a planned time again when its turn comes, if it must wait. An event has none: it is delivered until
     its turn. `is_handed_over`: this is the first delivery of such a task.

@@ -121,7 +121,7 @@ class FlowsActionRequest(RequestBody):
     state: Annotated[str | None, _text("state", enum=list(STATES))] = None
 
     label: Annotated[str | None, _text("label", pattern=LABEL.pattern)] = None
-    """A label of the runs, as NAME:VALUE. It is one label, although a list may have several, and times."""
+    """One label of the runs, as NAME:VALUE. Unlike a list, an action accepts neither several labels nor times."""
 
     prefix: str | None = None
     """The beginning of the ids of the runs."""
@@ -155,7 +155,7 @@ def checked_if_exists(value: Any) -> str:
 def check_choice(start: object, if_exists: str) -> None:
     """Raise `BadFlow` for a choice of a message that starts no run: it would have no effect."""
     if start is None and if_exists != SAME:
-        detail = f"`if_exists` is a choice of a message with `start`: add `start`, or leave out {if_exists!r}."
+        detail = "`if_exists` is a choice of a message with `start`: add `start`, or leave out `if_exists`."
         raise BadFlow(detail, field="if_exists")
 
 

@@ -178,7 +178,7 @@ class FlowWaitShown:
     """Null if the time had not been read, as at a start."""
 
     last_error: str = ""
-    """The text of the error of the last start of this attempt, or the beginning of that of the attempt before. An open
+    """The error text of this attempt's last start, or the beginning of the error text of the attempt before. An open
     function shows none."""
 
     stuck: StuckSubFlowShown | None = None
@@ -388,7 +388,7 @@ class FlowEntryShown:
     """The number of attempts, if there were several."""
 
     last_error: str | None = None
-    """The beginning of the text of the error of the attempt before the last one. An open function shows none."""
+    """The beginning of the error text of the attempt before the last one. An open function shows none."""
 
     name: str | None = None
     """The name of an event or an update."""
@@ -622,7 +622,7 @@ class SubFlowRetryShown(FlowAddressShown):
     """The number of entries of its log that stay."""
 
     runs_again: tuple[NumberedEntryShown, ...]
-    """Its failed entries whose commands run again. Empty if its code raised the error by itself: that is replayed."""
+    """Its failed entries whose commands run again. Empty if its code itself raised the error: the code is replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

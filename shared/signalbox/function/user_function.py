@@ -314,7 +314,7 @@ class Function:
         of the times of `cron`, and `name`, for a second schedule of one task.
 
         With ``overlap="queue"`` a task waits while the task of another time runs; when one ends, the oldest one that
-        waits begins. With ``"skip"`` it is left out then, unless a person makes up for its time. A task that is between
+        waits begins. With ``"skip"`` it is left out instead, unless it is one of a backfill. A task that is between
         two attempts does not run. For the runs of a flow, use `flow.lock`.
 
         Raises `TypeError` if it decorates neither a task nor a flow, and `ValueError` if the function has a task of the
@@ -327,7 +327,7 @@ class Function:
         def register(scheduled: "Scheduled") -> "Scheduled":
             if isinstance(scheduled, Task):
                 if self._overlaps.setdefault(scheduled.name, overlap) != overlap:
-                    raise ValueError(f"the schedules of {scheduled.name} have several rules for an overlap: write one")
+                    raise ValueError(f"the schedules of {scheduled.name} differ in overlap: write the same for all")
                 return scheduled
             if overlap != "allow":
                 raise ValueError("overlap is for the schedule of a task: use flow.lock in the code of the flow")
@@ -492,7 +492,7 @@ class Function:
             """Raise `AttributeError`, which for `on_stuck` names the decorator to use."""
             if name != "on_stuck":
                 return object.__getattribute__(self, name)
-            advice = "`@app.on_failure` is called for stuck runs, too"
+            advice = "use `@app.on_failure`, which is also called for stuck runs"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {advice}")
 
     def on_failure(self, code: Handler) -> Handler:

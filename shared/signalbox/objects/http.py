@@ -32,7 +32,7 @@ from signalbox.core.surface.request_fields import RequestFields, wants
 from signalbox.mailboxes.http import WAIT_SECONDS, WAIT_SECONDS_OF_CALL, delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
-from signalbox.mailboxes.model.outcomes import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome, without_exception_text
 from signalbox.mailboxes.shown import ObjectAddressShown
 from signalbox.objects import service
 from signalbox.objects.api import LocalClasses, call_object, local_classes
@@ -190,10 +190,10 @@ class ObjectRoutes:
         message = method_call(method, arguments)
         if code.reads:
             outcome = self._local().read(address, message)
-            return Response(200, CallDoneShown.of(_raised(outcome)))
+            return Response(200, CallDoneShown.of(_raised(outcome, request)))
         place = CallPlace(address, _id(ports, request))
         call = self._called(ports, place, message, seconds)
-        return _shown(place, replace(call, outcome=call.outcome and _raised(call.outcome)))
+        return _shown(place, replace(call, outcome=call.outcome and _raised(call.outcome, request)), request)
 
     def _called(self, ports: Ports, place: CallPlace, message: Message, seconds: float) -> CallRecord:
         local = self._local()
@@ -210,7 +210,7 @@ class ObjectRoutes:
     ) -> Response:
         """Return the result or the error of a call, or wait for it."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
-        return _shown(place, service.wait_for_call(ports, place, wait_seconds(request, default=0)))
+        return _shown(place, service.wait_for_call(ports, place, wait_seconds(request, default=0)), request)
 
     @declared.on(
         "GET",
@@ -291,17 +291,22 @@ class ObjectRoutes:
         return CallPlace(object_address(access.name, access.id), check_call_id(call_id))
 
 
-def _raised(outcome: CallOutcome) -> CallOutcome:
-    """Return the outcome. If it is an error, raise the error as the method did."""
-    if problem := outcome.problem():
+def _raised(outcome: CallOutcome, request: Request) -> CallOutcome:
+    """Return the outcome. If it is an error, raise the error as the method did, as far as the caller may see it."""
+    if problem := _for_caller(outcome, request).problem():
         raise problem
     return outcome
 
 
-def _shown(place: CallPlace, call: CallRecord) -> Response:
+def _for_caller(outcome: CallOutcome, request: Request) -> CallOutcome:
+    """Return the outcome as the caller may see it: an open function shows no text of an exception."""
+    return without_exception_text(outcome) if request.is_open else outcome
+
+
+def _shown(place: CallPlace, call: CallRecord, request: Request) -> Response:
     if call.outcome is None:
         return Response(202, CallWaitsShown(place.id, ready=False))
-    return Response(200, CallDoneShown.of(call.outcome, place.id))
+    return Response(200, CallDoneShown.of(_for_caller(call.outcome, request), place.id))
 
 
 def _arguments(request: Request) -> dict[str, Any]:

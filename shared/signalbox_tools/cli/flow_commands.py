@@ -449,8 +449,8 @@ def retry_runs(
 ) -> None:
     """Let runs that have failed continue in place. Their effects are not undone.
 
-    A stuck run continues with fixed code, and needs no retry. With --from-entry, commands of it that have ended may run
-    a second time, which is confirmed.
+    A stuck run continues with fixed code, and needs no retry. With --from-entry, commands that have ended may run a
+    second time: the command names them and asks.
     """
     options: dict[str, Any] = {"family": family, "timeout_seconds": timeout_seconds, "reason": reason}
 
@@ -479,13 +479,11 @@ def retry_runs(
 
 
 def _confirm_second_starts(plan: Mapping[str, Any]) -> None:
-    """Ask for commands of a stuck run that have ended. Raises `NothingToDo` if they shall not run again."""
+    """Ask for commands of a stuck run that have ended. Raises `NothingToDo` if the answer is no."""
     if not plan.get("ended"):
         return
     run, ended = f"{plan['flow']}/{plan['id']}", ", ".join(plan["ended"])
-    what = (
-        f"{run} is stuck, and would run again what has ended: {ended}. With fixed code, it continues without a retry."
-    )
+    what = f"{run} is stuck. A retry runs these commands a second time: {ended}. With fixed code, no retry is needed."
     if not click.confirm(visible(f"{what} Retry it?")):
         raise NothingToDo("not retried")
 
@@ -496,7 +494,7 @@ def _show_plan(plan: Mapping[str, Any]) -> None:
         f"{plan['flow']}/{plan['id']}: entries that stay: {plan['keeps']:,}",
         *(f"  runs again: {_entry(each)}" for each in plan["runs_again"]),
         *(
-            f"  runs again below, in {below['flow']}/{below['id']}: {_entry(each)}"
+            f"  runs again in the sub-flow {below['flow']}/{below['id']}: {_entry(each)}"
             for below in plan.get("sub_flows", ())
             for each in below["runs_again"]
         ),

@@ -224,12 +224,12 @@ class NothingToDo(Exception):
 def on_each(ids: Sequence[str], act: Callable[[str], object], done: str = "done.") -> None:
     """Act on each, with a progress bar. Refusals are printed and set the status to 1; the other calls continue.
 
-    `done` is what the last line says of those that are not refused.
+    `done` ends the last line, after the number of those that were not refused.
     """
     from signalbox.client import ApiError
 
     if not ids:
-        click.echo("There is none.", err=True)
+        click.echo("There is nothing to do.", err=True)
         return
     refused = []
     with click.progressbar(ids, file=sys.stderr) as bar:

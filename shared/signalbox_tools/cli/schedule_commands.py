@@ -113,8 +113,8 @@ def backfill(name: str, since: str, until: str | None, yes: bool, **place: str) 
 
         on_each([at.isoformat() for at in planned], enqueue)
     if repeated:
-        had = f"{len(repeated):,} of {counted(len(planned), 'time')} had been enqueued before, by the schedule or a"
-        click.echo(f"{had} backfill, and did not run again.", err=True)
+        had = f"{len(repeated):,} of {counted(len(planned), 'time')} had been enqueued before"
+        click.echo(f"{had}, by the schedule or a backfill, and were left out.", err=True)
 
 
 def _of_a_task(name: str, environment: str) -> "Schedule":

@@ -263,7 +263,7 @@ def test_the_schedules_of_a_task_with_several_rules_are_refused_when_the_catalog
     source = (
         b"from signalbox import Function\napp = Function('a')\n@app.schedule('0 1 * * *', name='b', overlap='skip')\n"
     )
-    with pytest.raises(CatalogueError, match="several rules for an overlap"):
+    with pytest.raises(CatalogueError, match="differ in overlap"):
         usage_of({"main.py": source + b"@app.schedule('0 2 * * *')\n@app.task\ndef send(): ..."})
 
 

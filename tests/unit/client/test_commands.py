@@ -622,7 +622,7 @@ def test_a_command_on_runs_of_which_none_matches_says_so_and_creates_no_batch(
         assert main(["flows", action, "shop", "checkout", "--state", "failed", "--yes"]) == 0
         assert capsys.readouterr().err == "No run matches.\n"
     assert main(["failures", "retry", "--all"]) == 0
-    assert capsys.readouterr().err == "There is none.\n"
+    assert capsys.readouterr().err == "There is nothing to do.\n"
     assert list(client.batches.list()) == []
 
 
@@ -642,7 +642,7 @@ def test_a_retry_that_would_run_ended_commands_of_a_stuck_run_again_is_confirmed
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert main(command) == 1
     said = capsys.readouterr()
-    assert "checkout/o-1 is stuck, and would run again what has ended: step shop.charge. With fixed code" in said.out
+    assert "checkout/o-1 is stuck. A retry runs these commands a second time: step shop.charge. With fixed" in said.out
     assert "o-1: not retried" in said.err
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main(command) == main([*command, "--yes"]) == 0
@@ -1003,7 +1003,7 @@ def test_the_missed_times_of_a_schedule_are_made_up_for_once(
         assert main(["schedules", "backfill", "weekly", *span]) == 0
         said = capsys.readouterr().err
         assert "3 of 3 done." in said
-        assert f"{had} of 3 times had been enqueued before, by the schedule or a backfill, and did not run" in said
+        assert f"{had} of 3 times had been enqueued before, by the schedule or a backfill, and were left out" in said
     planned = sorted(task.context["scheduled"] for task in harness.tasks)
     assert planned == [f"2026-01-{day:02}T06:00:00Z" for day in (5, 12, 19)]
     assert (

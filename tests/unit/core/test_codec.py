@@ -198,7 +198,7 @@ def test_json_itself_has_no_codec_of_its_own(annotation: Any) -> None:
         ("Order", "x is the text 'Order': write the type itself, without quotes"),
         (Optional["Order"], "x is the text 'Order'"),
         (list["Order"], "x, its items is the text 'Order'"),
-        ([int], r"x is \[<class 'int'>\], which is no type: write one, such as `list\[int\]`"),
+        ([int], r"x is \[<class 'int'>\], which is not a type: write one, such as `list\[int\]`"),
         (Literal[b"x"], "which JSON does not have"),
         (list[Literal[Size.SMALL]], "which JSON does not have"),
         (dict[str, list[Thread]], "x, its values, its items is a Thread"),

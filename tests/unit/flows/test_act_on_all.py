@@ -349,7 +349,9 @@ def test_a_retry_that_the_code_refuses_is_a_failed_unit_and_leaves_its_run_as_it
     answer = harness.call("locks", "/flows/printing/:act", method="POST", json={"action": "retry", "state": "failed"})
     harness.run()
     [unit] = batch((answer.json or {})["batch"]).results("failed")
-    assert unit["error"] == "1: The code holds 'printer' there, which was released. Name entry 0, before the lock."
+    assert unit["error"].startswith(
+        "1: After the entries that stay, the code holds a lock of 'printer', which was released."
+    )
     assert flows("printing", "1").status() == before
     assert "retried" not in harness.get("locks/flows/printing/1").json
 
@@ -365,5 +367,5 @@ def test_a_retry_without_the_code_that_cannot_continue_adds_its_reason_as_a_sent
         retries.retry(runtime.ports(), bulk.NO_FLOWS, address, key, retries.RetryOptions())
         harness.run()
         detail = str((flows("printing", "1").status().error or {})["detail"])
-        assert detail.startswith("The paper is out. The retry could not continue: The code holds 'printer' there, ")
+        assert detail.startswith("The paper is out. The retry could not continue: After the entries that stay, ")
         assert detail.count("could not continue") == 1

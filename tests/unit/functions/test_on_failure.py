@@ -260,9 +260,7 @@ def test_code_with_other_arguments_and_a_second_pager_are_refused() -> None:
 
 def test_a_decorator_for_stuck_runs_alone_is_refused_with_the_one_for_all_failures() -> None:
     app: Any = Function("shop")
-    with pytest.raises(
-        AttributeError, match=r"no attribute 'on_stuck': `@app.on_failure` is called for stuck runs, too"
-    ):
+    with pytest.raises(AttributeError, match=r"no attribute 'on_stuck': use `@app.on_failure`, which is also called"):
         app.on_stuck(print)
     with pytest.raises(AttributeError) as refused:
         app.on_failur(print)

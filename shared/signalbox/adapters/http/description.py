@@ -137,7 +137,7 @@ class Description:
         for parameter in route.parameters:
             schema = self._schemas.of(parameter.type, "argument")
             if parameter.refuses_empty:
-                pass
+                schema = schema if {"enum", "pattern"} & schema.keys() else {**schema, "minLength": 1}
             elif "enum" in schema:
                 schema = {**schema, "enum": [*schema["enum"], ""]}
             elif schema.get("type") != "array" and schema != {"type": "string"}:

@@ -55,7 +55,7 @@ def codec_of(annotation: Any, what: str) -> Codec:
     try:
         known = _codecs.get(annotation)
     except TypeError:  # it has no hash, such as `[int]`
-        raise TypeError(f"{what} is {annotation!r}, which is no type: write one, such as `list[int]`") from None
+        raise TypeError(f"{what} is {annotation!r}, which is not a type: write one, such as `list[int]`") from None
     if known is not None:
         return known
     building: dict[Any, Codec] = {}

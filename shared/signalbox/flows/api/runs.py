@@ -116,7 +116,7 @@ class FlowStatus:
 
 
 def _of_a_known_flow(method: Callable[Concatenate["FlowRun", P], R]) -> Callable[Concatenate["FlowRun", P], R]:
-    """Return a method whose `NoFlow` also names the flows there are, if the catalogue does not have the run's flow."""
+    """Return a method whose `NoFlow` also names the catalogue's flows, if the run's flow is not among them."""
 
     @wraps(method)
     def checked(run: "FlowRun", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -606,7 +606,7 @@ def _placed(local: Flows, flow: str, on_complete: Call | None) -> tuple[str, Cal
 
 
 def _check_follow(flow: str, on_complete: object) -> None:
-    """Raise `BadFlow` for an `on_complete` that is no call, such as the id of a run in its place."""
+    """Raise `BadFlow` for an `on_complete` that is not a call, such as the id of a run in its place."""
     if on_complete is None or isinstance(on_complete, Call):
         return
     form = f"flows({flow!r}, id).start(name=value)"

@@ -37,7 +37,7 @@ from signalbox.core.surface.field_rules import Described
 from signalbox.core.surface.paging import check_prefix, wants_count
 from signalbox.core.surface.request_fields import wants
 from signalbox.flows import sweep
-from signalbox.flows.http.open_answers import entry_for_anyone, header_for_anyone
+from signalbox.flows.http.open_answers import entry_for_anyone, header_for_anyone, outcome_for_anyone
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
@@ -149,7 +149,7 @@ LIST = (
 """The query parameters of a list of runs."""
 
 NOT_EMPTY = frozenset(parameter.name for parameter in LIST if parameter.refuses_empty)
-"""The parameters that choose runs. An empty one is refused: without it, the runs of all tenants would be listed."""
+"""The parameters that choose runs. An empty one is refused: as absent, it would select the runs of all tenants."""
 
 SPANS = Parameter(
     "spans",
@@ -447,7 +447,7 @@ class FlowRoutes:
         body = FlowUpdateRequest.from_request(_body(request))
         key = MESSAGE_IDS.check_chosen(request.caller_key) or ports.store.new_id()
         sent = sends.send_update(ports, address, name, body.value, key, self._starting(request, address, body))
-        answer = sends.answer_of(ports, address, key, seconds) if seconds else None
+        answer = _answer(request, sends.answer_of(ports, address, key, seconds)) if seconds else None
         if answer and (problem := answer.problem()):
             raise problem
         return _update_shown(address, replace(sent, warning=_warning(request, sent)), answer)
@@ -462,7 +462,7 @@ class FlowRoutes:
     def get_flow_update(self, ports: Ports, request: Request, flow: FlowName, id: RunId, update: UpdateId) -> Response:
         """Return the answer to an update, or wait for it. `update` is the id in the answer to its request."""
         address, seconds = self._address(Access(request, "get_update", flow, id, update)), wait_seconds(request, 0)
-        answer = sends.answer_of(ports, address, messages.check_update_id(update), seconds)
+        answer = _answer(request, sends.answer_of(ports, address, messages.check_update_id(update), seconds))
         return _update_shown(address, sends.Sent(update), answer)
 
     @declared.on(
@@ -549,7 +549,7 @@ class FlowRoutes:
 
         The failed commands of its last `await` run again; or the run continues after `from_entry` entries of its log.
         Its parent still waits for it. Effects of the dropped entries are not undone: `dry_run` lists them. A stuck run
-        needs no retry, as fixed code continues it; it is retried only with `from_entry`. A repeat under the same key
+        needs no retry, since fixed code continues it; a retry of it needs `from_entry`. A repeat under the same key
         changes nothing. 409 has a `reason`, one word.
         """
         address = self._address(Access(request, "retry", flow, id))
@@ -648,6 +648,11 @@ def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, is_ope
 def _warning(request: Request, sent: sends.Sent) -> str:
     """Return the warning of a message. It names what the code waits for, so an open function shows none."""
     return "" if request.is_open else sent.warning
+
+
+def _answer(request: Request, answer: CallOutcome | None) -> CallOutcome | None:
+    """Return the answer to an update as the caller may see it."""
+    return outcome_for_anyone(answer) if answer and request.is_open else answer
 
 
 def _update_shown(address: FlowAddress, sent: sends.Sent, answer: CallOutcome | None) -> Response:

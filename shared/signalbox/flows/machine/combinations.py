@@ -15,6 +15,9 @@ from signalbox.flows.machine.tree import Branch, Node, Parent, Tree, cancelled
 from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
+ALL_FAILED = " commands succeeded."
+"""The end of the first sentence of an `AllFailed`, before the details of its errors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled(Generic[T]):
@@ -194,7 +197,7 @@ class Group:
     def _all_failed(self) -> AllFailed:
         errors = {key: each for key, each in zip(self._keys, self._results, strict=True) if each}
         shown = "; ".join(f"{key}: {each.detail}" for key, each in errors.items())
-        return AllFailed(f"None of {len(self._keys)} commands succeeded. {shown}", errors)
+        return AllFailed(f"None of {len(self._keys)}{ALL_FAILED} {shown}", errors)
 
     @property
     def decided(self) -> bool:

@@ -267,7 +267,8 @@ class FlowTurn:
                 continue
             grants = (n for n, entry in enumerate(kept) if isinstance(entry, Result) and entry.wait.path == path)
             before, semaphore = next(grants), lease["granted"]["semaphore"]
-            detail = f"The code holds {semaphore!r} there, which was released. Name entry {before}, before the lock."
+            where = f"After the entries that stay, the code holds a lock of {semaphore!r}, which was released."
+            detail = f"{where} Name `from_entry` {before}, which is before the lock."
             raise CannotRetry(detail, "holds-lock", field="from_entry", from_entry=before)
 
     def adopt(self, path: str, id_: str) -> Wait:

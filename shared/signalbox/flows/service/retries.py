@@ -233,7 +233,7 @@ def _has_ended(header: FlowHeader, wait: Wait, read: Snapshot) -> bool:
 def _sub_flows(ports: Ports, flows: Flows, found: _Found, after: FlowHeader) -> Iterator[SubFlowRetry]:
     """Iterate over the failed sub-flows that opening turns continue, each before those below it.
 
-    Those of code that this process does not have are not known.
+    The sub-flows below a run whose code this process does not have are left out.
     """
     definition = flows.definitions.get(after.address.name)
     if definition is None or after.written_by > flows.revision:

@@ -17,8 +17,9 @@ A repeat under the id of the message finds the message's record in the new run, 
 `replace` does not replace the run that it has started. The end and the removal have the guard of the header that was
 read, so a request that has read an earlier run's header does not end the new run either.
 
-A run may end after its header was read and before the message is posted. So a `replace_ended` looks again after its
-post. If the message was posted after the end of the run, the run is removed, and another one starts.
+A run may end after its header was read and before the message is posted. So a sender with `replace_ended` reads
+the header again after its post. If the message was posted after the end of the run, the run is removed, and another one
+starts.
 """
 
 from collections.abc import Mapping

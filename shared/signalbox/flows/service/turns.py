@@ -60,7 +60,7 @@ from signalbox.payloads.service import opens_payloads
 from signalbox.payloads.service import store as store_payloads
 
 NOT_CONTINUED = " The retry could not continue: "
-"""What is between the error of a failed run and the reason why its retry could not continue."""
+"""The text between the error of a failed run and the reason why its retry could not continue."""
 
 SENTENCE_ENDS = (".", "!", "?")
 

@@ -16,11 +16,15 @@ from typing import Any, Self, get_type_hints
 from signalbox.core.codec.annotations import codec_of, encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import Json
-from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.error_notes import without_last_error
+from signalbox.core.lazy_dataclasses import dataclass, replace
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import Problem, text_of
+from signalbox.core.problems import GaveUp, Problem, text_of
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.problems import MethodFailed
+
+METHOD_FAILED_DETAIL = "The code of the method has failed."
+"""What an open function shows instead of the text of a method's exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,19 @@ class CallOutcome:
     def from_text(cls, text: str) -> Self:
         """Undo `to_text`."""
         return cls.from_json(json.loads(text))
+
+
+def without_exception_text(outcome: CallOutcome) -> CallOutcome:
+    """Return an outcome as an open function shows it: without the text of an exception that is not a `Problem`.
+
+    Of the error of a task that was given up, the number of its starts remains.
+    """
+    if outcome.error is None or outcome.error["type"] not in (GaveUp.slug(), MethodFailed.slug()):
+        return outcome
+    error = {name: value for name, value in outcome.error.items() if name != "fields"}
+    if error["type"] == MethodFailed.slug():
+        return replace(outcome, error={**error, "detail": METHOD_FAILED_DETAIL})
+    return replace(outcome, error={**error, "detail": without_last_error(str(error["detail"]))})
 
 
 @lru_cache

@@ -11,4 +11,4 @@ class EnqueuedShown:
     """The id under which a failure of the task would be kept."""
 
     repeated: bool
-    """Whether an earlier call under the id has enqueued it. This one changed nothing."""
+    """Whether an earlier call under the id has enqueued it, so that this one changed nothing."""

@@ -178,7 +178,7 @@ async function preview(form, mine) {
         listed("Runs again in the sub-flows, which continue:", sub_flows.flatMap(({ flow, id, runs_again: below }) => below.map((each) => `${flow}/${id}, ${named(each)}`))),
         listed(`Dropped (${dropped}); their effects are not undone, and their events and updates are received again:`, drops.map(named)),
         listed("Cancelled, and begun again where the code waits for it:", cancels),
-        listed("Of these, ended, and run a second time (with fixed code, the run continues without a retry, and nothing runs twice):", ended),
+        listed("Of these, some have ended and run a second time (with fixed code, the run needs no retry, and nothing runs twice):", ended),
       ]
         .flat()
         .filter(Boolean),

@@ -85,9 +85,10 @@ def worker_exit(_: Any, worker: Any) -> None:
 
 
 def _leave(threads: Any) -> None:
-    """Let threads leave. A later SIGTERM, as the process group and gunicorn send one each, has no effect.
+    """Let threads leave, and ignore a later SIGTERM: the process group and gunicorn each send one.
 
-    It would interrupt the main thread while it holds a lock of the threads, and wait for that lock.
+    A second one would interrupt the main thread while it holds a lock of the threads, and its handler would
+    wait for it.
     """
     signal.signal(signal.SIGTERM, lambda *_: None)  # an ignored signal would stay ignored in programs that are started
     threads.leave()

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from signalbox import Function, Problem, flow
+from signalbox import Function, Problem, flow, objects, read_only
 from signalbox.adapters.http.routes import Request
 from signalbox.core.problems import GaveUp
+from signalbox.flows.http.open_answers import outcome_for_anyone
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.service.turns import NOT_CONTINUED
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 
 shop = Function("shop")
@@ -140,6 +143,38 @@ async def above() -> None:
     await inlined.call()
 
 
+@shop.flow
+async def choice() -> None:
+    await flow.first_success(charge.call(), charge.call())
+
+
+@shop.object
+class Till:
+    total: int = 0
+
+    def add(self) -> int:
+        raise KeyError(VALUE)
+
+    @read_only
+    def show(self) -> int:
+        raise KeyError(VALUE)
+
+
+@shop.flow
+async def refusing() -> None:
+    asked = await flow.update("pay")
+    try:
+        await charge.call()
+    except GaveUp as error:
+        asked.refuse(error)
+    await flow.event("never")
+
+
+@shop.flow
+async def counting() -> None:
+    await objects("Till", "1").add()
+
+
 def test_an_open_function_shows_no_text_of_an_exception(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     for code in (sale, above):
         code.start("1")
@@ -153,3 +188,54 @@ def test_an_open_function_shows_no_text_of_an_exception(harness: Harness, monkey
     assert shown(harness, "/flows/sale/1")["error"]["detail"] == "Gave up after 1 attempts."
     below = shown(harness, "/flows/above/1")["waiting_for"][0]["stuck"]
     assert (below["type"], below["detail"]) == ("flow-failed", "The code of the flow has failed.")
+
+
+def test_an_open_function_shows_no_text_that_another_error_quotes(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for code in (choice, counting):
+        code.start("1")
+    harness.run(raise_errors=False)
+    assert all(VALUE in harness.get(f"/shop/flows/{name}/1").body.decode() for name in ("choice", "counting"))
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    for name in ("choice", "counting"):
+        for path in ("", "/log", "/events"):
+            assert VALUE not in harness.get(f"/shop/flows/{name}/1{path}").body.decode(), (name, path)
+    assert shown(harness, "/flows/choice/1")["error"]["detail"] == "None of 2 commands succeeded."
+    assert shown(harness, "/flows/counting/1")["error"]["detail"] == "The code of the method has failed."
+
+
+def test_an_open_function_shows_no_text_of_an_exception_in_the_answer_to_an_update(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing.start("1")
+    harness.run()
+    path, key = "/shop/flows/refusing/1", {"Idempotency-Key": "p"}
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    update = harness.post(f"{path}/updates/pay?wait_seconds=0", json={}, headers=key).json["update"]
+    harness.run(raise_errors=False)
+    assert harness.get(f"{path}/answers/{update}").json["error"]["detail"] == "Gave up after 1 attempts."
+    repeated = harness.post(f"{path}/updates/pay", json={}, headers=key)
+    assert (repeated.status, repeated.json["detail"]) == (500, "Gave up after 1 attempts.")
+    monkeypatch.setattr(Request, "is_open", property(lambda _: False))
+    assert VALUE in harness.get(f"{path}/answers/{update}").json["error"]["detail"]
+
+
+def test_an_open_function_shows_no_reason_why_a_retry_could_not_continue() -> None:
+    quoting = CallOutcome.from_problem(Problem(f"The paper is out.{NOT_CONTINUED}KeyError: {VALUE}"))
+    assert (outcome_for_anyone(quoting).error or {})["detail"] == "The paper is out. The retry could not continue."
+
+
+def test_an_open_function_shows_no_text_of_an_exception_of_a_method(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/shop/objects/Till/1"
+    assert VALUE in harness.post(f"{path}/add", json={}).json["detail"]
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    for method in ("add", "show"):
+        answer = harness.post(f"{path}/{method}", json={})
+        assert (answer.status, answer.json["detail"]) == (500, "The code of the method has failed.")
+    waiting = harness.post(f"{path}/add?wait_seconds=0", json={}).json["call"]
+    harness.run(raise_errors=False)
+    ended = harness.get(f"{path}/calls/{waiting}")
+    assert (ended.status, ended.json["error"]["detail"]) == (200, "The code of the method has failed.")

@@ -434,7 +434,7 @@ def test_a_rule_for_overlaps_is_one_of_three_and_the_same_for_all_schedules_of_a
     app, _, _ = press("skip")
     with pytest.raises(ValueError, match="write one of allow, queue, skip"):
         app.schedule("0 0 * * 1", overlap="wait")  # type: ignore[arg-type]  # a typo
-    with pytest.raises(ValueError, match="several rules for an overlap"):
+    with pytest.raises(ValueError, match="differ in overlap"):
         app.schedule("0 1 * * 1", name="another", overlap="queue")(app.tasks["send"])
 
     @app.flow
