@@ -55,6 +55,8 @@ class TaskQueue:
         self.on_reuse: Callable[[Effect], None] = lambda _: None
         self.ahead_seconds = 0.0
         self.retry_seconds = 0.0
+        self.forgets_acknowledged = False
+        self.acknowledged: set[str] = set()
         self._retry_at: dict[str, datetime] = {}
         self._enqueued_by: dict[str, str] = {}
         self._sharded: tuple[str, ...] = ()
@@ -113,6 +115,7 @@ class TaskQueue:
         else:
             self._note_others(placed)
         self.names[self.key(placed)] = None
+        self.acknowledged.discard(effect.name)
         self._enqueued_by[effect.name] = library_of_process()
         self.waiting.append(placed)
         return True
@@ -165,7 +168,10 @@ class TaskQueue:
 
     def _ended(self, task: Effect, done: bool) -> None:
         if done:
+            self.acknowledged |= {task.name} if self.forgets_acknowledged else set()
             self._free_later(task)
+            return
+        if task.name in self.acknowledged:
             return
         self.waiting.append(task)
         if task.not_before is not None or self.retry_seconds:

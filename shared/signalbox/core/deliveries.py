@@ -48,11 +48,8 @@ class Delivered(Generic[Context_co]):
     is_late: bool = False
     """Whether the task was delivered long after it was due."""
 
-    has_waited: bool = False
-    """Whether the task has waited in a record for its turn, and was enqueued again for it."""
-
-    is_handed_over: bool = False
-    """Whether this is the first delivery since then."""
+    turns: int = 0
+    """How often the task has waited in a record for its turn, and was enqueued again for it."""
 
     @property
     def is_repeated(self) -> bool:

@@ -53,29 +53,34 @@ The planned times of a schedule whose tasks must not overlap are such events, wi
 wait is stored in the record, and its task is acknowledged. The delivery that ends a time enqueues the oldest one that
 waits ("hands it over"). So the next one starts when one ends, and no task polls.
 
-    held by       the time                older one waits  turn
-    ------------  ----------------------  ---------------  ---------------
-    -             is new                  no               begins
-    -             waits                   no               begins
-    -             was handed over twice   no               duplicate
-    -             is new                  yes              waits
-    -             waits                   yes              waits
-    -             is to be skipped        yes              skipped
-    -             is to be skipped        no               begins
-    -             is retried              yes              waits
-    -             was handled             yes              handled already
-    another time  is new                  no               waits
-    another time  waits                   no               waits
-    another time  was handed over twice   no               duplicate
-    another time  is to be skipped        no               skipped
-    another time  is retried              no               waits
-    itself        is retried              no               Unavailable
-    itself        was handed over twice   no               duplicate
+    held by       the time          older one waits  turn
+    ------------  ----------------  ---------------  ---------------
+    -             is new            no               begins
+    -             was handed over   no               begins
+    -             waits             no               waits
+    -             is retried        no               begins
+    -             is new            yes              waits
+    -             was handed over   yes              waits
+    -             waits             yes              waits
+    -             is to be skipped  yes              skipped
+    -             is to be skipped  no               begins
+    -             is retried        yes              waits
+    -             has ended         yes              handled already
+    another time  is new            no               waits
+    another time  was handed over   no               waits
+    another time  waits             no               waits
+    another time  is to be skipped  no               skipped
+    another time  is retried        no               waits
+    another time  has ended         no               handled already
+    itself        is retried        no               Unavailable
 
 "itself": another delivery of the time holds the record. If its process has died, this one must not be acknowledged. "is
-retried": it was begun, and then a later one was; so it is not skipped. A delivery that finds times that wait and none
-that is held hands over the oldest one again, in case its task was lost. So two tasks of one time may have been handed
-over: if the time no longer waits, the first delivery of a task that was handed over is dropped.
+retried": it was begun and has not ended; so it is not skipped. "was handed over": it waits, and this is the task that
+was enqueued for its current turn. "waits": this is another delivery of a task that was acknowledged when the time was
+stored. It must not begin: if its process died, it would not be delivered again, and the time would no longer wait. A
+delivery that finds times that wait and none that is held hands over the oldest one again, in case its task was lost. So
+a time may have two tasks. The record has the last `ENDED_MAX` times that have ended or were left out, so the other task
+is dropped.
 
 "the first": no version before it is known. "after a gap": the version before it is newer than the event that was begun
 last, or none was begun. "a creation" does not know a version before it: if one was begun last, the deletion of that one
@@ -103,6 +108,9 @@ EACH_WAIT_SECONDS = 60
 WAITING_BYTES_MAX = 512 * 1024
 """Bytes of the times that wait in one record. Further ones are delivered until there is room."""
 
+ENDED_MAX = 100
+"""The number of times in the record that have ended or were left out. A later delivery of one is only acknowledged."""
+
 HAND_OVER_SECONDS = 60
 """While no time is held, the oldest one that waits is handed over at most once in this time."""
 
@@ -117,7 +125,6 @@ class Turn(Enum):
     HANDLED = "the handler has returned for this event"
     SKIPPED = "another event is being handled, and this one is not to wait"
     WAITS = "it is stored in the record, and is enqueued again when its turn comes"
-    DUPLICATE = "another delivery has begun it"
 
 
 def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
@@ -203,36 +210,35 @@ def begin(
 
 
 def begin_or_wait(
-    begun: Begun | None, own: Waiting, holder: str, now: datetime, seconds: float, *, skips: bool, is_handed_over: bool
+    begun: Begun | None, own: Waiting, holder: str, now: datetime, seconds: float, *, skips: bool
 ) -> Decision[Begun, Turn]:
     """Begin a planned time, or store it with the times that wait, as the last table shows.
 
-    `holder` is made by `holder_of`. `is_handed_over`: this is the first delivery of a task that has waited. Raises
-    `Unavailable` while another delivery of the same time may run, and if too many times wait.
+    `own` is what is stored if it must wait, and `holder` is made by `holder_of`. Raises `Unavailable` while another
+    delivery of the same time may run, and if too many times wait.
     """
     each = each_of(own.place, None)
     if begun is None:
         return begin(None, own.event, own.place, holder, now, seconds, each)
     others = tuple(waiting for waiting in begun.waiting if waiting.event != own.event)
-    waits, is_held = len(others) < len(begun.waiting), begun.is_held(now)
+    stored = next((waiting for waiting in begun.waiting if waiting.event == own.event), None)
+    is_held, is_late = begun.is_held(now), stored is not None and stored.turn != own.turn - 1
     if begun.holder == holder:  # its commit has succeeded, and others may have begun to wait since
         return Decision(begun, Turn.BEGINS)
-    if is_handed_over and not waits:
-        return Decision(begun, Turn.DUPLICATE)
-    if begun.event == own.event and begun.handled:
+    if own.event in begun.ended:
         return Decision(replace(begun, waiting=others), Turn.HANDLED)
     if is_held and begun.holder.startswith(holder_of(own.event, "")):
         raise Unavailable("another delivery of this task may be running")
+    if is_late:
+        return Decision(begun, Turn.WAITS)
     if is_held or (others and others[0].order < own.order):
-        if waits:
-            return Decision(begun, Turn.WAITS)
-        if skips and own.place > begun.place:
-            return Decision(begun, Turn.SKIPPED)
-        if sum(waiting.size_bytes for waiting in (*others, own)) <= WAITING_BYTES_MAX:
+        if skips and own.place > begun.place and stored is None:
+            return Decision(replace(begun, ended=_with(begun.ended, own.event)), Turn.SKIPPED)
+        if stored is not None or sum(waiting.size_bytes for waiting in (*others, own)) <= WAITING_BYTES_MAX:
             waiting = tuple(sorted((*others, own), key=lambda each: each.order))
             return Decision(replace(begun, waiting=waiting), Turn.WAITS)
     decided = begin(begun, own.event, own.place, holder, now, seconds, each)
-    return replace(decided, state=replace(decided.state, waiting=others))
+    return replace(decided, state=replace(decided.state, waiting=others, ended=begun.ended))
 
 
 def holder_of(event: str, delivery: str) -> str:
@@ -248,7 +254,7 @@ def hand_over(begun: Begun, path: str, now: datetime) -> tuple[Effect, ...]:
     if not begun.waiting or begun.is_held(now):
         return ()
     oldest, period = begun.waiting[0], int(now.timestamp()) // HAND_OVER_SECONDS
-    name = name_of(path, oldest.event, begun.ends_at.isoformat(), period)
+    name = name_of(path, oldest.event, str(oldest.turn), begun.ends_at.isoformat(), period)
     return (replace(oldest.task, name=name, operation=oldest.event),)
 
 
@@ -258,3 +264,12 @@ def end(begun: Begun, event: str, *, handled: bool) -> Begun:
     `handled` is recorded of the newest event that was begun.
     """
     return replace(begun, holder="", handled=handled if begun.event == event else begun.handled)
+
+
+def end_for_good(begun: Begun, event: str, *, handled: bool) -> Begun:
+    """Return the record once a planned time has ended and its task is not delivered again: it returned, or failed."""
+    return replace(end(begun, event, handled=handled), ended=_with(begun.ended, event))
+
+
+def _with(ended: tuple[str, ...], event: str) -> tuple[str, ...]:
+    return (*(each for each in ended if each != event), event)[-ENDED_MAX:]

@@ -39,8 +39,8 @@ class OrderedEvent:
     receives it; an event that `creates` the document may follow a deletion. `skips` is whether the event is left out
     while another one is being handled. A planned time of a schedule is also such an event.
 
-    `task` enqueues a planned time again when its turn comes, if it must wait. An event has none: it is delivered until
-    its turn. `is_handed_over`: this is the first delivery of such a task.
+    `task` enqueues a planned time again when its turn comes, if it must wait, and `turn` is the number of that turn. An
+    event has none: it is delivered until its turn.
     """
 
     path: str
@@ -52,16 +52,20 @@ class OrderedEvent:
     skips: bool = False
     creates: bool = False
     task: Effect | None = None
-    is_handed_over: bool = False
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A planned time that waits for its turn, with the task that enqueues it again."""
+    """A planned time that waits for its turn, with the task that enqueues it again.
+
+    `turn` counts how often it has been stored.
+    """
 
     event: str
     place: int
     task: Effect
+    turn: int
 
     @property
     def order(self) -> tuple[int, str]:
@@ -74,11 +78,11 @@ class Waiting:
         return len(json.dumps([self.task.payload, self.task.context])) + WAITING_BYTES
 
     def to_record(self) -> dict[str, Any]:
-        return {"event": self.event, "place": self.place, "task": self.task.to_record()}
+        return {"event": self.event, "place": self.place, "task": self.task.to_record(), "turn": self.turn}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["event"], record["place"], Effect.from_record(record["task"]))
+        return cls(record["event"], record["place"], Effect.from_record(record["task"]), record["turn"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Begun:
     """The newest event of a document that a handler has begun.
 
     `holder` is the delivery that handles it until `ends_at`, or empty. `handled`: the handler has returned. `waiting`
-    are the planned times that wait, oldest first.
+    are the planned times that wait, oldest first, and `ended` are those that have ended last.
     """
 
     event: str
@@ -95,6 +99,7 @@ class Begun:
     holder: str
     ends_at: datetime
     waiting: tuple[Waiting, ...] = ()
+    ended: tuple[str, ...] = ()
 
     def is_held(self, now: datetime) -> bool:
         """Return whether a delivery may be running the handler."""
@@ -102,12 +107,13 @@ class Begun:
 
     def to_record(self) -> dict[str, Any]:
         record = {name: getattr(self, name) for name in self.__slots__}
-        waiting = [each.to_record() for each in record.pop("waiting")]
-        return record | given(waiting=waiting or None)
+        waiting, ended = [each.to_record() for each in record.pop("waiting")], [*record.pop("ended")]
+        return record | given(waiting=waiting or None, ended=ended or None)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
         if record is None:
             return None
         waiting = tuple(map(Waiting.from_record, record.get("waiting", ())))
-        return cls(**{part.name: record[part.name] for part in fields(cls) if part.name != "waiting"}, waiting=waiting)
+        rest = {part.name: record[part.name] for part in fields(cls) if part.name not in ("waiting", "ended")}
+        return cls(**rest, waiting=waiting, ended=tuple(record.get("ended", ())))

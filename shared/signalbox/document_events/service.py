@@ -9,6 +9,7 @@ the oldest one after that commit. If it is killed between, it is delivered again
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from signalbox.core.effects import Decision
 from signalbox.core.lazy_dataclasses import dataclass
@@ -24,7 +25,6 @@ NOT_RUN = {
     Turn.HANDLED: "event handled already",
     Turn.SKIPPED: "scheduled time left out",
     Turn.WAITS: "scheduled time waits",
-    Turn.DUPLICATE: "event handled already",
 }
 
 
@@ -50,14 +50,14 @@ def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[
         code()
     except Exception as error:
         try:
-            end(ports, event, hold, handled=False)
+            end(ports, event, hold, handled=False, is_over=isinstance(error, Problem))
         except Unavailable:
             if event.task is not None and isinstance(error, Problem):  # not delivered again, and times may wait for it
                 raise
         except Problem as refusal:  # the queue has logged it, and the next time that arrives hands that one over again
             ports.log.info("waiting time not enqueued", document=event.document, detail=refusal.detail)
         raise
-    end(ports, event, hold, handled=True)
+    end(ports, event, hold, handled=True, is_over=True)
 
 
 def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn, Hold | None]:
@@ -76,18 +76,15 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
             each = machine.each_of(place, event.after, creates=event.creates) if event.each else None
             decided = machine.begin(begun, event.id, place, holder, now, hold_seconds, each)
         else:
-            own = Waiting(event.id, place, event.task)
-            decided = machine.begin_or_wait(
-                begun, own, holder, now, hold_seconds, skips=event.skips, is_handed_over=event.is_handed_over
-            )
+            own = Waiting(event.id, place, event.task, event.turn)
+            decided = machine.begin_or_wait(begun, own, holder, now, hold_seconds, skips=event.skips)
         is_written = decided.state == begun  # or nothing changes, or an earlier commit's answer was lost
         writes = () if is_written else (_put(event, decided.state, record.guard),)
         return Decision(writes, (decided.answer, Hold(decided.state, record.guard), now))
 
     (turn, hold, now), committed = perform(ports, Records([event.path]), decide, retry_on=(Conflict, Unavailable))
     if turn is not Turn.BEGINS:
-        if turn is not Turn.DUPLICATE:
-            _hand_over(ports, event, hold.begun, now)
+        _hand_over(ports, event, hold.begun, now)
         return turn, None
     return turn, hold if committed is None else Hold(hold.begun, committed.results[0].update_time)
 
@@ -99,29 +96,31 @@ def do_wait(ports: Ports, path: str) -> bool:
     return begun is not None and bool(begun.waiting)
 
 
-def end(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool) -> None:
+def end(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool, is_over: bool) -> None:
     """End the event, unless another delivery has begun meanwhile, and enqueue the next one that waits.
 
-    Raises `Unavailable`.
+    `is_over`: its task is not delivered again. Raises `Unavailable`.
     """
-    ended = machine.end(hold.begun, event.id, handled=handled)
+    is_known = is_over and event.task is not None
+    end_of = partial(machine.end_for_good if is_known else machine.end, event=event.id, handled=handled)
+    ended = end_of(hold.begun)
     try:
         committed = ports.store.commit([_put(event, ended, hold.guard)])
     except Conflict:
         if event.task is not None:
-            _end_with_newer(ports, event, hold, handled=handled)
+            _end_with_newer(ports, event, hold, end_of)
         return
     _hand_over(ports, event, ended, committed.commit_time)
 
 
-def _end_with_newer(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool) -> None:
+def _end_with_newer(ports: Ports, event: OrderedEvent, hold: Hold, end_of: Callable[[Begun], Begun]) -> None:
     """End the event after times have been stored that wait for it, unless another delivery has begun."""
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Begun | None]:
         begun = Begun.from_record(read[0].data)
         if begun is None or begun.holder != hold.begun.holder:
             return Decision((), None)
-        ended = machine.end(begun, event.id, handled=handled)
+        ended = end_of(begun)
         return Decision((_put(event, ended, read[0].guard),), ended)
 
     ended, committed = perform(ports, [event.path], decide)

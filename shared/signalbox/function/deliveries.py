@@ -7,7 +7,7 @@ from typing import Any
 from signalbox.adapters import wall_clock
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.deployed_catalogue import is_declared
-from signalbox.adapters.http.task_deliveries import FORWARDED, WAITED
+from signalbox.adapters.http.task_deliveries import FORWARDED, TURNS
 from signalbox.adapters.settings import settings
 from signalbox.adapters.system_clock import time_budget
 from signalbox.batches.api import is_live
@@ -99,7 +99,7 @@ def enqueued_again(delivered: Delivered[Context]) -> Effect:
 
     Its operation is that of the task, and its name is chosen when it is enqueued.
     """
-    deliveries = {FORWARDED: [delivered.executions, delivered.retries + 1], WAITED: True}
+    deliveries = {FORWARDED: [delivered.executions, delivered.retries + 1], TURNS: delivered.turns + 1}
     context = {**delivered.context.members, **deliveries}
     effect = delivered.call.effect(delivered.operation, None, **context)
     return replace(effect, queue=TASKS_QUEUE, trace=delivered.trace)  # the queue of schedules; others may be refused

@@ -680,8 +680,8 @@ class Function:
 
         Then this time has waited, too, or it was delivered before, to code with the rule, and its process has died.
         """
-        if delivered.has_waited or not delivered.is_repeated:
-            return delivered.has_waited
+        if delivered.turns or not delivered.is_repeated:
+            return bool(delivered.turns)
         from signalbox.document_events import model, service  # a repeated delivery may cost a read more
 
         return service.do_wait(ports, model.path_of(self.name, delivered.task, model.SCHEDULES))
@@ -694,9 +694,9 @@ class Function:
 
         name = f"{self.name}/{delivered.task}"
         record, place = model.path_of(self.name, delivered.task, model.SCHEDULES), machine.place_of(at, None)
-        task, is_handed_over = enqueued_again(delivered), delivered.is_handed_over
+        task, turn = enqueued_again(delivered), delivered.turns + 1
         planned = model.OrderedEvent(
-            record, name, delivered.operation, place, each=True, skips=skips, task=task, is_handed_over=is_handed_over
+            record, name, delivered.operation, place, each=True, skips=skips, task=task, turn=turn
         )
         return service.run(ports, planned, settings().timeout_of(self.name), run)
 

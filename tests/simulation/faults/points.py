@@ -132,6 +132,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "critical_sections.wake": "signalbox.critical_sections.machine.transitions:wake",
     "document_events.begin": "signalbox.document_events.machine:begin",
     "document_events.begin_or_wait": "signalbox.document_events.machine:begin_or_wait",
+    "document_events.end_for_good": "signalbox.document_events.machine:end_for_good",
     "document_events.hand_over": "signalbox.document_events.machine:hand_over",
     "document_events.end": "signalbox.document_events.machine:end",
     "document_events.place_of": "signalbox.document_events.machine:place_of",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Decision
+from signalbox.document_events import machine
 from signalbox.document_events.machine import Turn
 from signalbox.document_events.model import Begun, Waiting
 from tests.simulation.faults.fault import Fault
@@ -33,14 +34,19 @@ def _acknowledged(begun: Begun | None, own: Waiting, holder: str, *rest: Any, **
     return begin_or_wait(begun, own, holder, *rest, **rules)
 
 
-def _both(*values: Any, skips: bool, is_handed_over: bool) -> Decision[Begun, Turn]:
-    del is_handed_over
-    return begin_or_wait(*values, skips=skips, is_handed_over=False)
+def _whichever(begun: Begun | None, own: Waiting, *rest: Any, **rules: Any) -> Decision[Begun, Turn]:
+    stored = next((each for each in begun.waiting if each.event == own.event), own) if begun else own
+    return begin_or_wait(begun, replace(own, turn=stored.turn + 1), *rest, **rules)
+
+
+def _unknown(begun: Begun, event: str, *, handled: bool) -> Begun:
+    return machine.end(begun, event, handled=handled)
 
 
 FAULTS = (
     _times("one time at a time", "document_events.begin_or_wait", _not_alone),
     _times("the end of a time enqueues the next", "document_events.hand_over", _nothing),
     _times("a time whose process died is delivered again", "document_events.begin_or_wait", _acknowledged),
-    _times("a second task of a time is dropped", "document_events.begin_or_wait", _both),
+    _times("only the task of its turn begins a time", "document_events.begin_or_wait", _whichever),
+    _times("the times that have ended", "document_events.end_for_good", _unknown),
 )

@@ -4,7 +4,7 @@ Their tasks are delivered in any order, some twice, by processes that are killed
 once, raises until it is repaired, or refuses its time, and people retry what was given up.
 
 At rest, each time took effect, or was left out by ``overlap="skip"`` and has never begun. No two times ran at once. A
-time ran again only after it had failed, its process had died, or its task was delivered twice. No time waits for ever.
+time did not run again after a delivery that ran it was acknowledged. No time waits for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unittest import mock
 
 from signalbox import Function, TaskContext
 from signalbox.adapters import runtime
-from signalbox.adapters.http.task_deliveries import FORWARDED, WAITED
+from signalbox.adapters.http.task_deliveries import FORWARDED, TURNS
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
@@ -75,6 +75,7 @@ class ScheduledTimesWorld:
         self.world.task_handlers["shop"] = self._deliver
         self.world.task_handlers[CHILD] = self._took_effect
         self.world.queue.retry_seconds = RETRY_SECONDS
+        self.world.queue.forgets_acknowledged = True
         self.app = Function("shop")
         self.overlap = Random(f"overlap {seed}").choice(("queue", "skip"))
         self.app.schedule("* * * * *", overlap=self.overlap)(self.app.task(attempts_max=ATTEMPTS_MAX)(self._code()))  # type: ignore[arg-type]  # one of two texts
@@ -82,8 +83,7 @@ class ScheduledTimesWorld:
         self.deliveries: Counter[str] = Counter()
         self.does: dict[str, str] = {}
         self.running = ""
-        self.returned: set[str] = set()
-        self.late: set[str] = set()
+        self.over: set[str] = set()
         self.begun: Counter[str] = Counter()
         self.missed: set[str] = set()
         self.times: list[str] = []
@@ -160,8 +160,8 @@ class ScheduledTimesWorld:
         name = context["scheduled"][11:16]
         self.operations[name].add(operation)
         executions, retries = context.pop(FORWARDED, (0, 0))
-        has_waited, earlier = bool(context.pop(WAITED, False)), self.deliveries[effect.name]
-        REACHED[TIMES_WAITED] += has_waited and not earlier
+        turns, earlier = int(context.pop(TURNS, 0)), self.deliveries[effect.name]
+        REACHED[TIMES_WAITED] += bool(turns) and not earlier
         self.deliveries[effect.name] += 1
         what = effect.function, effect.task, effect.payload
         delivered = Delivered(
@@ -170,10 +170,9 @@ class ScheduledTimesWorld:
             executions,
             retries + earlier,
             *what,
-            has_waited=has_waited,
-            is_handed_over=has_waited and not earlier,
+            turns=turns,
         )
-        own = list[str]()
+        own, is_over = list[str](), operation in self.over
         RUNS.set(own)
         try:
             self.app._run(runtime.ports(), delivered)
@@ -181,14 +180,12 @@ class ScheduledTimesWorld:
             raise Unavailable("the code raised") from error
         except Problem:
             REACHED[FAILURES_KEPT] += 1
+            self.over |= {operation} if own else set()
             raise
         finally:
-            if operation in self.returned and not delivered.is_handed_over:
-                self.late.add(operation)  # it was delivered twice, so it may wait and run again
-        if own:
-            if delivered.is_handed_over and operation in self.returned - self.late:
-                raise Violation(f"{name} was handed over, and has run before")
-            self.returned.add(operation)
+            if own and is_over:
+                raise Violation(f"{name} has run again, although a delivery that ran it was acknowledged")
+        self.over |= {operation} if own else set()
 
     def _code(self) -> Callable[..., None]:
         def tick(context: TaskContext) -> None:

@@ -82,33 +82,37 @@ def test_each_row_of_the_table_of_handlers_that_leave_out_none(row: Row) -> None
     assert found == TURNS[row["turn"]]
 
 
-TIMES_TURNS = {**TURNS, "waits": Turn.WAITS, "skipped": Turn.SKIPPED, "duplicate": Turn.DUPLICATE}
+TIMES_TURNS = {**TURNS, "waits": Turn.WAITS, "skipped": Turn.SKIPPED}
 TIMES_HOLDERS = {"-": "", "another time": "t9/d1", "itself": "t5/d1"}
 
 
-def planned(event: str, place: int) -> Waiting:
-    return Waiting(event, place, Effect(event, "tasks", "shop", "send", {}, context={"scheduled": event}))
+def planned(event: str, place: int, turn: int = 1) -> Waiting:
+    return Waiting(event, place, Effect(event, "tasks", "shop", "send", {}, context={"scheduled": event}), turn)
 
 
 @pytest.mark.parametrize("row", TABLE_OF_TIMES, ids=lambda row: " ".join(row.values()))
 def test_each_row_of_the_table_of_planned_times(row: Row) -> None:
     """The time is ``t5``; ``t9`` is a later one, and ``t1`` an older one."""
-    time, own = row["the time"], planned("t5", PLACE + 5)
+    time = row["the time"]
+    stored, own = planned("t5", PLACE + 5), planned("t5", PLACE + 5, 2 if time == "was handed over" else 1)
     last = planned("t9", PLACE + 9) if time == "is retried" and row["held by"] != "itself" else planned("t0", PLACE)
-    last = own if row["held by"] == "itself" or time == "was handled" else last
+    last = own if row["held by"] == "itself" or (time == "is retried" and row["older one waits"] == "no") else last
     waiting = [planned("t1", PLACE + 1)] if row["older one waits"] == "yes" else []
-    waiting += [own] if time == "waits" else []
-    begun = Begun(last.event, last.place, time == "was handled", TIMES_HOLDERS[row["held by"]], HELD, tuple(waiting))
-    rules = {"skips": time in ("is to be skipped", "is retried"), "is_handed_over": time == "was handed over twice"}
+    waiting += [stored] if time in ("waits", "was handed over") else []
+    ended = ("t5",) if time == "has ended" else ()
+    begun = Begun(last.event, last.place, False, TIMES_HOLDERS[row["held by"]], HELD, tuple(waiting), ended)
     try:
-        decided = machine.begin_or_wait(begun, own, "t5/d2", NOW, 60, **rules)
+        decided = machine.begin_or_wait(begun, own, "t5/d2", NOW, 60, skips=time in ("is to be skipped", "is retried"))
     except Unavailable:
         assert row["turn"] == "Unavailable"
         return
     assert decided.answer is TIMES_TURNS[row["turn"]]
-    is_listed = own in decided.state.waiting
-    assert is_listed == (decided.answer is Turn.WAITS)
-    assert [each for each in decided.state.waiting if each != own] == [each for each in waiting if each != own]
+    listed = [each for each in decided.state.waiting if each.event == "t5"]
+    assert listed == ([own] if decided.answer is Turn.WAITS else [])
+    assert [each for each in decided.state.waiting if each.event != "t5"] == [
+        each for each in waiting if each != stored
+    ]
+    assert ("t5" in decided.state.ended) == (decided.answer in (Turn.HANDLED, Turn.SKIPPED))
     assert Begun.from_record(decided.state.to_record()) == decided.state
 
 
@@ -116,31 +120,46 @@ def test_a_time_that_has_begun_begins_although_an_older_one_has_begun_to_wait_fo
     """The answer of its commit was lost, and the record is read again."""
     begun = Begun("t5", PLACE + 5, False, "t5/d1", HELD, (planned("t1", PLACE + 1),))
     own = planned("t5", PLACE + 5)
-    decided = machine.begin_or_wait(begun, own, "t5/d1", NOW, 60, skips=False, is_handed_over=True)
+    decided = machine.begin_or_wait(begun, own, "t5/d1", NOW, 60, skips=False)
     assert (decided.answer, decided.state) == (Turn.BEGINS, begun)
 
 
-def test_a_time_that_was_handled_and_still_waits_waits_no_longer() -> None:
+def test_a_time_that_has_ended_and_still_waits_waits_no_longer() -> None:
     """Its first delivery ended after its hold, and a second one was stored between. Otherwise it hides the others."""
     waiting = planned("t5", PLACE + 5), planned("t6", PLACE + 6)
-    begun = Begun("t5", PLACE + 5, True, "", HELD, waiting)
-    decided = machine.begin_or_wait(begun, waiting[0], "t5/d2", NOW, 60, skips=False, is_handed_over=True)
+    begun = Begun("t5", PLACE + 5, True, "", HELD, waiting, ("t5",))
+    decided = machine.begin_or_wait(begun, waiting[0], "t5/d2", NOW, 60, skips=False)
     assert decided.answer is Turn.HANDLED
     assert [each.operation for each in machine.hand_over(decided.state, "x", NOW)] == ["t6"]
+
+
+def test_only_the_task_of_its_current_turn_begins_a_time_that_waits() -> None:
+    """Others were acknowledged: if their process died, they would not be delivered again."""
+    begun = Begun("t0", PLACE, True, "", HELD, (planned("t5", PLACE + 5, 2),))
+    for turn, answer in ((1, Turn.WAITS), (2, Turn.WAITS), (3, Turn.BEGINS)):
+        own = planned("t5", PLACE + 5, turn)
+        assert machine.begin_or_wait(begun, own, "t5/d2", NOW, 60, skips=False).answer is answer
+
+
+def test_the_record_knows_the_last_times_that_have_ended() -> None:
+    begun = Begun("t0", PLACE, True, "t0/d1", HELD)
+    for number in range(machine.ENDED_MAX + 5):
+        begun = machine.end_for_good(begun, f"t{number}", handled=True)
+    begun = machine.end_for_good(begun, "t50", handled=True)
+    assert (len(begun.ended), begun.ended[0], begun.ended[-1]) == (machine.ENDED_MAX, "t5", "t50")
 
 
 def test_times_wait_in_their_order_and_only_as_many_as_the_record_has_room_for() -> None:
     begun = Begun("t0", PLACE, False, "t0/d1", HELD)
     for number in (3, 1, 2):
-        begun = machine.begin_or_wait(
-            begun, planned(f"t{number}", PLACE + number), "d2", NOW, 60, skips=False, is_handed_over=False
-        ).state
+        begun = machine.begin_or_wait(begun, planned(f"t{number}", PLACE + number), "d2", NOW, 60, skips=False).state
     assert [each.event for each in begun.waiting] == ["t1", "t2", "t3"]
-    large = Waiting("t4", PLACE + 4, Effect("t4", "tasks", "shop", "send", {"text": "x" * machine.WAITING_BYTES_MAX}))
+    text = {"text": "x" * machine.WAITING_BYTES_MAX}
+    large = Waiting("t4", PLACE + 4, Effect("t4", "tasks", "shop", "send", text), 1)
     with pytest.raises(Unavailable):
-        machine.begin_or_wait(begun, large, "t4/d2", NOW, 60, skips=False, is_handed_over=False)
+        machine.begin_or_wait(begun, large, "t4/d2", NOW, 60, skips=False)
     free = replace(begun, holder="")
-    decided = machine.begin_or_wait(free, large, "t4/d2", NOW, 60, skips=False, is_handed_over=False)
+    decided = machine.begin_or_wait(free, large, "t4/d2", NOW, 60, skips=False)
     assert decided.answer is Turn.BEGINS, "it could not be stored, and none is held"
 
 
@@ -201,7 +220,7 @@ def test_the_end_of_a_delivery_whose_hold_has_ended_leaves_the_next_ones_record(
     service.begin(ports, replace(earlier, id="e2", place=PLACE + 1), 60)
     record = harness.record(earlier.path)
     assert late is not None
-    service.end(ports, earlier, late, handled=True)
+    service.end(ports, earlier, late, handled=True, is_over=True)
     assert harness.record(earlier.path) == record
 
 
@@ -330,7 +349,7 @@ def test_the_next_event_waits_for_as_long_as_a_request_of_the_function_may_run(
 def test_a_delivery_whose_end_is_not_known_to_be_stored_is_not_acknowledged(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(*_: object, handled: bool) -> None:
+    def lost(*_: object, handled: bool, is_over: bool) -> None:
         raise Unavailable("no answer")
 
     mirror = Mirror(harness)

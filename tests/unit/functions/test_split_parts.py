@@ -191,20 +191,15 @@ def test_a_forwarded_task_counts_its_earlier_deliveries() -> None:
     assert [(each.executions, each.retries, each.context) for each in found] == [(6, 8, {})]
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_time_that_has_waited_and_begun_at_the_old_address_is_not_taken_for_a_second_task_of_it(
-    opened: tuple[Harness, Any], is_first: bool
-) -> None:
-    """It was handed over, its process died, and the function became open: the forwarded task must run."""
+def test_a_time_that_has_waited_keeps_its_turn_at_the_new_address(opened: tuple[Harness, Any]) -> None:
     harness, client = opened
-    body = {"operation": "o", "task": "go", "payload": {}, "forwarded": [1, 2], "waited": True}
-    headers = {**from_queue(), **(dict.fromkeys(COUNTS, "0") if is_first else {})}
-    assert client.post("/tasks/go", json=body, headers=headers).status_code == 204
+    body = {"operation": "o", "task": "go", "payload": {}, "forwarded": [1, 2], "turns": 3}
+    assert client.post("/tasks/go", json=body, headers=from_queue()).status_code == 204
     [effect] = harness.tasks
     sent = json.loads(task_request(adapters_settings.settings(), effect, "")["task"]["http_request"]["body"])
     with flask.Flask("x").test_request_context(method="POST", json=sent):
         delivered = task_deliveries._delivered("walks", flask.request)
-    assert (delivered.has_waited, delivered.is_handed_over, delivered.context) == (True, is_first, {})
+    assert (delivered.turns, delivered.context) == (3, {})
 
 
 @pytest.mark.parametrize(

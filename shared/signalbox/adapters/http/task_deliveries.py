@@ -39,8 +39,8 @@ QUEUE_HEADER = "X-CloudTasks-QueueName"
 FORWARDED = "forwarded"
 """The member of a forwarded task's envelope that counts earlier deliveries: those that were answered, and all."""
 
-WAITED = "waited"
-"""The member of the envelope of a task that has waited in a record for its turn: whether it was never delivered yet."""
+TURNS = "turns"
+"""The member of the envelope of a task that has waited in a record for its turn: how often."""
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
@@ -93,7 +93,7 @@ def _forwarded(function: str, request: flask.Request) -> Effect:
         context={
             **delivered.context,
             FORWARDED: [delivered.executions, delivered.retries],
-            **({WAITED: delivered.is_handed_over} if delivered.has_waited else {}),
+            **({TURNS: delivered.turns} if delivered.turns else {}),
         },
         trace=delivered.trace,
         operation=delivered.operation,
@@ -168,14 +168,13 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
     envelope = TaskEnvelope.from_json(_body(request))
     context = dict(envelope.context)
     executions, retries = context.pop(FORWARDED, (0, 0))
-    has_waited, is_first = WAITED in context, bool(context.pop(WAITED, False))
-    own_executions, own_retries = _count(request.headers, "Execution"), _count(request.headers, "Retry")
+    turns = int(context.pop(TURNS, 0))
     queue = queue_of(request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix))
     return Delivered(
         envelope.operation,
         context,
-        executions=own_executions + executions,
-        retries=own_retries + retries,
+        executions=_count(request.headers, "Execution") + executions,
+        retries=_count(request.headers, "Retry") + retries,
         function=function,
         task=envelope.name,
         payload=envelope.payload,
@@ -183,8 +182,7 @@ def _delivered(function: str, request: flask.Request) -> Delivered[Members]:
         trace=current_trace(),
         backoff=settings().queue_backoffs.get(queue, NO_BACKOFF),
         is_late=_is_late(request.headers.get("X-CloudTasks-TaskETA", "")),
-        has_waited=has_waited,
-        is_handed_over=is_first and own_executions + own_retries == 0,
+        turns=turns,
     )
 
 
