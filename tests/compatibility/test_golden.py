@@ -243,7 +243,7 @@ CONTEXTS: Mapping[str, Callable[[Any], object]] = {
     "standing": str,
     "step": StepOfFlow.from_json,
     "unit": units.PlacedUnit.from_record,
-    "waited": bool,
+    "turns": int,
 }
 
 
