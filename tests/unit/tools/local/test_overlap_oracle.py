@@ -105,6 +105,7 @@ class Press:
     def may_die(self, own: Delivered, where: str) -> None:
         if not own.is_dead and not self.is_calm and self.random.random() < self.kill:
             own.is_dead = True
+            self.note_busy(own)
             self.waiting.pop(own.at, None)  # perhaps it has begun
             self.held[own.at] = self.harness.clock.now
             self.busy_marks.append(self.note("killed", own.at, where))
@@ -126,7 +127,8 @@ class Press:
         self.busy_marks.append(self.note("starts", at))
         if self.running is not None:
             self.violations.append(f"{at} runs while {self.running} does")
-        older = [each for each, since in self.waiting.items() if each < at and since < own.since]
+        tried = {each.at for each in self.going}  # perhaps it has begun: the queue or the store may refuse it next
+        older = [each for each, since in self.waiting.items() if each < at and since < own.since and each not in tried]
         if older:
             self.violations.append(f"{at} begins before {older}")
         self.waiting.pop(at, None)
@@ -226,6 +228,7 @@ class Press:
             self.kills[at] += not own.has_run
             self.begun.add(at)
         if status == 503:
+            self.note_busy(own)  # or it is left out, and only the answer is not known
             self.waiting.pop(at, None)
             self.held[at] = self.harness.clock.now
         if own.has_run:
@@ -248,11 +251,15 @@ class Press:
         is_second = may_be_second and at in self.begun
         if at in self.settled or runs_elsewhere or is_second or self.may_be_given_up(at):
             return
-        if own.is_busy or any(mark > own.since for mark in self.busy_marks):
-            self.may_be_left_out.add(at)
+        self.note_busy(own)
         if at in self.made_up or self.overlap == "queue" or self.starts[at]:
             self.busy_marks.append(self.seq)
             self.waiting.setdefault(at, self.seq)
+
+    def note_busy(self, own: Delivered) -> None:
+        """Note whether the time of a delivery may be left out: another one ran or waited meanwhile."""
+        if own.is_busy or any(mark > own.since for mark in self.busy_marks):
+            self.may_be_left_out.add(own.at)
 
     def run(self) -> None:
         for _ in range(40):
