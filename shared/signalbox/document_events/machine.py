@@ -76,11 +76,11 @@ waits ("hands it over"). So the next one starts when one ends, and no task polls
 
 "itself": another delivery of the time holds the record. If its process has died, this one must not be acknowledged. "is
 retried": it was begun and has not ended; so it is not skipped. "was handed over": it waits, and this is the task that
-was enqueued for its current turn. "waits": this is another delivery of a task that was acknowledged when the time was
-stored. It must not begin: if its process died, it would not be delivered again, and the time would no longer wait. A
-delivery that finds times that wait and none that is held hands over the oldest one again, in case its task was lost. So
-a time may have two tasks. The record has the last `ENDED_MAX` times that have ended or were left out, so the other task
-is dropped.
+was enqueued for its turn, or for a later one. "waits": this is another delivery of a task that was acknowledged when
+the time was stored. It must not begin: if its process died, it would not be delivered again, and the time would no
+longer wait. A delivery that finds times that wait and none that is held hands over the oldest one again, in case its
+task was lost. So a time may have two tasks. The record has the last `ENDED_MAX` times that have ended or were left out,
+so the other task is dropped.
 
 "the first": no version before it is known. "after a gap": the version before it is newer than the event that was begun
 last, or none was begun. "a creation" does not know a version before it: if one was begun last, the deletion of that one
@@ -222,7 +222,7 @@ def begin_or_wait(
         return begin(None, own.event, own.place, holder, now, seconds, each)
     others = tuple(waiting for waiting in begun.waiting if waiting.event != own.event)
     stored = next((waiting for waiting in begun.waiting if waiting.event == own.event), None)
-    is_held, is_late = begun.is_held(now), stored is not None and stored.turn != own.turn - 1
+    is_held, is_late = begun.is_held(now), stored is not None and own.turn <= stored.turn
     if begun.holder == holder:  # its commit has succeeded, and others may have begun to wait since
         return Decision(begun, Turn.BEGINS)
     if own.event in begun.ended:

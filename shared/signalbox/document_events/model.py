@@ -59,7 +59,7 @@ class OrderedEvent:
 class Waiting:
     """A planned time that waits for its turn, with the task that enqueues it again.
 
-    `turn` counts how often it has been stored.
+    `turn` is the number of the turn for which the task is enqueued: one more than that of the task that it follows.
     """
 
     event: str

@@ -141,6 +141,17 @@ def test_only_the_task_of_its_current_turn_begins_a_time_that_waits() -> None:
         assert machine.begin_or_wait(begun, own, "t5/d2", NOW, 60, skips=False).answer is answer
 
 
+def test_the_task_of_a_later_turn_than_the_stored_one_begins_or_is_stored_again_with_a_new_turn() -> None:
+    """A late second delivery of an earlier task has stored the time, while the task of this turn is retried.
+
+    If it were acknowledged, only such late deliveries would be left, and the time is lost if their process dies.
+    """
+    for holder, answer, turns in (("t0/d1", Turn.WAITS, [4]), ("", Turn.BEGINS, [])):
+        begun = Begun("t0", PLACE, True, holder, HELD, (planned("t5", PLACE + 5, 1),))
+        decided = machine.begin_or_wait(begun, planned("t5", PLACE + 5, 4), "t5/d2", NOW, 60, skips=False)
+        assert (decided.answer, [each.turn for each in decided.state.waiting]) == (answer, turns)
+
+
 def test_the_record_knows_the_last_times_that_have_ended() -> None:
     begun = Begun("t0", PLACE, True, "t0/d1", HELD)
     for number in range(machine.ENDED_MAX + 5):
