@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,9 @@ import yaml
 from signalbox import Function, Problem, TaskContext
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import Schedule
+from signalbox.core import perform
 from signalbox.core.effects import Effect
+from signalbox.core.ports import Conflict
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.document_events import machine
@@ -295,6 +298,30 @@ def test_a_time_whose_code_raises_is_retried_although_the_queue_refuses_the_next
         harness.deliver_task(first, retries=1)
         harness.run()
         assert len(seen) == 2
+
+
+def test_the_end_of_a_time_is_stored_although_many_times_are_stored_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise all of them wait until its hold ends, and it runs again."""
+    monkeypatch.setattr(perform, "pause", mock.Mock())
+    app, seen, meanwhile = press("queue")
+    with Harness(written(tmp_path)) as harness:
+        harness.add(app)
+        harness.run_schedule("weekly")
+        [first] = harness.tasks
+        harness.tasks.clear()
+        commit, lost = harness.store.commit, mock.Mock(side_effect=[Conflict("lost the race")] * 9)
+
+        def raced(writes: Any) -> Any:
+            with suppress(StopIteration):
+                lost()
+            return commit(writes)
+
+        meanwhile.append(lambda: setattr(harness.store, "commit", raced))
+        assert harness.deliver_task(first).status == 204
+        assert harness.deliver_task(first, retries=1).status == 204
+    assert (len(seen), lost.call_count) == (1, 10)
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
