@@ -97,9 +97,10 @@ from enum import Enum
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.lazy_dataclasses import dataclass, replace
+from signalbox.core.limits import LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import instant, microseconds
-from signalbox.document_events.model import Begun, Waiting
+from signalbox.document_events.model import Begun, Ended, Waiting
 
 EACH_WAIT_SECONDS = 60
 """How long after its write an event waits for the one before it: most arrive within seconds, in almost any order."""
@@ -110,6 +111,9 @@ WAITING_BYTES_MAX = 512 * 1024
 
 ENDED_MAX = 100
 """The number of times in the record that have ended or were left out. A later delivery of one is only acknowledged."""
+
+ENDED_TIME = timedelta(seconds=LIMITS.receipt_seconds)
+"""How long such a time is known: no task is delivered for longer, and later a person may make up for the time."""
 
 HAND_OVER_SECONDS = 60
 """While no time is held, the oldest one that waits is handed over at most once in this time."""
@@ -225,7 +229,7 @@ def begin_or_wait(
     is_held, is_late = begun.is_held(now), stored is not None and own.turn <= stored.turn
     if begun.holder == holder:  # its commit has succeeded, and others may have begun to wait since
         return Decision(begun, Turn.BEGINS)
-    if own.event in begun.ended:
+    if any(each.event == own.event and now < each.at + ENDED_TIME for each in begun.ended):
         return Decision(replace(begun, waiting=others), Turn.HANDLED)
     if is_held and begun.holder.startswith(holder_of(own.event, "")):
         raise Unavailable("another delivery of this task may be running")
@@ -233,7 +237,7 @@ def begin_or_wait(
         return Decision(begun, Turn.WAITS)
     if is_held or (others and others[0].order < own.order):
         if skips and own.place > begun.place and stored is None:
-            return Decision(replace(begun, ended=_with(begun.ended, own.event)), Turn.SKIPPED)
+            return Decision(replace(begun, ended=_with(begun.ended, own.event, now)), Turn.SKIPPED)
         if stored is not None or sum(waiting.size_bytes for waiting in (*others, own)) <= WAITING_BYTES_MAX:
             waiting = tuple(sorted((*others, own), key=lambda each: each.order))
             return Decision(replace(begun, waiting=waiting), Turn.WAITS)
@@ -268,8 +272,8 @@ def end(begun: Begun, event: str, *, handled: bool) -> Begun:
 
 def end_for_good(begun: Begun, event: str, *, handled: bool) -> Begun:
     """Return the record once a planned time has ended and its task is not delivered again: it returned, or failed."""
-    return replace(end(begun, event, handled=handled), ended=_with(begun.ended, event))
+    return replace(end(begun, event, handled=handled), ended=_with(begun.ended, event, begun.ends_at))
 
 
-def _with(ended: tuple[str, ...], event: str) -> tuple[str, ...]:
-    return (*(each for each in ended if each != event), event)[-ENDED_MAX:]
+def _with(ended: tuple[Ended, ...], event: str, at: datetime) -> tuple[Ended, ...]:
+    return (*(each for each in ended if each.event != event), Ended(event, at))[-ENDED_MAX:]

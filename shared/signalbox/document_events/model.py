@@ -86,6 +86,21 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """A planned time that has ended or was left out, and when: if it was begun, the time to which its hold lasted."""
+
+    event: str
+    at: datetime
+
+    def to_record(self) -> dict[str, Any]:
+        return {"event": self.event, "at": self.at}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["event"], record["at"])
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """The newest event of a document that a handler has begun.
 
@@ -99,7 +114,7 @@ class Begun:
     holder: str
     ends_at: datetime
     waiting: tuple[Waiting, ...] = ()
-    ended: tuple[str, ...] = ()
+    ended: tuple[Ended, ...] = ()
 
     def is_held(self, now: datetime) -> bool:
         """Return whether a delivery may be running the handler."""
@@ -107,13 +122,14 @@ class Begun:
 
     def to_record(self) -> dict[str, Any]:
         record = {name: getattr(self, name) for name in self.__slots__}
-        waiting, ended = [each.to_record() for each in record.pop("waiting")], [*record.pop("ended")]
-        return record | given(waiting=waiting or None, ended=ended or None)
+        lists = {name: [each.to_record() for each in record.pop(name)] or None for name in ("waiting", "ended")}
+        return record | given(**lists)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
         if record is None:
             return None
         waiting = tuple(map(Waiting.from_record, record.get("waiting", ())))
+        ended = tuple(map(Ended.from_record, record.get("ended", ())))
         rest = {part.name: record[part.name] for part in fields(cls) if part.name not in ("waiting", "ended")}
-        return cls(**rest, waiting=waiting, ended=tuple(record.get("ended", ())))
+        return cls(**rest, waiting=waiting, ended=ended)

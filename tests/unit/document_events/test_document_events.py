@@ -16,7 +16,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine, service
 from signalbox.document_events.machine import Each, Turn, place_of, place_of_read
-from signalbox.document_events.model import Begun, OrderedEvent, Waiting
+from signalbox.document_events.model import Begun, Ended, OrderedEvent, Waiting
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.transition_tables import Row, tables
@@ -99,7 +99,7 @@ def test_each_row_of_the_table_of_planned_times(row: Row) -> None:
     last = own if row["held by"] == "itself" or (time == "is retried" and row["older one waits"] == "no") else last
     waiting = [planned("t1", PLACE + 1)] if row["older one waits"] == "yes" else []
     waiting += [stored] if time in ("waits", "was handed over") else []
-    ended = ("t5",) if time == "has ended" else ()
+    ended = (Ended("t5", NOW),) if time == "has ended" else ()
     begun = Begun(last.event, last.place, False, TIMES_HOLDERS[row["held by"]], HELD, tuple(waiting), ended)
     try:
         decided = machine.begin_or_wait(begun, own, "t5/d2", NOW, 60, skips=time in ("is to be skipped", "is retried"))
@@ -112,7 +112,7 @@ def test_each_row_of_the_table_of_planned_times(row: Row) -> None:
     assert [each for each in decided.state.waiting if each.event != "t5"] == [
         each for each in waiting if each != stored
     ]
-    assert ("t5" in decided.state.ended) == (decided.answer in (Turn.HANDLED, Turn.SKIPPED))
+    assert ("t5" in {each.event for each in decided.state.ended}) == (decided.answer in (Turn.HANDLED, Turn.SKIPPED))
     assert Begun.from_record(decided.state.to_record()) == decided.state
 
 
@@ -127,7 +127,7 @@ def test_a_time_that_has_begun_begins_although_an_older_one_has_begun_to_wait_fo
 def test_a_time_that_has_ended_and_still_waits_waits_no_longer() -> None:
     """Its first delivery ended after its hold, and a second one was stored between. Otherwise it hides the others."""
     waiting = planned("t5", PLACE + 5), planned("t6", PLACE + 6)
-    begun = Begun("t5", PLACE + 5, True, "", HELD, waiting, ("t5",))
+    begun = Begun("t5", PLACE + 5, True, "", HELD, waiting, (Ended("t5", NOW),))
     decided = machine.begin_or_wait(begun, waiting[0], "t5/d2", NOW, 60, skips=False)
     assert decided.answer is Turn.HANDLED
     assert [each.operation for each in machine.hand_over(decided.state, "x", NOW)] == ["t6"]
@@ -157,7 +157,16 @@ def test_the_record_knows_the_last_times_that_have_ended() -> None:
     for number in range(machine.ENDED_MAX + 5):
         begun = machine.end_for_good(begun, f"t{number}", handled=True)
     begun = machine.end_for_good(begun, "t50", handled=True)
-    assert (len(begun.ended), begun.ended[0], begun.ended[-1]) == (machine.ENDED_MAX, "t5", "t50")
+    assert (len(begun.ended), begun.ended[0].event, begun.ended[-1].event) == (machine.ENDED_MAX, "t5", "t50")
+
+
+def test_a_time_that_was_left_out_can_be_made_up_for_after_32_days() -> None:
+    own, held = planned("t5", PLACE + 5), Begun("t0", PLACE, False, "t0/d1", HELD)
+    left_out = machine.begin_or_wait(held, own, "t5/d1", NOW, 60, skips=True)
+    assert left_out.answer is Turn.SKIPPED
+    for days, answer in ((31, Turn.HANDLED), (32, Turn.BEGINS)):
+        later = NOW + timedelta(days=days)
+        assert machine.begin_or_wait(left_out.state, own, "t5/d2", later, 60, skips=False).answer is answer
 
 
 def test_times_wait_in_their_order_and_only_as_many_as_the_record_has_room_for() -> None:
