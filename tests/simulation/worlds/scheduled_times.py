@@ -24,6 +24,7 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import Overlap
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Problem, Unavailable
@@ -40,6 +41,7 @@ from tests.simulation.world_lengths import operations_max
 
 FINE, ONCE, RAISING, REFUSING = "fine", "raises once", "raises", "refuses"
 DOES = (FINE, FINE, FINE, FINE, ONCE, RAISING, REFUSING)
+OVERLAPS: tuple[Overlap, ...] = ("queue", "skip")
 ATTEMPTS_MAX = 3
 RETRY_SECONDS = 50
 """The pause of the queue, so that a hold of nine minutes ends within a few deliveries."""
@@ -77,8 +79,8 @@ class ScheduledTimesWorld:
         self.world.queue.retry_seconds = RETRY_SECONDS
         self.world.queue.forgets_acknowledged = True
         self.app = Function("shop")
-        self.overlap = Random(f"overlap {seed}").choice(("queue", "skip"))
-        self.app.schedule("* * * * *", overlap=self.overlap)(self.app.task(attempts_max=ATTEMPTS_MAX)(self._code()))  # type: ignore[arg-type]  # one of two texts
+        self.overlap = Random(f"overlap {seed}").choice(OVERLAPS)
+        self.app.schedule("* * * * *", overlap=self.overlap)(self.app.task(attempts_max=ATTEMPTS_MAX)(self._code()))
         self.is_repaired = False
         self.deliveries: Counter[str] = Counter()
         self.does: dict[str, str] = {}

@@ -266,7 +266,7 @@ ENDS: dict[str, Callable[[Shop], None]] = {
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("how", ENDS)
 def test_a_message_whose_run_ends_before_its_post_starts_another_one(shop: Shop, how: str, dies: bool) -> None:
-    """The sender has read a run that goes on. In the second case, it dies behind its post."""
+    """The sender has read a run that has not ended. In the second case, its process dies after the post."""
 
     class Dying(Meanwhile):
         def commit(self, writes: Sequence[Write]) -> Committed:

@@ -235,15 +235,11 @@ def _sub_flows(ports: Ports, flows: Flows, found: _Found, after: FlowHeader) -> 
 
     The sub-flows below a run whose code this process does not have are left out.
     """
-    definition = flows.definitions.get(after.address.name)
-    if definition is None or after.written_by > flows.revision:
-        return
-    assert after.rewound is not None, "the run was rewound"
-    whole = found.log.whole
-    kept, dropped = after.rewound.kept(whole), whole[after.rewound.keep :]
     try:
-        with closing(FlowTurn.open(definition, after, kept, dropped, found.now)) as turn:
-            adopted = list(adopted_sub_flows(ports.store, turn, whole))
+        if (turn := _opening_turn(flows, found, after)) is None:
+            return
+        with closing(turn):
+            adopted = list(adopted_sub_flows(ports.store, turn, found.log.whole))
     except (Stuck, CannotRetry):  # of a sub-flow: it fails again
         return
     for each in adopted:
@@ -331,20 +327,27 @@ def _check_parent(header: FlowHeader, parent: Snapshot, check_ancestor: Callable
 
 def _check_replay(flows: Flows, found: _Found, after: FlowHeader) -> None:
     """Raise `CannotRetry` if the code, as far as this process has it, does not fit what the plan keeps."""
+    try:
+        if turn := _opening_turn(flows, found, after):
+            turn.close()
+    except Stuck as stuck:
+        assert after.rewound is not None, "the run was rewound"
+        whole = found.log.whole
+        if after.rewound.blanks and _fits(flows.definitions[after.address.name], found, after, whole):
+            raise handled_in_branch(after.rewound.blanks, whole) from stuck
+        kept = len(after.rewound.kept(whole))
+        detail = f"The code does not fit the {kept:,} entries that the retry keeps: {stuck.detail}"
+        raise CannotRetry(detail, "does-not-fit", field="from_entry") from stuck
+
+
+def _opening_turn(flows: Flows, found: _Found, after: FlowHeader) -> FlowTurn | None:
+    """Return the opening turn of a rewound run, or None if this process does not have the code. Raises `Stuck`."""
     definition = flows.definitions.get(after.address.name)
     if definition is None or after.written_by > flows.revision:
-        return
+        return None
     assert after.rewound is not None, "the run was rewound"
     whole = found.log.whole
-    kept, dropped = after.rewound.kept(whole), whole[after.rewound.keep :]
-    try:
-        with closing(FlowTurn.open(definition, after, kept, dropped, found.now)):
-            pass
-    except Stuck as stuck:
-        if after.rewound.blanks and _fits(definition, found, after, whole):
-            raise handled_in_branch(after.rewound.blanks, whole) from stuck
-        detail = f"The code does not fit the {len(kept):,} entries that the retry keeps: {stuck.detail}"
-        raise CannotRetry(detail, "does-not-fit", field="from_entry") from stuck
+    return FlowTurn.open(definition, after, after.rewound.kept(whole), whole[after.rewound.keep :], found.now)
 
 
 def _fits(definition: FlowDefinition, found: _Found, after: FlowHeader, whole: Sequence[Message]) -> bool:

@@ -214,7 +214,7 @@ class UpdatesWorld:
             self.sending[key] -= 1
         replaces = new is not None and new.if_exists == REPLACE_ENDED and not sent.started
         if replaces and self.header and self.header.incarnation == self.late.get(key):
-            raise Violation(f"{key} replaces ended runs, and its sender was told that one receives it")
+            raise Violation(f"{key} was posted after the end of its run, and its sender was told that it is received")
 
     def _end(self) -> None:
         """Send the event that ends the run, or that starts the run that it ends."""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,14 @@ class ReloadedStack:
         self.reload: Callable[[], None] = lambda: None
 
 
+def started(stack: ReloadedStack, lines: SimpleQueue[str], *options: Any) -> DevLoop:
+    """Start a loop that watches the stack's files, and puts what it announces into `lines`."""
+    loop = DevLoop(stack, lambda line, _: lines.put(line), *options)  # type: ignore[arg-type]  # the loop needs no more of a stack
+    loop.watch()
+    loop.start()
+    return loop
+
+
 @pytest.mark.parametrize(
     "error", [StackError("no semaphore"), OSError("the stack does not respond"), ZeroDivisionError("a bug of the kit")]
 )
@@ -80,9 +89,7 @@ def test_after_a_reload_that_failed_any_change_is_reloaded(tmp_path: Path, error
         return line
 
     stack.reload = refused
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
-    loop.watch()
-    loop.start()
+    loop = started(stack, lines, catalogue)
     try:
         (folder / "main.py").write_text("ONE = 1\n")
         assert line_with(str(error)).startswith(("the reload did not finish", "not reloaded"))
@@ -107,9 +114,7 @@ def test_schedules_that_are_new_or_changed_are_listed_after_the_reload(tmp_path:
         stack.schedules = [tick, Schedule(name="greeter-tock", function="greeter", task="tock", cron="0 6 * * *")]
 
     stack.reload, stack.schedules = reloaded, [tick]
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
-    loop.watch()
-    loop.start()
+    loop = started(stack, lines, catalogue)
     try:
         for value in ("1", "2"):
             module.write_text(f"VALUE = {value}\n")
@@ -135,9 +140,7 @@ def test_a_secret_without_a_value_is_not_reloaded_until_the_file_of_variables_ha
         checked_catalogue(layout)
 
     stack.reload = checked
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
-    loop.watch()
-    loop.start()
+    loop = started(stack, lines, catalogue)
     try:
         catalogue.write_text(CATALOGUE.replace("[people]", "[people], secrets: {MAIL_KEY: mail-key}"))
         refused = lines.get(timeout=SECONDS_MAX)
@@ -156,9 +159,7 @@ def test_a_change_within_the_second_of_the_last_one_is_loaded(tmp_path: Path) ->
     stack, lines = ReloadedStack(tmp_path), SimpleQueue[str]()
     catalogue = tmp_path / "signalbox.yaml"
     catalogue.write_text(CATALOGUE)
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
-    loop.watch()
-    loop.start()
+    loop = started(stack, lines, catalogue)
     try:
         for value in ("1", "2"):
             module.write_text(f"VALUE = {value}\n")
@@ -199,9 +200,7 @@ def shop_and_bank(root: Path) -> Path:
 def test_after_a_reload_the_runs_of_the_function_that_has_changed_are_replayed(tmp_path: Path) -> None:
     catalogue, main = shop_and_bank(tmp_path), tmp_path / "functions" / "shop" / "main.py"
     stack, lines = ReloadedStack(main.parent), SimpleQueue[str]()
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue, lambda name, *_: f"of {name}")  # type: ignore[arg-type]  # the loop needs no more of a stack
-    loop.watch()
-    loop.start()
+    loop = started(stack, lines, catalogue, lambda name, *_: f"of {name}")
     try:
         main.write_text(WITH_FLOW.format(name="shop") + "# changed\n")
         while not (line := lines.get(timeout=SECONDS_MAX)).startswith("not all runs "):

@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 
 class Delivered:
-    """A delivery that goes on: when its process is dead, nothing that it does has an effect."""
+    """A delivery in progress. Once its process is dead, nothing that it does has an effect."""
 
     def __init__(self, at: str, since: int, is_busy: bool) -> None:
         self.at, self.since, self.is_busy = at, since, is_busy

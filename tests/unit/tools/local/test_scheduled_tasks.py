@@ -140,6 +140,15 @@ def press(overlap: Any) -> tuple[Function, list[Any], list[Callable[[], None]]]:
     return app, seen, meanwhile
 
 
+def two_due(harness: Harness) -> tuple[Effect, Effect]:
+    """Let the schedule come due twice, ten minutes apart. Return the tasks."""
+    harness.run_schedule("weekly")
+    first = harness.take("send")
+    harness.advance(600)
+    harness.run_schedule("weekly")
+    return first, harness.take("send")
+
+
 @pytest.mark.parametrize(("overlap", "waits", "times"), [("allow", 0, 2), ("queue", 1, 2), ("skip", 0, 1)])
 def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_runs(
     tmp_path: Path, overlap: str, waits: int, times: int
@@ -148,11 +157,7 @@ def test_the_task_of_a_time_overlaps_waits_or_is_left_out_while_that_of_another_
     with Harness(written(tmp_path)) as harness:
         harness.add(app)
         planned = harness.clock.now
-        harness.run_schedule("weekly")
-        first = harness.take("send")
-        harness.advance(600)
-        harness.run_schedule("weekly")
-        second, found = harness.take("send"), list[int]()
+        (first, second), found = two_due(harness), list[int]()
         meanwhile.append(lambda: found.append(harness.deliver_task(second).status))
         assert harness.deliver_task(first).status == 204
         assert found == [204]
@@ -218,11 +223,7 @@ def test_times_do_not_wait_for_a_process_that_died_before_a_deployment_without_t
     app, seen, meanwhile = press("queue")
     with Harness(written(tmp_path)) as harness:
         harness.add(app)
-        harness.run_schedule("weekly")
-        first = harness.take("send")
-        harness.advance(600)
-        harness.run_schedule("weekly")
-        second = harness.take("send")
+        first, second = two_due(harness)
 
         died = mock.patch.object(harness.store, "commit", side_effect=KeyboardInterrupt)
 
@@ -281,11 +282,7 @@ def test_a_time_whose_code_raises_is_retried_although_the_queue_refuses_the_next
     app, seen, meanwhile = press("queue")
     with Harness(written(tmp_path)) as harness:
         harness.add(app)
-        harness.run_schedule("weekly")
-        first = harness.take("send")
-        harness.advance(600)
-        harness.run_schedule("weekly")
-        second = harness.take("send")
+        first, second = two_due(harness)
 
         def fail() -> None:
             assert harness.deliver_task(second).status == 204
