@@ -68,7 +68,7 @@ def test_the_units_of_a_batch_that_a_run_awaits_are_stored_together() -> None:
         start = partial(at.start, "batches", letters=len(value))
         return at.world.cost_of(start)
 
-    assert added(awaits) == row_cost("payloads", "batch")
+    assert added(awaits) == row_cost("payloads", "batch", "begun")
 
 
 def test_another_process_opens_a_large_value_once() -> None:

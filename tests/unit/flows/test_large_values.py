@@ -388,6 +388,19 @@ def test_a_large_message_to_a_run_that_was_removed_meanwhile_does_not_reach_the_
     assert (answer(at, "late"), reads.get(at.ports, address).kept) == (600_002, 1)
 
 
+async def measures_at_once() -> int:
+    length: int = await step("measure", text=LARGE)
+    return length
+
+
+def test_a_repeated_start_stores_nothing_of_what_its_first_turn_would_store() -> None:
+    at = shop(measures_at_once)
+    assert [at.start("measures_at_once") for _ in range(2)] == [True, False]
+    assert len(keys(at)) == 1
+    at.settle()
+    assert at.status("measures_at_once")["result"] == len(LARGE)
+
+
 def test_a_repeat_stores_nothing_even_if_its_value_is_another_one() -> None:
     at = shop(waits)
     at.start("waits")

@@ -156,17 +156,26 @@ def _stored(ports: Ports, header: FlowHeader) -> FlowHeader:
     """
     outgoing = Outgoing()
     header = with_stored_arguments(header, outgoing)
-    if outgoing and ports.store.read(header_path(header.address.base), fields=())[0].create_time is not None:
-        raise AlreadyExists("the run exists")
+    if outgoing:
+        _check_absent(ports, header)
     store_payloads(ports, outgoing)
     return header
+
+
+def _check_absent(ports: Ports, header: FlowHeader) -> None:
+    """Raise `AlreadyExists` if there is a run."""
+    [read] = ports.store.read(header_path(header.address.base), fields=())
+    if read.create_time is not None:
+        raise AlreadyExists("the run exists")
 
 
 def commit_start(ports: Ports, commit: Commit) -> None:
     """Store the payloads of a start, and commit it, with its tasks in the outbox.
 
-    Raises `AlreadyExists` if the id is in use.
+    Raises `AlreadyExists` if the id is in use: a repeat stores nothing.
     """
+    if commit.outgoing and commit.header is not None:
+        _check_absent(ports, commit.header)
     store_payloads(ports, commit.outgoing)
     outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
